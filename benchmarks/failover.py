@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import Fault, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
@@ -45,7 +46,7 @@ def failover_s(n_peers: int, timing: str, seed: int) -> float:
             fleet = ProcessFleet(spec, Path(directory), on_event)
             try:
                 await fleet.start()
-                await fleet.submit(spec.jobs[0])
+                await Driver(fleet).submit(spec.jobs[0])
                 await asyncio.wait_for(enough.wait(), 60)
             finally:
                 await fleet.stop()

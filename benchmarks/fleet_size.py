@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.driver import Driver
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import submit
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.processes.fleet import ProcessFleet
@@ -125,14 +126,15 @@ async def forked(n_peers: int, timing: str, rounds: int, watch_s: float) -> Meas
     with tempfile.TemporaryDirectory() as directory:
         spec = FleetSpec(peers, (JobRequest(the_job(rounds)),), timing=timing)
         fleet = ProcessFleet(spec, Path(directory), on_event)
+        driver = Driver(fleet)
         try:
             await fleet.start()
             told.linked_s = fleet.now
-            job = await fleet.submit(spec.jobs[0])
-            if failure := await fleet.finish(job, spec.jobs[0].job):
+            job = await driver.submit(spec.jobs[0])
+            if failure := await driver.finish(job, spec.jobs[0].job):
                 sys.exit(failure)
             told.job_s, told.finished = fleet.now - told.linked_s, len(job.digests)
-            await fleet._until(lambda: False, watch_s)  # idle, as fleets are most of the time
+            await fleet.advance(lambda: False, watch_s)  # idle, as fleets are most of the time
             measure(told, pids)
         finally:
             await fleet.stop()
@@ -219,7 +221,7 @@ class ByHand:
 
     def submit(self, job: Job) -> None:
         """Hand in the job at the first peer."""
-        with Door(self.home / self.devices[0][0] / "state") as door:
+        with Connection(self.home / self.devices[0][0] / "state") as door:
             submit(door, JobRequest(job))
 
     def stop(self) -> None:

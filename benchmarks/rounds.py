@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from bare_loop import bare_loop
 
+from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine import engine
@@ -40,7 +41,7 @@ def fleet_rounds(n_peers: int, n_rounds: int) -> tuple[list[float], int, int]:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as directory:
             fleet = ProcessFleet(FleetSpec(peers, (JobRequest(job),)), Path(directory), on_event)
-            result = await fleet.run()
+            result = await Driver(fleet).run()
             assert not result.failure, result.failure
 
     asyncio.run(run())

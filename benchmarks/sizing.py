@@ -25,7 +25,7 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
@@ -78,7 +78,7 @@ def settle(doors: list[Path]) -> None:
 
 def ask(door: Path) -> dict[str, Any]:
     """What a peer says of itself."""
-    with Door(door) as opened:
+    with Connection(door) as opened:
         return opened.ask("status")
 
 

@@ -27,10 +27,11 @@ async def start_fleet(n_peers: int, timing: str) -> tuple[float, float]:
         try:
             await fleet.start()
             seconds = fleet.now
-            counters = await fleet.counters()
+            await fleet.read_counters()
+            memory_mb = max(fleet.outcome(name)["max_rss_mb"] for name in fleet.names)
         finally:
             await fleet.stop()
-    return seconds, max(c["max_rss_mb"] for c in counters.values())
+    return seconds, memory_mb
 
 
 def main() -> None:

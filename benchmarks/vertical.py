@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
@@ -56,7 +57,7 @@ def fleet_run(sizes: Sizes, job: Job) -> tuple[FleetResult, list[float]]:
 
     with tempfile.TemporaryDirectory() as directory:
         spec = FleetSpec(peers, (JobRequest(job),), give_up_s=300.0)
-        result = asyncio.run(ProcessFleet(spec, Path(directory), on_event).run())
+        result = asyncio.run(Driver(ProcessFleet(spec, Path(directory), on_event)).run())
     if result.failure:
         raise SystemExit(result.failure)
     return result, instants

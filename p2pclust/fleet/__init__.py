@@ -1,4 +1,4 @@
-"""Running jobs on peers: in this process, in virtual time, or as real processes. The bits are the same."""
+"""Running jobs in this process, in virtual time, or on real processes, with the same bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Backend:
     name: str
 
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run a whole spec; `on_event` is told what happens while it happens."""
+        """Run a spec; `on_event` receives each event as it happens."""
         module = importlib.import_module(f"p2pclust.fleet.{BACKENDS[self.name]}")
         return cast("FleetResult", module.carry_out(spec, on_event))
 
@@ -41,7 +41,7 @@ class Backend:
     ) -> JobState:
         """Run one job over these arrays, one peer each, without faults.
 
-        With `centers`, each peer is given its columns of first centers: where peers hold columns, no job has them.
+        With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class Backend:
         given = [None] * len(arrays) if centers is None else list(centers)
         locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]
         state = self.result(job, locals_).state
-        assert state is not None, "what has no state was refused"
+        assert state is not None, "`result` raises if there is no state"
         return state
 
     def result(self, job: Job, locals: Sequence[Local]) -> JobResult:
@@ -85,12 +85,12 @@ class Backend:
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name.
+    """Return the backend with this name.
 
     Raises
     ------
     UsageError
-        If there is none.
+        If there is no such backend.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Planned misfortunes as values, and what every backend reckons alike: who is late, who is cut off, whose rows are bad."""
+"""Planned faults as values, and what follows from them on every backend: late peers, cuts, damaged rows."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ Do = Literal[
     "drain",
     "revoke",
 ]
-#: A direction: from whom, to whom.
+#: A direction of a link: the sender and the receiver.
 PAIR = tuple[str, str]
-#: What may end by itself, after `for_s`.
+#: Faults that can end by themselves, after `for_s`.
 LASTING = ("restart", "pause", "cut", "slow", "drop")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One planned misfortune.
+    """One planned fault.
 
-    By round it is carried out by the victim itself at `phase` of the first job that reaches the round, exactly once; by
-    second, and before a job, by whoever runs the fleet.
+    A fault by round is carried out by the victim itself, exactly once, at `phase` of the first job that reaches the round.
+    Faults by second, and before a job, are carried out by the backend.
     """
 
     do: Do
@@ -64,19 +64,19 @@ class Fault:
     seconds: float | None = None  # after the first job was handed in
     for_s: float | None = None  # how long it lasts, where it may end by itself
     within: bool = False  # count the rounds of jobs that a round of the submitted one wants, not its own
-    job: int | None = None  # before the job of this number, from 0, is handed in
-    apart_from: tuple[str, ...] = ()  # of cut and heal: the other side; empty means everybody else
+    job: int | None = None  # the number, from 0, of the job before which it strikes
+    apart_from: tuple[str, ...] = ()  # of cut and heal: the other side; empty means all other peers
     one_way: bool = False  # of cut and heal: only what the other side sends to `who`
-    factor: float = 1.0  # of slow: how many times as long it computes
-    probability: float = 0.0  # of drop: that a message is lost, in either direction
+    factor: float = 1.0  # of slow: how many times as long its tasks take
+    probability: float = 0.0  # of drop: the probability that a message is lost, in either direction
     how: str = ""  # of corrupt-data; see p2pclust.data.damage
-    drawn: str = ""  # of what rate the instant was drawn, in words; all instants of one rate say the same
+    drawn: str = ""  # the rate that the instant was drawn from, in words; the same for all instants of one rate
 
     def __str__(self) -> str:
-        whom = ", ".join(self.who) or "the aggregator"
+        victims = ", ".join(self.who) or "the aggregator"
         if self.do in ("cut", "heal"):
-            whom += f" from {', '.join(self.apart_from) or 'everybody else'}"
-        return f"{self.do} of {whom} {self._when()}"
+            victims += f" from {', '.join(self.apart_from) or 'all other peers'}"
+        return f"{self.do} of {victims} {self._when()}"
 
     def _when(self) -> str:
         if self.drawn:
@@ -85,8 +85,8 @@ class Fault:
             return f"before job {self.job}"
         return f"at {self.seconds} s" if self.round is None else f"at round {self.round} ({self.phase})"
 
-    def told(self) -> dict[str, object]:
-        """Return what an event says of it besides its number and its moment."""
+    def fields(self) -> dict[str, object]:
+        """Return the fields of its event, without its number and its time."""
         more: dict[str, object] = {"do": self.do}
         if self.do in ("cut", "heal"):
             more |= {"who": list(self.who), "from": list(self.apart_from), "one_way": self.one_way}
@@ -98,7 +98,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Damage:
-    """Rows that a device had in the place of its own: from that round of that job on, and in all later jobs."""
+    """Rows that a device used in place of its own, from that round of that job on and in all later jobs."""
 
     peer: str
     how: str
@@ -108,7 +108,7 @@ class Damage:
 
 
 def late(faults: Iterable[Fault]) -> tuple[str, ...]:
-    """Return who is not there at the beginning: whom a `join` meets first, before any end of it.
+    """Return the devices that are not started with the fleet: the first fault of each is a `join`.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def late(faults: Iterable[Fault]) -> tuple[str, ...]:
 
 
 def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
-    """Return the faults that have not struck; a rate counts as one, which struck if any of its instants did.
+    """Return the faults that have not struck; a rate counts as one fault, which struck if any of its instants did.
 
     Examples
     --------
@@ -143,13 +143,13 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
 
 
 def comes(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
-    """Whether a device that is not there will be started at a second that is still to come."""
+    """Whether a device that is down will be started at a second that is still to come."""
     planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
     return any(fault.do in ("join", "restart") and name in fault.who for fault in planned)
 
 
 def goes_on(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
-    """Whether a device that stands still will be woken up, or started again, at a second that is still to come.
+    """Whether a paused device will be resumed, or started again, at a second that is still to come.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def goes_on(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
 
 
 def joins(faults: Iterable[Fault]) -> bool:
-    """Whether anybody is started while the others run."""
+    """Whether any peer is started while the others run."""
     return any(fault.do == "join" for fault in faults)
 
 
@@ -178,17 +178,17 @@ def heals(faults: Sequence[Fault], struck: Iterable[int]) -> bool:
 
 
 def damage_of(fault: Fault, number: int, X: NDArray[np.float64], name: str, seed: int) -> NDArray[np.float64]:
-    """Return the rows that a device has instead of its own, from the same draws on every backend."""
+    """Return the rows that a device uses in place of its own; the draws are the same on every backend."""
     return damaged(X, fault.how, (seed, number, *name.encode()))
 
 
 class Cuts:
-    """Which directions are cut: each as often as it was cut and not healed.
+    """Counts, for each direction, the cuts that have not ended.
 
     Parameters
     ----------
     names : sequence of str
-        Everybody.
+        All peers.
 
     Examples
     --------
@@ -206,12 +206,12 @@ class Cuts:
         self._cut: dict[PAIR, int] = {}
 
     def pairs(self, who: Sequence[str], apart_from: Sequence[str], *, one_way: bool) -> list[PAIR]:
-        """Return the directions between two sides; of one way, those towards `who`."""
+        """Return the directions between two sides; with `one_way`, only those towards `who`."""
         others = [name for name in apart_from or self._names if name not in who]
         return self._between(who, others, one_way=one_way)
 
     def about(self, who: Sequence[str], apart_from: Sequence[str], *, one_way: bool) -> list[PAIR]:
-        """Return the same, and with nobody on the other side all directions to or from `who`, also among themselves."""
+        """Return the same; if `apart_from` is empty, all directions to or from `who`, including those among themselves."""
         return self._between(who, apart_from or self._names, one_way=one_way)
 
     @staticmethod
@@ -225,7 +225,7 @@ class Cuts:
             self._cut[pair] = self._cut.get(pair, 0) + 1
 
     def end(self, pairs: Iterable[PAIR]) -> None:
-        """One cut of these directions is over."""
+        """End one cut of each of these directions."""
         for pair in pairs:
             if self._cut.get(pair, 0) > 1:
                 self._cut[pair] -= 1
@@ -233,24 +233,24 @@ class Cuts:
                 self._cut.pop(pair, None)
 
     def heal(self, pairs: Iterable[PAIR]) -> None:
-        """All cuts of these directions are over."""
+        """End all cuts of these directions."""
         for pair in pairs:
             self._cut.pop(pair, None)
 
     def open(self, source: str, target: str) -> bool:
-        """Whether what one sends reaches the other."""
+        """Whether messages from one peer reach the other."""
         return (source, target) not in self._cut
 
     def deaf(self, name: str) -> tuple[str, ...]:
-        """Return from whom nothing reaches it, sorted."""
+        """Return the peers whose messages do not reach it, sorted."""
         return tuple(other for other in self._names if (other, name) in self._cut)
 
     def mute(self, name: str) -> tuple[str, ...]:
-        """Return whom it does not reach, sorted."""
+        """Return the peers that its messages do not reach, sorted."""
         return tuple(other for other in self._names if (name, other) in self._cut)
 
     def links(self, overlay: Mapping[str, Sequence[str]] | None) -> dict[str, list[str]]:
-        """Return each peer's neighbours to whom both directions are open."""
+        """Return the neighbours of each peer to which both directions are open."""
         near = overlay or {name: [other for other in self._names if other != name] for name in self._names}
         return {
             name: [other for other in others if self.open(name, other) and self.open(other, name)]
@@ -259,7 +259,7 @@ class Cuts:
 
 
 def reaches(links: Mapping[str, Sequence[str]], name: str, others: Iterable[str]) -> bool:
-    """Whether a way leads from a peer to one of the others."""
+    """Whether a path leads from a peer to one of the others."""
     wanted, seen, ahead = dict.fromkeys(others), {name: None}, [name]
     while ahead:
         here = ahead.pop()

@@ -1,4 +1,4 @@
-"""The reference backend: the same job in this process, through the same engine and the same grid."""
+"""The reference backend: runs jobs in this process, through the same engine and on the same grid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["carry_out"]
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-    """Run all jobs of the spec one after another; there are no peers, so there are no faults either."""
+    """Run all jobs of the spec one after another, without peers and without faults."""
     began = time.monotonic()
     peers = sorted(spec.peers, key=lambda peer: peer.name)
     names = tuple(peer.name for peer in peers)
@@ -29,10 +29,10 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     for number, request in enumerate(spec.jobs):
         start, job_id = time.monotonic(), f"job-{number}"
         record.take(start - began, "", "submitted", {"job": job_id, "roster": names})
-        told = _Teller(
+        report = _Reports(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        workspaces, mixed = Workspaces(n_cores()), _Mixed(told)
+        workspaces, mixed = Workspaces(n_cores()), _Mixed(report)
         if request.collect == "gossip":
             links = links_between(names, spec.overlay, request.mixing or usual_mixing(request.ticks))
             rows = [peer.local() for peer in peers]
@@ -40,7 +40,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
                 request.job, rows, links, tolerance=request.tolerance, ticks=request.ticks, on_round=mixed
             )
         else:
-            state = run_in_process(request.job, [peer.local() for peer in peers], told, workspaces)
+            state = run_in_process(request.job, [peer.local() for peer in peers], report, workspaces)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(workspaces.notes.items())}
         own = [digest for note in notes.values() for digest in engine.own_results(request.job, state, note)]
@@ -53,43 +53,43 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             )
         )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
-    told_peers = {name: {"finished": True, "lost": False, **nothing} for name in names}
+    outcomes = {name: {"finished": True, "lost": False, **nothing} for name in names}
     return FleetResult(
-        tuple(results), told_peers, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
+        tuple(results), outcomes, time.monotonic() - began, None, "", (), len(record.events), tuple(record.events)
     )
 
 
 def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> Links:
-    """Return who talks with whom where nobody aggregates: by default everybody with everybody."""
+    """Return the links over which peers average without an aggregator; by default a full mesh."""
     place = {name: number for number, name in enumerate(names)}
     claims = {name: [other for other in names if other != name] for name in names} if overlay is None else overlay
     return Links([[place[other] for other in claims[name] if other in place] for name in names], mixing)
 
 
 class _Mixed:
-    """Remembers what rounds without an aggregator took, and hands their states on."""
+    """Keeps the ticks of rounds without an aggregator, and passes their states on."""
 
-    def __init__(self, tell: Callable[[JobState], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[JobState], None]) -> None:
+        self._report = report
         self.reached: float | None = None
         self.ticks: list[int] = []
 
     def __call__(self, state: JobState, ticks: int, reached: float) -> None:
         self.ticks.append(ticks)
         self.reached = max(self.reached or 0.0, reached)
-        self._tell(state)
+        self._report(state)
 
 
-class _Teller:
-    """Tells of each round what an aggregator would."""
+class _Reports:
+    """Reports each round as an aggregator would."""
 
     def __init__(
-        self, job: Job, job_id: str, names: tuple[str, ...], tell: Callable[[Mapping[str, Any]], None]
+        self, job: Job, job_id: str, names: tuple[str, ...], take: Callable[[Mapping[str, Any]], None]
     ) -> None:  # fmt: skip
         self._job = job
         self._job_id = job_id
         self._names = names
-        self._tell = tell
+        self._take = take
         self._before = engine.begin(job)
 
     def __call__(self, state: JobState) -> None:
@@ -100,4 +100,4 @@ class _Teller:
         if abstained := state.log[-1].abstained:
             fields["abstained"] = {self._names[index]: reason for index, reason in abstained.items()}
         fields |= engine.shift(self._job, before, state)
-        self._tell(fields)
+        self._take(fields)

@@ -1,7 +1,6 @@
-"""What devices live on and when they sleep: batteries, duty cycles and availability, as values and arithmetic.
+"""Batteries, duty cycles and availability, as values and arithmetic.
 
-Nothing here knows a process or a world: both backends ask the same questions. All instants are seconds since the first job
-was handed in; energy counts from then on.
+All instants are seconds since the first job was handed in; energy counts from then on.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Final
 
 __all__ = ["AWAKE_AT", "Battery", "DutyCycle", "Meter", "Rest", "Use", "modelled_cpu_s"]
 
-#: A device that slept on an empty battery wakes up at this share of its capacity: not for a moment only.
+#: A device that sleeps on an empty battery wakes up at this share of its capacity, so that it stays awake for a while.
 AWAKE_AT: Final = 0.1
 _MB: Final = 1e6
-# Of the simulated processor, chosen so that whole runs come near those of processes: what a message costs a peer's loop with
-# its share of probes and timers, what a task costs apart from its rows, and one number of a row.
+# Costs on the simulated processor, fitted to runs of real processes: of a message (with its share of probes and timers), of
+# a task without its rows, and of one number of a row.
 _MESSAGE_S: Final = 2e-4
 _TASK_S: Final = 1e-3
 _NUMBER_S: Final = 1e-8
@@ -25,7 +24,7 @@ _NUMBER_S: Final = 1e-8
 
 @dataclass(frozen=True)
 class Use:
-    """What a device has done since some beginning."""
+    """What a device has sent, received and computed since some start."""
 
     bytes_sent: float = 0.0
     bytes_received: float = 0.0
@@ -34,7 +33,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Battery:
-    """What a device's doings cost, and what it has.
+    """The energy costs of a device, and its capacity.
 
     Attributes
     ----------
@@ -45,11 +44,11 @@ class Battery:
     cpu_j_per_s : float
         For each second of a processor, on top of `idle_w`.
     idle_w : float
-        While awake, whatever it does. Asleep it draws nothing.
+        While awake. A device that sleeps draws nothing.
     when_empty : str
         ``sleep``, until `recharge_w` has filled a tenth of it again, or ``die``.
     recharge_w : float
-        What comes in, awake or asleep.
+        Charging power, awake or asleep.
     """
 
     capacity_j: float = math.inf
@@ -61,7 +60,7 @@ class Battery:
     recharge_w: float = 0.0
 
     def cost_j(self, use: Use, awake_s: float) -> float:
-        """What it costs to do that, and to be awake so long.
+        """Return the energy for this use and for so many seconds awake.
 
         Examples
         --------
@@ -73,23 +72,23 @@ class Battery:
 
 
 class Meter:
-    """The account of one device.
+    """The energy account of one device.
 
     Parameters
     ----------
     battery : Battery
     now : float
     use : Use
-        What was done before: it does not count.
+        What the device had done before; it costs nothing.
 
     Attributes
     ----------
     energy_j : float
-        What was used so far.
+        Energy used so far.
     left_j : float
-        What the battery holds.
+        Energy left in the battery.
     use : Use
-        What the device had done when it was read.
+        What the device had done at the last reading.
 
     Examples
     --------
@@ -113,20 +112,20 @@ class Meter:
         self.left_j = battery.capacity_j
 
     def read(self, now: float, use: Use, *, awake: bool) -> None:
-        """Account for the time since the last reading, all of which the device was awake, or asleep."""
+        """Account for the time since the last reading, which the device spent either awake or asleep."""
         passed = now - self._now
         before, self.use, self._now = self.use, use, now
         done = Use(
             use.bytes_sent - before.bytes_sent, use.bytes_received - before.bytes_received, use.cpu_s - before.cpu_s
         )
         cost = self._battery.cost_j(done, passed if awake else 0.0)
-        # It is read now and then: what was used after the last joule had gone was not there to be used.
+        # Readings are apart: cap the energy used at what the battery had.
         there = self.left_j + self._battery.recharge_w * passed
         self.energy_j += min(cost, there)
         self.left_j = min(self._battery.capacity_j, max(0.0, there - cost))
 
     def restarted(self) -> None:
-        """The device begins to count from nothing again."""
+        """Note that the device counts from zero again."""
         self.use = Use()
 
     def drain(self) -> None:
@@ -135,12 +134,12 @@ class Meter:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the battery is empty."""
         return self.left_j <= 0.0
 
     @property
     def wakes(self) -> bool:
-        """Whether a device that sleeps on an empty battery wakes up now."""
+        """Whether a device that sleeps on an empty battery has enough to wake up."""
         return self.left_j >= AWAKE_AT * self._battery.capacity_j
 
 
@@ -162,19 +161,19 @@ class DutyCycle:
     phase_s: float = 0.0
 
     def asleep(self, t: float) -> bool:
-        """Whether it sleeps at that instant."""
+        """Whether the device sleeps at an instant."""
         return self._half(t) % 2 == 1
 
     def next_change(self, t: float) -> float:
-        """When it falls asleep or wakes up next, after that instant."""
+        """Return the next instant at which it falls asleep or wakes up."""
         return self._begins(self._half(t) + 1)
 
     def _begins(self, half: int) -> float:
-        """When a half of the cycle begins; even ones are awake."""
+        """Return when a half of the cycle begins; the device is awake in even halves."""
         return half // 2 * (self.on_s + self.off_s) + half % 2 * self.on_s - self.phase_s
 
     def _half(self, t: float) -> int:
-        # Found from the very instants that are planned, so that rounding never leaves us just before one of them.
+        # Compare with the planned instants themselves, so that rounding never ends just before one of them.
         half = 2 * math.floor((t + self.phase_s) / (self.on_s + self.off_s)) - 2
         while self._begins(half + 1) <= t:
             half += 1
@@ -189,7 +188,7 @@ class Rest:
     ----------
     duty : DutyCycle, optional
     here : tuple of (float, float), optional
-        From when to when it is there, in the order of time, apart from each other; always by default.
+        Disjoint intervals in which it is available, in the order of time; by default always.
 
     Examples
     --------
@@ -204,7 +203,7 @@ class Rest:
     here: tuple[tuple[float, float], ...] | None = None
 
     def why(self, t: float) -> str:
-        """Why it sleeps at that instant; empty while it is awake."""
+        """Return why it sleeps at an instant; empty while it is awake."""
         if self.here is not None and not self._is_here(t):
             return "not available"
         return "duty cycle" if self.duty is not None and self.duty.asleep(t) else ""
@@ -214,7 +213,7 @@ class Rest:
         return self.here is not None and (not self.here or t >= self.here[-1][1])
 
     def next_change(self, t: float) -> float:
-        """When to look again, after that instant; infinite if never."""
+        """Return the next instant at which this may change; infinite if never."""
         if self.here is None:
             return math.inf if self.duty is None else self.duty.next_change(t)
         edges = [edge for pair in self.here for edge in pair]
@@ -229,7 +228,7 @@ class Rest:
 
 
 def modelled_cpu_s(n_messages: int, n_tasks: int, n_numbers: int) -> float:
-    """Seconds of a simulated processor: for messages handled, tasks done, and numbers of rows gone through by them.
+    """Return the seconds of a simulated processor for so many messages, tasks, and numbers in rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every backend learns from its events: terms, ends, lost peers, seconds."""
+"""The record of a run, kept from its events: terms, ends, lost peers, seconds."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ __all__ = ["JobRecord", "Record", "needs"]
 
 
 def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
-    """What a job that stands still while a majority is there is waiting for.
+    """Explain what a job waits for that makes no progress although a majority is there.
 
     Parameters
     ----------
     lost : sequence of str
-        Who is gone for good.
+        Peers that are gone for good.
     overlay : mapping of str to sequence of str, optional
         Each peer's neighbours; by default a full mesh.
 
     Examples
     --------
     >>> needs(["meter-02"]), needs([])
-    (': meter-02 is gone, and this job needs everybody', '')
+    (': meter-02 is gone, and this job needs all peers', '')
     >>> needs([], {"a": ["b"], "b": ["a"], "c": []})
-    ': c has no way to the others'
+    ': c has no path to the others'
     >>> needs(["b"], {"a": ["b"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c"]})
-    ': b is gone, and without it a has no way to the others'
+    ': b is gone, and without it a has no path to the others'
     """
     cut_off = _cut_off(lost, overlay) if overlay else []
     has = "has" if len(cut_off) == 1 else "have"
     if not lost:
-        return f": {', '.join(cut_off)} {has} no way to the others" if cut_off else ""
+        return f": {', '.join(cut_off)} {has} no path to the others" if cut_off else ""
     gone = f": {', '.join(lost)} {'is' if len(lost) == 1 else 'are'} gone, and"
     if not cut_off:
-        return f"{gone} this job needs everybody"
+        return f"{gone} this job needs all peers"
     it = "it" if len(lost) == 1 else "them"
-    return f"{gone} without {it} {', '.join(cut_off)} {has} no way to the others"
+    return f"{gone} without {it} {', '.join(cut_off)} {has} no path to the others"
 
 
 def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[str]:
-    """Who is not among the most that still reach each other, sorted."""
+    """Return the peers outside the largest part whose peers still reach each other, sorted."""
     ways = Ways(mutual(overlay), lost)
     parts = [sorted(ways.distances(name)) for name in sorted(overlay) if name not in lost]
     most = max(parts, key=len, default=[])
@@ -56,7 +56,7 @@ def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[
 
 @dataclass
 class JobRecord:
-    """One job as the events tell it."""
+    """One job, as its events describe it."""
 
     job_id: str
     roster: tuple[str, ...]
@@ -75,7 +75,7 @@ class JobRecord:
     ticks: dict[int, int] = field(default_factory=dict)
 
     def result(self) -> JobResult:
-        """For the caller."""
+        """Return the result."""
         seconds = max(0.0, self.ended_at - self.began_at)
         terms = tuple(sorted(self.terms.items()))
         digests, notes = dict(sorted(self.digests.items())), dict(sorted(self.notes.items()))
@@ -87,7 +87,7 @@ class JobRecord:
 
 
 class Record:
-    """Collects the events of a run and hands them on."""
+    """Collects the events of a run and passes them to `on_event`."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -98,10 +98,10 @@ class Record:
         self.waiting: tuple[int, int] | None = None
 
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
-        """Something happened at `peer`."""
+        """Record an event at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
         self.events.append(event)
-        # What happens in a job within another one is progress of that one, and nothing else that its caller waits for.
+        # Events of child jobs count as progress only.
         match "" if "within" in event else verb:
             case "submitted":
                 self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
@@ -125,18 +125,18 @@ class Record:
         if verb in ("submitted", "accepted", "mixing", "combined", "circle", "finished", "started"):
             self.progress_at = t
             self.waiting = None
-        elif verb == "elected":  # progress is what comes of it
+        elif verb == "elected":  # an election alone is not progress
             self.waiting = None
         self._on_event(event)
 
     def planned(self, t: float, number: int, fault: Fault) -> None:
-        """Tell an instant that was drawn, before it comes."""
+        """Record a drawn instant in advance."""
         if fault.drawn:
-            whom = fault.who[0] if fault.who else ""
-            self.take(t, whom, "planned", {"number": number, **fault.told(), "seconds": fault.seconds})
+            victim = fault.who[0] if fault.who else ""
+            self.take(t, victim, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
-        """Tell what the peers have sent so far, as far as they told; `counters` is by name."""
+        """Record the traffic so far of the peers that reported it; `counters` is by name."""
         if not counters:
             return
         busiest = max(sorted(counters), key=lambda name: int(counters[name]["bytes_sent"]))
@@ -145,15 +145,20 @@ class Record:
         }
         self.take(t, "", "load", fields | {"busiest": busiest, "busiest_bytes": int(counters[busiest]["bytes_sent"])})
 
+    def aggregators(self) -> tuple[str, ...]:
+        """Return the newest aggregator of the newest job that has one, as a tuple; empty if there is none."""
+        terms = [job.terms for job in self.jobs.values() if job.terms]
+        return (terms[-1][max(terms[-1])],) if terms else ()
+
     def minority(self, job: JobRecord, present: int) -> str:
-        """Why a job cannot go on with so few peers, or nothing if it can."""
+        """Explain why a job cannot continue with so few peers; empty if it can."""
         needed = majority(len(job.roster))
         if present >= needed:
             return ""
         return f"the fleet lost its majority: waiting: {present} of {len(job.roster)} peers, {needed} are needed"
 
     def stuck(self, job: JobRecord, lost: Sequence[str]) -> str:
-        """Why a job can never end without the peers that are gone for good, or nothing if it can."""
+        """Explain why a job can never end without the lost peers; empty if it can."""
         if failure := self.minority(job, len(job.roster) - len(lost)):
             return failure
         return f"the job stopped at round {job.round}{needs(lost)}" if lost and job.missing == "all" else ""

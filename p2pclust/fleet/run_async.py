@@ -1,4 +1,4 @@
-"""Running a coroutine to its end for a caller that waits, also inside a notebook."""
+"""Running a coroutine for a caller that waits, also inside a notebook."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_to_the_end"]
+__all__ = ["run_async"]
 
 T = TypeVar("T")
 
-_START_S = 10.0  # within which a thread of this process has begun
+_START_S = 10.0  # by then a new thread has begun
 
 
-def run_to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` and return what it returns, whether or not an event loop runs in this thread.
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` and return its result, whether or not an event loop runs in this thread.
 
-    A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` has a thread of
+    A notebook's cell runs inside the notebook's event loop, which cannot run another one: there, `work` runs in a thread of
     its own, and the caller waits for it. Ctrl-C, or "interrupt", cancels `work` and waits until it has cleaned up.
 
     Examples
     --------
     >>> async def answer():
     ...     return 42
-    >>> run_to_the_end(answer())
+    >>> run_async(answer())
     42
     >>> async def cell():
-    ...     return run_to_the_end(answer())
+    ...     return run_async(answer())
     >>> asyncio.run(cell())
     42
     """
@@ -60,9 +60,7 @@ def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
         thread.start()  # an interrupt may come while it waits for the thread, too
         return outcome.result()
     except BaseException:
-        if (
-            not outcome.done()
-        ):  # whatever ends the waiting, an interrupt or a deadline of the caller's, ends the work too
+        if not outcome.done():  # an interrupt, or a deadline of the caller: end the work too
             began.result(_START_S)()
         raise
     finally:

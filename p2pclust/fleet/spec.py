@@ -1,4 +1,4 @@
-"""What a fleet is asked to do, and what came of it: the same for every backend."""
+"""The specification of a run and its result, the same for every backend."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ __all__ = [
 #: One thing that happened: `t` (seconds since the fleet started), `peer`, `verb`, and the verb's own fields.
 Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]
-#: Above so many peers an overlay of kind regular is a partial view, and nothing large goes from all to all unasked.
+#: In a larger fleet, an overlay of kind regular is a partial view, and large objects go from all to all only on request.
 LARGE_FLEET = 64
 
 
 @dataclass(frozen=True)
 class Link:
-    """A device's own half of every way: what it sends and what it receives, see :mod:`p2pclust.transport.shaping`.
+    """A device's half of each connection, both directions; see :mod:`p2pclust.transport.shaping`.
 
     Examples
     --------
@@ -57,12 +57,12 @@ class Link:
     latency_ms: float = 0.0
     loss: float = 0.0
     jitter_ms: float = 0.0
-    up_mbit: float | None = None  # None: without bound
+    up_mbit: float | None = None  # None: unlimited
     down_mbit: float | None = None
 
     @property
     def shape(self) -> Shape:
-        """As the transport and the simulator take it."""
+        """The link in the form that the transport and the simulator use."""
         up, down = (math.inf if mbit is None else mbit for mbit in (self.up_mbit, self.down_mbit))
         return Shape.of(
             latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, loss=self.loss, up_mbit=up, down_mbit=down
@@ -75,20 +75,20 @@ class PeerSpec:
 
     name: str
     X: NDArray[np.float64]  # (n_samples, n_features)
-    fitness: float = 0.5  # how well it would aggregate, 0 to 1
-    link: Link | None = None  # None: as good as this machine, in simulation a local network
-    battery: Battery | None = None  # what it costs and has; None: nobody keeps account of it
+    fitness: float = 0.5  # how suitable it is as aggregator, 0 to 1
+    link: Link | None = None  # None: the network of this machine; in simulation, a local network
+    battery: Battery | None = None  # its costs and its capacity; None: no energy account
     rest: Rest | None = None  # when it sleeps by plan
-    cpu_share: float = 1.0  # of one processor, for its mathematics
-    memory_mb: float | None = None  # what it may have, in 10^6 bytes; processes only
-    ids: NDArray[Any] | None = None  # (n_samples,): what its rows are called, where peers hold columns
+    cpu_share: float = 1.0  # share of one processor for its computations
+    memory_mb: float | None = None  # the most memory it may use, in 10^6 bytes; processes only
+    ids: NDArray[Any] | None = None  # (n_samples,): row identifiers, where peers hold columns
     centers: NDArray[np.float64] | None = None  # (n_clusters, n_features): its columns of given first centers
-    labels: NDArray[np.int64] | None = None  # (n_samples,): a partition to start from, where a protocol starts from one
-    n_clusters: int | None = None  # how many clusters its rows have, where peers have numbers of their own
-    enrolled: bool = True  # whether it is on the fleet roster; if not, it tries to get in all the same
+    labels: NDArray[np.int64] | None = None  # (n_samples,): the partition that some protocols start from
+    n_clusters: int | None = None  # number of clusters in its rows, where that differs between peers
+    enrolled: bool = True  # whether it is on the fleet roster; if not, it tries to join as a stranger
 
     def local(self) -> Local:
-        """Its data, as the protocols see them."""
+        """Return its data in the form that protocols use."""
         return Local(self.X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters)
 
 
@@ -97,16 +97,16 @@ class JobRequest:
     """A job and how the fleet is to treat missing peers."""
 
     job: Job
-    missing: str = ""  # all | wait | drop; by default wait, and all where every peer is indispensable
+    missing: str = ""  # all | wait | drop; by default wait, and all where every peer is needed
     patience_s: float = 0.0  # 0: the timing preset's
     deadline_s: float = 0.0
     aggregator: str = ""
-    collect: str = ""  # star | tree | gossip; by default star where everybody is linked to everybody, otherwise tree
+    collect: str = ""  # star | tree | gossip; by default star on a full mesh, otherwise tree
     tolerance: float = 0.0  # of collect = "gossip": how closely all estimates of a sum agree; 0: 1e-9
     mixing: str = ""  # of collect = "gossip": push-sum | metropolis-hastings
-    #: Of collect = "gossip": after which each peer goes on from its own mixture, where the protocol allows it.
+    #: Of collect = "gossip": the number of ticks after which each peer continues from its own mixture, where allowed.
     ticks: int = 0
-    all_to_all: bool = False  # whether large objects of each may go to all others in a large fleet
+    all_to_all: bool = False  # whether each peer may send large objects to all others in a large fleet
 
     def __post_init__(self) -> None:
         usual = "all" if self.job.by_columns else "wait"
@@ -124,14 +124,14 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """Everything that a backend needs."""
+    """The specification of a run."""
 
     peers: tuple[PeerSpec, ...]
     jobs: tuple[JobRequest, ...]
     timing: str = "fast"
     seed: int = 0
     overlay: Mapping[str, tuple[str, ...]] | None = None  # each peer's neighbours; a full mesh by default
-    partial_view: bool = False  # whether peers link to others in the place of a neighbour that died
+    partial_view: bool = False  # whether peers replace a neighbour that died by another
     trace: tuple[LinkChange, ...] = ()  # links that appear and vanish, in the order of time; needs an overlay
     faults: tuple[Fault, ...] = ()
     directory: Path | None = None  # where peers keep their stores and logs; a temporary one by default
@@ -139,16 +139,18 @@ class FleetSpec:
 
     def __post_init__(self) -> None:
         if self.trace and self.overlay is None:
-            raise UsageError("trace: a full mesh without links of its own: give the overlay that the trace begins with")
+            raise UsageError(
+                "trace: a full mesh has no links that could change: give the overlay that the trace begins with"
+            )
 
     @property
     def quiet_s(self) -> float:
-        """How long a device may be silent by plan: the longest sleep of any duty cycle."""
+        """The longest planned silence of a device: the longest sleep of any duty cycle."""
         duties = (peer.rest.duty for peer in self.peers if peer.rest is not None)
         return max((duty.off_s for duty in duties if duty is not None), default=0.0)
 
     def up_rates(self) -> dict[str, float]:
-        """Bytes per second of the up-links that have a bound, by name."""
+        """Return the rates of limited up-links, in bytes per second, by name."""
         shapes = {peer.name: peer.link.shape for peer in self.peers if peer.link is not None}
         return {name: shape.up.rate for name, shape in shapes.items() if math.isfinite(shape.up.rate)}
 
@@ -171,20 +173,20 @@ class FleetSpec:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What came of one job. `state` is None if no peer finished it."""
+    """The result of one job. `state` is None if no peer finished it."""
 
     job_id: str
     roster: tuple[str, ...]
     state: JobState | None
     terms: tuple[tuple[int, str], ...]  # every (term, aggregator) that was elected
     digests: Mapping[str, str]  # of the final state, by the peers that finished
-    seconds: float  # from handing in to the last peer's end
-    notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what peers kept for themselves, by name
-    #: By digest: those that are part of the result, and those that only the peers with these notes had.
+    seconds: float  # from submission until the last peer finished
+    notes: Mapping[str, Arrays] = field(default_factory=dict, repr=False)  # what each peer keeps for itself, by name
+    #: By digest: blobs of the result, and those that only the peers with notes have.
     blobs: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
-    # Where nobody aggregated:
-    tolerance: float | None = None  # within which all estimates of each sum agreed before anybody took one
-    reached: float | None = None  # how far any peer's own estimate was from the one taken, at most
+    # Without an aggregator:
+    tolerance: float | None = None  # within which all estimates of each sum agreed before one was used
+    reached: float | None = None  # the largest distance of any peer's estimate from the one used
     ticks: tuple[int, ...] = ()  # of each round
 
     def workspace(self, name: str) -> Workspace:
@@ -194,7 +196,7 @@ class JobResult:
 
 @dataclass(frozen=True)
 class FleetResult:
-    """What came of a run."""
+    """The result of a run."""
 
     jobs: tuple[JobResult, ...]
     peers: Mapping[str, Mapping[str, Any]]  # finished, messages_sent, bytes_sent, bytes_received, max_rss_mb, lost
@@ -204,7 +206,7 @@ class FleetResult:
     unfired_faults: tuple[str, ...] = ()
     n_events: int = 0
     events: tuple[Event, ...] = field(default=(), repr=False)
-    #: What crossed each link, by (from, to); counted by the simulated backend only.
+    #: Traffic of each link, by (from, to); counted by the simulated backend only.
     links: Mapping[tuple[str, str], LinkTraffic] = field(default_factory=dict, repr=False)
-    #: Which devices had damaged rows from which round on, in the order in which they first used them.
+    #: Damaged rows and the rounds from which they were used, in the order of their first use.
     damage: tuple[Damage, ...] = field(default=(), repr=False)

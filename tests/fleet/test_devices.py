@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from runs import a_job, rows
 
-from p2pclust.fleet.devices import Devices, Hands
+from p2pclust.fleet.actions import DeviceActions
+from p2pclust.fleet.devices import Devices
 from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated.fleet import carry_out
@@ -31,37 +33,81 @@ def told(result: FleetResult, verb: str) -> list[Mapping[str, Any]]:
     return [event for event in result.events if event["verb"] == verb]
 
 
+class Recorder(DeviceActions):
+    """Has a clock that is set by hand, and only notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self.done: list[str] = []
+        self.planned: list[tuple[float, Callable[[], None]]] = []
+
+    @property
+    def now(self) -> float:
+        return self.clock
+
+    def at(self, delay_s: float, action: Callable[[], None]) -> None:
+        self.planned.append((delay_s, action))
+
+    def alive(self, name: str) -> bool:
+        return True
+
+    def kill(self, name: str) -> None:
+        self.done.append("kill")
+
+    def sleep(self, name: str) -> None:
+        self.done.append("stop")
+
+    def wake(self, name: str) -> None:
+        self.done.append("go on")
+
+    def measure(self, name: str) -> Use | None:
+        return None
+
+
 class Bench:
-    """Devices with a clock that is set by hand, and hands that only note."""
+    """Devices whose clock is set by hand."""
 
     def __init__(self, **device: Any) -> None:
-        self.now = 0.0
-        self.done: list[str] = []
         spec = FleetSpec(peers(2, **device), (JobRequest(a_job()),))
-        hands = Hands(
-            lambda name: self.done.append("stop"), lambda name: self.done.append("go on"),
-            lambda name: self.done.append("kill"),
-        )  # fmt: skip
         self.record = Record(lambda event: None)
-        self.devices = Devices(spec, self.record, lambda: self.now, hands)
+        self.actions = Recorder()
+        self.devices = Devices(spec, self.record, self.actions)
         self.devices.begin()
+
+    @property
+    def now(self) -> float:
+        return self.actions.clock
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self.actions.clock = seconds
+
+    @property
+    def done(self) -> list[str]:
+        return self.actions.done
 
     def verbs(self) -> list[str]:
         return [event["verb"] for event in self.record.events]
+
+    def follow(self) -> float:
+        """Do what was planned for the device's plan; returns after how many seconds it is to happen again."""
+        plan = next(n for n, (_, action) in enumerate(self.actions.planned) if isinstance(action, partial))
+        self.actions.planned.pop(plan)[1]()
+        return self.actions.planned[-1][0]
 
 
 class TestAccounts:
     def test_nothing_is_told_of_who_states_nothing(self) -> None:
         bench = Bench()
         bench.devices.read("peer-1", Use(1e6))
-        assert bench.devices.told("peer-1") == {"energy_j": None, "battery_left_j": None}
+        assert bench.devices.energy("peer-1") == {"energy_j": None, "battery_left_j": None}
 
     def test_a_device_on_mains_never_runs_out(self) -> None:
         bench = Bench(battery=Battery(idle_w=1e6))
         bench.devices.read("peer-1", Use())
         bench.now = 10.0
         bench.devices.read("peer-1", Use())
-        assert bench.devices.told("peer-1") == {"energy_j": 1e7, "battery_left_j": None}
+        assert bench.devices.energy("peer-1") == {"energy_j": 1e7, "battery_left_j": None}
         assert bench.done == []
 
     def test_an_empty_battery_sends_to_sleep_until_a_tenth_is_back(self) -> None:
@@ -100,19 +146,19 @@ class TestAccounts:
         bench.devices.restarted("peer-1")
         bench.now = 51.0
         bench.devices.read("peer-1", Use(2e6))
-        assert bench.devices.told("peer-1")["energy_j"] == 1 * 3 + 2 + 1
+        assert bench.devices.energy("peer-1")["energy_j"] == 1 * 3 + 2 + 1
 
     def test_two_reasons_to_sleep_are_one_sleep(self) -> None:
         rest = Rest(DutyCycle(1.0, 3.0))
         bench = Bench(battery=Battery(4.0, idle_w=100.0, recharge_w=0.1), rest=rest)
         bench.devices.read("peer-1", Use())
-        assert bench.devices.follow("peer-1") == 1.0
+        assert bench.actions.planned[0][0] == 1.0
         bench.now = 0.5
         bench.devices.read("peer-1", Use())  # empty
         bench.now = 1.0
-        assert bench.devices.follow("peer-1") == 3.0
+        assert bench.follow() == 3.0
         bench.now = 4.0
-        assert bench.devices.follow("peer-1") == 1.0  # it would be awake by its duty cycle
+        assert bench.follow() == 1.0  # it would be awake by its duty cycle
         assert bench.done == ["stop"]
         bench.now = 4.6
         bench.devices.idle("peer-1")

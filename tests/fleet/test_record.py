@@ -82,5 +82,5 @@ def test_only_a_job_that_needs_everybody_stops_without_one_of_a_minority(record:
     assert record.stuck(job, ["b"]) == ""
     job.missing = "all"
     assert record.stuck(job, []) == ""
-    assert record.stuck(job, ["b"]) == "the job stopped at round 0: b is gone, and this job needs everybody"
+    assert record.stuck(job, ["b"]) == "the job stopped at round 0: b is gone, and this job needs all peers"
     assert record.stuck(job, ["a", "b"]).startswith("the fleet lost its majority")

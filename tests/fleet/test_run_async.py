@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p2pclust import LosslessCMeans
-from p2pclust.fleet.run_async import run_to_the_end
+from p2pclust.fleet.run_async import run_async
 
 
 async def one() -> str:
@@ -24,19 +24,19 @@ async def fails() -> None:
 
 
 def test_without_a_running_loop_it_is_this_thread() -> None:
-    assert run_to_the_end(one()) == threading.current_thread().name
+    assert run_async(one()) == threading.current_thread().name
 
 
 def test_within_a_running_loop_another_thread_does_it() -> None:
     async def cell() -> str:
-        return run_to_the_end(one())
+        return run_async(one())
 
     assert asyncio.run(cell()) == "p2pclust-fleet"
 
 
 def test_what_fails_fails_in_the_caller() -> None:
     async def cell() -> None:
-        run_to_the_end(fails())
+        run_async(fails())
 
     with pytest.raises(KeyError, match="lost"):
         asyncio.run(cell())
@@ -64,7 +64,7 @@ def test_an_interrupted_cell_lets_the_work_clean_up() -> None:
             cleaned.append("yes")
 
     async def cell() -> None:
-        run_to_the_end(work())
+        run_async(work())
 
     loop = asyncio.new_event_loop()  # not asyncio.run, which handles the signal itself; a notebook does not
     try:
@@ -91,7 +91,7 @@ def test_a_deadline_of_the_caller_ends_the_work_too() -> None:
             cleaned.append("yes")
 
     async def cell() -> None:
-        run_to_the_end(work())
+        run_async(work())
 
     before = signal.signal(signal.SIGUSR1, too_late)
     try:

@@ -124,7 +124,7 @@ def test_without_a_peer_the_job_fails_by_its_name() -> None:
     spec = fleet(columns(60), job, Fault("kill", ("p1",), round=3, phase="adopting"), give_up_s=20.0)
     result = carry_out("simulated", spec)
     assert result.jobs[0].state is None
-    assert result.failure == "the job stopped at round 3: p1 is gone, and this job needs everybody"
+    assert result.failure == "the job stopped at round 3: p1 is gone, and this job needs all peers"
 
 
 def test_given_first_centers_are_each_peers_own() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import fetch, submit
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.spec import JobRequest
@@ -81,12 +81,12 @@ class Fleet:
 
     def submit(self, job: Job, **more: Any) -> str:
         """Hand a job in at the first peer; its id, when a majority has it."""
-        with Door(self.home / self.names[0] / "state") as door:
+        with Connection(self.home / self.names[0] / "state") as door:
             return submit(door, JobRequest(job, **({"missing": "all"} | more)))
 
     def state(self, job: str) -> JobState:
         """The state of a job in the first peer's register."""
-        with Door(self.home / self.names[0] / "state") as door:
+        with Connection(self.home / self.names[0] / "state") as door:
             return JobState.decode(fetch(door, job, "state"))
 
     def said(self, name: str) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ class Fleet:
 
     def status(self, name: str) -> dict[str, Any]:
         """What a peer knows."""
-        with Door(self.home / name / "state") as door:
+        with Connection(self.home / name / "state") as door:
             return door.ask("status")
 
     def rounds(self) -> list[int]:

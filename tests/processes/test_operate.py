@@ -19,7 +19,7 @@ import pytest
 
 from p2pclust.cli.app import app
 from p2pclust.errors import FleetError
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
@@ -92,7 +92,7 @@ class Fleet:
         """Wait until the peer is there, has read its rows, and sees these alive."""
         until, told = time.monotonic() + 60, {}
         while time.monotonic() < until:
-            with contextlib.chdir(self.home), contextlib.suppress(FleetError), Door(at) as client:
+            with contextlib.chdir(self.home), contextlib.suppress(FleetError), Connection(at) as client:
                 told = client.ask("status")
                 alive = {member["name"] for member in told["members"] if member["status"] == "alive"}
                 if alive == set(names) and told["data"]["rows"]:

@@ -1,4 +1,4 @@
-"""Real processes, real signals: a few of the misfortunes that `make soak` makes many of."""
+"""Real processes, real signals: a few of the faults that `make soak` makes many of."""
 
 from __future__ import annotations
 

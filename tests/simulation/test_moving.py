@@ -119,7 +119,7 @@ def test_where_no_majority_is_left_nobody_finishes_and_it_is_said_why() -> None:
     trace = changes("0.4 p2-p3 down", "0.4 p3-p4 down")
     result = carried_out(5, LINE, trace, give_up_s=15.0)
     assert result.jobs[0].state is None
-    assert result.failure.endswith("p3, p4, p5 have no way to the others")
+    assert result.failure.endswith("p3, p4, p5 have no path to the others")
 
 
 def test_a_ring_becomes_a_line_then_another_line() -> None:

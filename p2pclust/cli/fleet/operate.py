@@ -15,7 +15,7 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.client import Door
+    from p2pclust.fleet.hosts.client import Connection
 
 __all__ = [
     "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "jobs", "name_of",
@@ -47,9 +47,9 @@ _JOB = "The job's id, or a unique beginning of it; for a repeated job its series
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
 
 
-def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Door:
+def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
     """Return a client of the peer that the options, or else the environment, name."""
-    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Connection  # noqa: PLC0415
     from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
@@ -57,7 +57,7 @@ def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Doo
     address = peer or os.environ.get(ENVIRONMENT)
     if not address and (address := os.environ.get(FORMER_ENVIRONMENT)):
         _warn_of_name("environment", FORMER_ENVIRONMENT, ENVIRONMENT)
-    client = Door(address or DEFAULT, key, roster)
+    client = Connection(address or DEFAULT, key, roster)
     if address and Path(address).name == FORMER_SOCKET and client.path is not None and client.path.name == SOCKET:
         _warn_of_name("--peer", address, str(client.path))
     return client

@@ -21,7 +21,7 @@ from p2pclust.tools.files import replacing
 
 if TYPE_CHECKING:
     from p2pclust.fleet.hosts.labels import Labelled
-    from p2pclust.fleet.hosts.submission import Finished
+    from p2pclust.fleet.hosts.submission import FinishedJob
 
 __all__ = ["assign", "result"]
 
@@ -72,7 +72,7 @@ def result(
     console.print(f"{out}: {what} of {told['name']}, {k} clusters of {features} features", soft_wrap=True)
 
 
-def _told(found: Finished) -> dict[str, Any]:
+def _told(found: FinishedJob) -> dict[str, Any]:
     """Return a result in plain values."""
     from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
@@ -136,7 +136,7 @@ def _show(told: Mapping[str, Any]) -> None:
     console.print(table_of(["label", *told["features"]], rows))
 
 
-def _write(out: Path, found: Finished, told: Mapping[str, Any]) -> None:
+def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
     if told["centers"] is None:
         raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
     if out.suffix == ".json":

@@ -17,7 +17,7 @@ from p2pclust.errors import FleetError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from p2pclust.fleet.hosts.client import Door
+    from p2pclust.fleet.hosts.client import Connection
 
 __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
@@ -183,7 +183,7 @@ def _code(ended: Mapping[str, Any]) -> int:
     return 0 if ended["outcome"] == "done" else FleetError.exit_code
 
 
-def _watched(client: Door, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
+def _watched(client: Connection, job: str, within_s: float | None, console: Console | None) -> dict[str, Any]:
     """Show events until the job ends; return its outcome and the events."""
     ended: dict[str, Any] = {"job": job, "outcome": "unknown", "reason": "it goes on", "events": []}
     with _shown(console) as show:

@@ -1,4 +1,4 @@
-"""Ask a running peer at its control address: on this device over its Unix socket, from elsewhere over TCP with a key."""
+"""Send requests to the control address of a peer: on its device over a Unix socket, from elsewhere over TCP with a key."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.wire import pack, unpack
 
-__all__ = ["DEFAULT", "ENVIRONMENT", "FORMER_ENVIRONMENT", "Door"]
+__all__ = ["DEFAULT", "ENVIRONMENT", "FORMER_ENVIRONMENT", "Connection"]
 
-#: Names the peer that a command asks, unless an option does.
+#: Names the peer to ask where a command names none.
 ENVIRONMENT: Final = "P2PCLUST_CONTROL"
 #: Its name in the release before.
 FORMER_ENVIRONMENT: Final = "P2PCLUST_DOOR"
 DEFAULT: Final = "state/control"
-_STATE: Final = "state"  # where a peer's folder has its state directory
+_STATE: Final = "state"  # the state directory within a peer's folder
 
 _ENTER_S = 5.0  # how long a connection may take, handshake included
 _LOOK_S = 3.0
-_TOGETHER = 64  # keys that are tried at the same time if the address has no name
+_TOGETHER = 64  # keys that are tried at the same time where the address names no peer
 
 
-class Door:
-    """A client of one peer's control address. It connects with the first question; close it, or use it with ``with``.
+class Connection:
+    """A connection to one peer's control address. Opens with the first request; close it, or use it with ``with``.
 
     Parameters
     ----------
@@ -45,18 +45,18 @@ class Door:
         A Unix socket, the state directory that it is in, or the folder with that as ``state``; or ``NAME@HOST:PORT``, or
         ``HOST:PORT`` (then every key of the roster is tried).
     bundle : path or Bundle, optional
-        Who asks; needed, and used, on TCP only.
+        The keys of the client; needed, and used, on TCP only.
     roster : path or Roster, optional
-        The fleet roster, by default the newer one of that in the bundle and ``roster.json`` beside it.
+        The fleet roster, by default the newer of the one in the bundle and ``roster.json`` beside it.
 
     Raises
     ------
     UsageError
-        If the address cannot be one, or keys are missing.
+        If the address is not valid, or keys are missing.
 
     Examples
     --------
-    >>> Door("absent").ask("status")
+    >>> Connection("absent").ask("status")
     Traceback (most recent call last):
     ...
     p2pclust.errors.FleetError: no peer listens at absent: is it running?
@@ -92,8 +92,8 @@ class Door:
         if at and self._roster.curve_key(self._name) is None:
             raise UsageError(f"{self.address}: {self._name!r} is not on the fleet roster")
 
-    def __enter__(self) -> Door:
-        """Return the client itself."""
+    def __enter__(self) -> Connection:
+        """Return the connection itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -101,7 +101,7 @@ class Door:
         self.close()
 
     def close(self) -> None:
-        """End the connection; the next question opens another."""
+        """Close the connection; the next request opens it again."""
         if self._socket is not None:
             self._socket.close(linger=0)
             self._socket = None
@@ -111,7 +111,7 @@ class Door:
         self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
-        """Ask one question and return the answer.
+        """Send one request and return the answer.
 
         Parameters
         ----------
@@ -120,14 +120,14 @@ class Door:
         within_s : float
             How long the answer may take.
         **fields
-            Of the question, plain values.
+            Plain values, the fields of the request.
 
         Raises
         ------
         UsageError
-            If the peer refuses because of what was asked.
+            If the request is not valid.
         FleetError
-            If no peer listens there, it does not answer in time, or cannot do what was asked.
+            If no peer listens there, it does not answer in time, or it cannot do what was requested.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)
@@ -143,14 +143,14 @@ class Door:
     def follow(
         self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
     ) -> Iterator[dict[str, Any]]:
-        """Ask a question that has several answers, and yield them as they come, until the last.
+        """Send a request that has several answers, and yield them as they come, until the last.
 
         Parameters
         ----------
         within_s : float
-            How long each may take; then the iteration ends.
+            How long each answer may take; then the iteration ends.
         in_all_s : float
-            How long all of them together may take.
+            How long all answers together may take.
         """
         self._send(verb, fields)
         until, last = time.monotonic() + in_all_s, False
@@ -172,7 +172,7 @@ class Door:
             raise FleetError(f"the connection to the peer at {self.address} is gone: is it running?") from None
 
     def _receive(self, within_s: float) -> tuple[dict[str, Any], bool] | None:
-        """The next answer to the last question, and whether it is the last one; None if none came in time."""
+        """Return the next answer to the last request, and whether it is the last one; None if it did not come in time."""
         assert self._socket is not None
         until = time.monotonic() + within_s
         while True:
@@ -187,13 +187,15 @@ class Door:
             try:
                 kind, header, frames = unpack(self._socket.recv_multipart())
                 if header.get("number") not in (self._number, 0):
-                    continue  # of an earlier question, that nobody waits for any more
+                    continue  # an answer to an earlier request
                 if kind == "refused":
                     reason = frames[0].decode(errors="replace") if frames else "refused"
                     raise (UsageError if header.get("code") == UsageError.exit_code else FleetError)(reason)
                 return msgpack.unpackb(b"".join(frames), raw=False, strict_map_key=False), bool(header.get("last"))
             except (WireError, ValueError, msgpack.UnpackException) as error:
-                raise FleetError(f"the peer at {self.address} answers in another language: {error}") from None
+                raise FleetError(
+                    f"the peer at {self.address} sends answers that this version cannot read: {error}"
+                ) from None
 
     # -- the connection -------------------------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Door:
 
     @property
     def state_dir(self) -> Path | None:
-        """The state directory of the peer, if it is asked on this device."""
+        """The state directory of the peer, if it runs on this device."""
         return self._path().parent if self._where is None else None
 
     def _path(self) -> Path:
@@ -226,20 +228,20 @@ class Door:
         return next(found, folders[0] / names[0])
 
     def _look(self) -> None:
-        """See whether anybody listens: libzmq would wait for ever."""
+        """Check that a peer listens: libzmq would wait for ever."""
         try:
             if self._where is not None:
                 plain.create_connection(self._where, _LOOK_S).close()
                 return
             path = self._path()
             if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-                raise UsageError(f"{path} is not a peer's socket: name its state directory")
-            told, _folder = short_name(path)
-            if len(os.fsencode(told)) > zmq.IPC_PATH_MAX_LEN:
+                raise UsageError(f"{path} is not the socket of a peer: name its state directory")
+            short, _folder = short_name(path)
+            if len(os.fsencode(short)) > zmq.IPC_PATH_MAX_LEN:
                 raise UsageError(f"{path}: longer than a Unix socket's path may be: change into a folder nearer to it")
             with plain.socket(plain.AF_UNIX) as probe:
                 probe.settimeout(_LOOK_S)
-                probe.connect(told)
+                probe.connect(short)
         except PermissionError:
             raise UsageError(
                 f"{self.address}: only the user who runs the peer may ask there: ask as that user, or over the network "
@@ -250,15 +252,15 @@ class Door:
             raise FleetError(f"no peer listens at {self.address}: is it running?{others}") from None
         except TimeoutError:
             raise FleetError(
-                f"{self.address} does not answer: is the network there, and no firewall between?"
+                f"{self.address} does not answer: is the network up, and is there no firewall in between?"
             ) from None
         except OSError as error:
-            if error.errno == errno.EAGAIN:  # a queue of others who ask
+            if error.errno == errno.EAGAIN:  # other clients fill the queue
                 return
             raise FleetError(f"{self.address} cannot be reached: {error.strerror or error}") from None
 
     def _there(self) -> bool:
-        """Whether somebody still listens where we are connected."""
+        """Whether the peer still listens."""
         with suppress(UsageError):
             try:
                 self._look()
@@ -268,12 +270,12 @@ class Door:
 
     def _here(self) -> zmq.Socket[bytes]:
         socket = self._dealer()
-        told, self._folder = short_name(self._path())
-        socket.connect(f"ipc://{told}")
+        short, self._folder = short_name(self._path())
+        socket.connect(f"ipc://{short}")
         return socket
 
     def _far(self, host: str, port: int) -> zmq.Socket[bytes]:
-        """Connect with CURVE; if the address has no name, try the keys of all peers until a handshake succeeds."""
+        """Connect with CURVE. Without a peer's name, try all keys: the right one completes the handshake."""
         assert self._bundle is not None
         assert self._roster is not None
         names = [self._name] if self._name else list(self._roster.names)
@@ -311,7 +313,7 @@ class Door:
 
 
 def _network(address: str) -> tuple[str, int] | None:
-    """Return host and port, or None for what is meant as a path."""
+    """Return host and port, or None for a path."""
     with suppress(UsageError):
         return parse_address(address)
     return None

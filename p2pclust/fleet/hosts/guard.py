@@ -1,6 +1,6 @@
-"""What a supervisor has of the system: it is the only one of its folder, signals wake it, its children end with it.
+"""System functions of a supervisor: a lock per folder, wake-up by signals, children that end with their parent.
 
-Standard library only, as all that a supervisor imports.
+Standard library only, like everything that a supervisor imports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from p2pclust.errors import FleetError
 
 __all__ = ["LOCK", "die_with_parent", "only_one", "woken_by_signals"]
 
-#: Held by the supervisor of the current folder as long as it runs.
+#: Locked by the supervisor of the current folder while it runs.
 LOCK: Final = "lock"
 _TRIES: Final = 10
 _TRY_S: Final = 0.05
@@ -37,8 +37,8 @@ def only_one() -> Iterator[None]:
                 break
             except BlockingIOError:
                 if not tries_left:
-                    raise FleetError(f"{Path.cwd()}: another supervisor keeps this folder") from None
-                # Whoever looks whether a supervisor is there holds the lock for a moment, too.
+                    raise FleetError(f"{Path.cwd()}: another supervisor runs in this folder") from None
+                # A check for a supervisor holds the lock for a moment, too.
                 select.select([], [], [], _TRY_S)
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
@@ -48,7 +48,7 @@ def only_one() -> Iterator[None]:
 
 @contextlib.contextmanager
 def woken_by_signals(selector: selectors.BaseSelector, end: Callable[[], None]) -> Iterator[None]:
-    """Let signals end a wait: SIGCHLD of children, SIGTERM and SIGINT to end. A closed terminal ends nothing."""
+    """Let signals end a wait; SIGTERM and SIGINT also call `end`. SIGHUP, of a closed terminal, is ignored."""
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
@@ -67,7 +67,7 @@ def woken_by_signals(selector: selectors.BaseSelector, end: Callable[[], None]) 
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child be asked to leave when we are gone, where the kernel offers it (Linux)."""
+    """Return a function that a child calls to get SIGTERM when its parent ends; None except on Linux."""
     if sys.platform != "linux":
         return None
     import ctypes  # noqa: PLC0415
@@ -77,6 +77,6 @@ def die_with_parent() -> Callable[[], None] | None:
     def ask() -> None:
         library.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:
-            os._exit(1)  # we were gone before it could be said
+            os._exit(1)  # the parent ended before prctl
 
     return ask

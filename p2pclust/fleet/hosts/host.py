@@ -1,8 +1,8 @@
 """What `p2pclust fleet` does on one host: ``python -m p2pclust.fleet.hosts.host VERB FOLDER [NAME...]``.
 
-`p2pclust fleet` runs this as a process of its own, here or through SSH. It brings the folder to the plan that comes on
-standard input, makes sure that one supervisor keeps it, and prints one JSON object. Light like the supervisor: standard
-library only, apart from the client of a peer's door, which is loaded when there is a peer to ask.
+`p2pclust fleet` runs this as a process of its own, here or through SSH. It writes the plan and the files from
+standard input into the folder, makes sure that one supervisor runs there, and prints one JSON object. It imports the
+standard library only, except for the client of a peer, which is loaded when there is a peer to ask.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from p2pclust.tools.files import replacing
 
 __all__ = ["main"]
 
-#: Of the fleet's signing key: whoever typed it for another command did not mean to give it to what lives for months.
+#: Of the fleet's signing key; the supervisor, which may run for months, must not inherit it.
 _PASSPHRASE: Final = "P2PCLUST_PASSPHRASE"
 _LOOK_S: Final = 0.1
 _START_S: Final = 20.0  # a supervisor that does not answer by then has failed
@@ -42,26 +42,26 @@ _GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
 
 
 def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
-    """Take a plan and its files, and have the supervisor keep to it.
+    """Install a plan and its files, and let the supervisor apply it.
 
     Parameters
     ----------
     wait_s : float
-        How long peers that were started may take until they say that they are ready.
+        How long started peers may take until they are ready.
     source : file
-        A tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that a copy that breaks
-        off changes nothing that runs.
+        A tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that an interrupted
+        copy changes nothing that runs.
 
     Returns
     -------
     dict
-        ``changes``, ``roster`` (what a peer that runs said to the roster that came: ``peer``, ``serial``, ``newer``; or
+        ``changes``, ``roster`` (the answer of a running peer to the new roster: ``peer``, ``serial``, ``newer``; or
         ``error``), and what `status` returns.
 
     Raises
     ------
     UsageError, FleetError
-        If the folder cannot be written, the archive is none of ours, or the supervisor does not start.
+        If the folder cannot be written, the archive is not valid, or the supervisor does not start.
     """
     with _alone():
         plan = _unpack(source)
@@ -74,22 +74,22 @@ def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
             stopped = [name for name in sorted(there) if there[name]["stopped"]]
             changes = {"new": [name for name in sorted(json.loads(plan)["peers"]) if name not in stopped]}
             changes |= {"stopped": stopped} if stopped else {}
-        roster = _tell_roster(changes.get("unchanged", ()))
+        roster = _send_roster(changes.get("unchanged", ()))
         started = [name for key in ("new", "changed", "again") for name in changes.get(key, ())]
-        with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
+        with contextlib.suppress(FleetError):  # the answer shows which peers are not ready by then
             _until(lambda: _settled(started), wait_s, "")
         return {"changes": changes, "roster": roster} | status()
 
 
 def status() -> dict[str, Any]:
-    """Return what the supervisor knows, and what the peers say of themselves."""
+    """Return the state of the supervisor, and the status that the peers report."""
     if _kept():
         answer = _ask({"do": "status"})
         asked = [name for name, peer in answer["peers"].items() if peer["pid"] and peer["status"] != "paused"]
         for name, snapshot in _snapshots(asked).items():
             answer["peers"][name]["snapshot"] = snapshot
         return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
-    # Nobody keeps the folder: what was last known, and nobody runs.
+    # No supervisor runs, so no peer does: return the last state.
     known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"] if Path(STATE).exists() else {}
     for peer in known.values():
         peer["status"], peer["pid"] = ("given-up" if peer["status"] == "given-up" else "left"), 0
@@ -97,7 +97,7 @@ def status() -> dict[str, Any]:
 
 
 def down(deadline_s: float) -> dict[str, Any]:
-    """End all peers and the supervisor: politely, and by force after the deadline.
+    """Ask all peers and the supervisor to end, and kill the peers after the deadline.
 
     Raises
     ------
@@ -112,26 +112,26 @@ def down(deadline_s: float) -> dict[str, Any]:
 
 
 def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> dict[str, Any]:
-    """Have the supervisor do something to some of its peers: all of it, or nothing if one of them is refused.
+    """Let the supervisor carry out an order on all of these peers, or on no peer if one of them is refused.
 
     Parameters
     ----------
     verb : {"stop", "restart", "kill", "pause", "resume"}
     names : sequence of str
     wait_s : float
-        How long peers that are started may take until they say that they are ready.
+        How long started peers may take until they are ready.
     deadline_s : float
         A peer that is asked to leave and has not by then is killed.
 
     Returns
     -------
     dict
-        ``refused`` (by name, why), and ``peers`` as they are now, without what they say of themselves.
+        ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
 
     Raises
     ------
     FleetError
-        If no supervisor keeps the folder, or a peer does not end.
+        If no supervisor runs, or a peer does not end.
     """
     if not _kept():
         raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
@@ -140,9 +140,7 @@ def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> 
     if answer.get("ending"):
         raise FleetError("the fleet is being brought down")
     if "refused" not in answer:
-        raise FleetError(
-            "the supervisor there is of an older version: `fleet down` and `fleet up` bring it the new one"
-        )
+        raise FleetError("the supervisor there is of an older version: run `fleet down`, then `fleet up`")
     if not answer["refused"]:
         _until_done(verb, names, before, wait_s, deadline_s)
     peers = _peers()
@@ -158,7 +156,7 @@ def _until_done(verb: str, names: Sequence[str], before: Mapping[str, Any], wait
     elif verb == "restart":
         ended = ("waiting", "starting", "running", "given-up")
         _until(lambda: _are(names, *ended), deadline_s + _GRACE_S, late)
-        with contextlib.suppress(FleetError):  # who is not ready by then is seen in the answer
+        with contextlib.suppress(FleetError):  # the answer shows which peers are not ready by then
             _until(lambda: _settled(names), wait_s, "")
 
 
@@ -185,14 +183,14 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Let nobody else bring this folder up or down at the same time."""
+    """Keep other commands from changing this folder at the same time."""
     with Path("changing").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _unpack(source: IO[bytes]) -> bytes:
-    """Write the files of the archive, each whole or not at all; returns the plan."""
+    """Write each file of the archive atomically; return the plan."""
     plan = b""
     try:
         with tarfile.open(fileobj=source, mode="r|") as archive:
@@ -200,15 +198,15 @@ def _unpack(source: IO[bytes]) -> bytes:
                 path = PurePosixPath(member.name)
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is None or path.is_absolute() or ".." in path.parts:
-                    raise UsageError(f"{member.name} does not belong into a fleet's folder")
+                    raise UsageError(f"{member.name} does not belong in a fleet's folder")
                 if path.name == PLAN:
                     plan = content.read()
                 else:
                     _write(Path(path), content, member.mode & 0o755)
     except tarfile.TarError as error:
-        raise UsageError(f"what came is no archive of a fleet: {error}") from None
+        raise UsageError(f"the input is not a tar archive of a fleet: {error}") from None
     if not plan:
-        raise UsageError("what came has no plan")
+        raise UsageError("the archive has no plan")
     return plan
 
 
@@ -225,7 +223,7 @@ def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
 
 
 def _kept() -> bool:
-    """Whether a supervisor keeps this folder: whether its lock is held."""
+    """Whether a supervisor runs in this folder, which holds its lock."""
     try:
         with Path(LOCK).open(encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -249,7 +247,7 @@ def _start_supervisor() -> None:
     def answers() -> bool:
         if process.poll() is not None:
             said = Path(LOG).read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
-            raise FleetError(f"the supervisor ended at once: {said[-1] if said else 'it said nothing'}")
+            raise FleetError(f"the supervisor ended at once: {said[-1] if said else 'without a message'}")
         try:
             return "peers" in _ask({"do": "status"})
         except FleetError:
@@ -259,7 +257,7 @@ def _start_supervisor() -> None:
 
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask the supervisor, whose socket is in the current folder: its path is short however deep the folder lies."""
+    """Send a request to the supervisor; its socket is in the current folder, so the path is always short."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_ANSWER_S)
@@ -283,23 +281,23 @@ def _are(names: Sequence[str], *statuses: str) -> bool:
 
 
 def _settled(names: Sequence[str]) -> bool:
-    """Whether each of these peers has come up, or was given up."""
+    """Whether each of these peers runs, or was given up."""
     return _are(names, "running", "given-up")
 
 
-def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
-    """Give the fleet roster that came to one of the peers that run: the others have it from there.
+def _send_roster(names: Sequence[str]) -> dict[str, Any]:
+    """Give the new fleet roster to one running peer, from which it spreads to the others.
 
-    Those that were just started read it themselves, but nobody lets a new device in who has not heard of it.
+    Peers that were just started read it themselves, but running peers admit a new device only after they have the roster.
     """
     if not names or not Path("roster.json").exists():
         return {}
-    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415 - not everybody has somebody to tell
+    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415 - seldom needed
 
     why = ""
     for name in names:
         try:
-            with Door(Path("peers", name, "state")) as door:
+            with Connection(Path("peers", name, "state")) as door:
                 return door.ask("roster", within_s=_DOOR_S, data=Path("roster.json").read_bytes())
         except P2PClustError as error:
             why = f"{name}: {error}"
@@ -307,16 +305,16 @@ def _tell_roster(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Ask peers at their doors what they know; of one that does not say, why."""
+    """Return the status that each peer reports, or the error of asking it."""
     if not names:
         return {}
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no peer, nobody to ask
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - seldom needed
 
-    from p2pclust.fleet.hosts.client import Door  # noqa: PLC0415
+    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415
 
     def ask(name: str) -> dict[str, Any]:
         try:
-            with Door(Path("peers", name, "state")) as door:
+            with Connection(Path("peers", name, "state")) as door:
                 return door.ask("status", within_s=_DOOR_S)
         except P2PClustError as error:
             return {"error": str(error)}
@@ -346,10 +344,10 @@ def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one thing in a folder, and print one JSON object (``logs``: lines)."""
+    """Run one verb in a folder, and print one JSON object (``logs``: lines)."""
     asked = _parser().parse_args(arguments)
     folder = Path(asked.folder).expanduser()
-    os.umask(0o077)  # keys, stores and logs are for their owner's eyes only
+    os.umask(0o077)  # keys, stores and logs are private to their owner
     try:
         if asked.verb == "up":
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -368,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             answer = order(asked.verb, asked.names, asked.wait, asked.deadline)
         else:
             answer = status() if asked.verb == "status" else down(asked.deadline)
-    except BrokenPipeError:  # whoever read the logs has enough
+    except BrokenPipeError:  # the reader of the logs has closed its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except (P2PClustError, OSError) as error:

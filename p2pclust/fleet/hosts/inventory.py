@@ -1,6 +1,6 @@
-"""The devices of a fleet as its inventory lists them, and what each host is sent: the plan and the files that changed.
+"""The devices of a fleet as its inventory lists them, and the archive for each host: the plan and the files that changed.
 
-`p2pclust.cli.fleet.inventory` reads and checks the file; these are plain values.
+`p2pclust.cli.fleet.inventory` reads and checks the file.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from p2pclust.errors import DataError
 
 __all__ = ["Device", "Host", "Inventory", "pack", "peer_toml", "plan", "print_of"]
 
-#: What a running peer learns from others anyway. It is written down for its next life, but is no reason to end this one.
+#: Keys that a running peer learns from others anyway: a change is written for its next life, but does not end this one.
 _NO_REASON: Final = ("join",)
 
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that peers run on, and how it is reached."""
+    """A machine that runs peers, and how to reach it."""
 
     name: str
-    #: Where `ssh` connects to; None: this machine.
+    #: The destination of `ssh`; None: this machine.
     ssh: str | None
-    #: The Python that has p2pclust, and the folder in which the fleet lives there.
+    #: The Python that has p2pclust, and the folder of the fleet on that machine.
     python: str
     state_dir: str
-    #: Further arguments of `ssh`, and the environment of all that runs there.
+    #: Further arguments of `ssh`, and the environment of all processes there.
     ssh_options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Device:
     group: str
     #: Its configuration, as `p2pclust peer --config` takes it; files by their names in the peer's folder on the host.
     config: Mapping[str, Any]
-    #: What is copied into that folder: the name there, and the file here.
+    #: Files that are copied into that folder: the name there, and the path here.
     files: Mapping[str, Path]
 
 
@@ -59,16 +59,16 @@ class Inventory:
     roster: Path
     hosts: Mapping[str, Host]
     devices: tuple[Device, ...]
-    #: A peer that is not linked to its neighbours so long after its start is late.
+    #: A peer that is not linked to its neighbours so long after its start is reported as late.
     late_s: float = 30.0
 
     def on(self, host: str) -> tuple[Device, ...]:
-        """The devices of one host, in the order of the file."""
+        """Return the devices of one host, in the order of the file."""
         return tuple(device for device in self.devices if device.host == host)
 
 
 def peer_toml(config: Mapping[str, Any]) -> str:
-    """Write a peer's configuration: text, numbers, truth values, lists of these, and tables of these.
+    """Return a peer's configuration as TOML: text, numbers, booleans, and lists and tables of these.
 
     Examples
     --------
@@ -85,17 +85,17 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    # What JSON writes of text and numbers is TOML, except for one letter that TOML wants escaped.
+    # JSON text and numbers are valid TOML, except for one character that TOML wants escaped.
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def print_of(device: Device, host: Host) -> str:
-    """Digest all that a peer is started with; another digest is a reason to start it again.
+    """Return a digest of everything that a peer is started with; if it changes, the peer is started again.
 
     Raises
     ------
     DataError
-        If a file that is to be copied cannot be read.
+        If a file to copy cannot be read.
     """
     config = {key: value for key, value in device.config.items() if key not in _NO_REASON}
     digest = hashlib.sha256()
@@ -112,7 +112,7 @@ def print_of(device: Device, host: Host) -> str:
 
 
 def plan(devices: Sequence[Device], prints: Mapping[str, str], down_s: float) -> bytes:
-    """Write the plan of a host's supervisor."""
+    """Return the plan of a host's supervisor."""
     peers = {
         device.name: {
             "command": ["-m", "p2pclust", "peer", "--config", f"peers/{device.name}/peer.toml"],
@@ -127,10 +127,10 @@ def plan(devices: Sequence[Device], prints: Mapping[str, str], down_s: float) ->
 def pack(
     stream: IO[bytes], inventory: Inventory, devices: Sequence[Device], changed: Collection[str], plan_: bytes
 ) -> None:
-    """Write the archive that brings a host to its plan.
+    """Write the archive for a host.
 
-    Every device's configuration and keys are in it, and the roster; other files of those only that `changed`. Secrets are
-    for their owner's eyes only, and the plan comes last.
+    It has the roster, the configuration and keys of every device, and the other files of devices that `changed`. Secret
+    files are readable by their owner only; the plan comes last.
     """
     with tarfile.open(fileobj=stream, mode="w|") as archive:
         _add(archive, "roster.json", inventory.roster.read_bytes(), 0o644)

@@ -1,4 +1,4 @@
-"""Label rows with what a fleet agreed on: this device's rows, or those of a file."""
+"""Label rows with the result of a job: this device's rows, or those of a file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from p2pclust.clustering import memberships
 from p2pclust.data.readers import read, read_csv_table
 from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
-from p2pclust.fleet.hosts.client import Door
-from p2pclust.fleet.hosts.submission import Finished, result_of
+from p2pclust.fleet.hosts.client import Connection
+from p2pclust.fleet.hosts.submission import FinishedJob, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 class Labelled:
     """Rows with labels, and memberships where the protocol has them."""
 
-    columns: tuple[str, ...]  # of the rows as they are written again
+    columns: tuple[str, ...]  # of the rows as they are written
     cells: Sequence[Sequence[str]] = field(repr=False)
     data: DataSet = field(repr=False)
     labels: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Labelled:
 
     @property
     def header(self) -> list[str]:
-        """The names of all columns; where a name is taken, an underscore makes it another."""
+        """The names of all columns; underscores are added to a name that is taken."""
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
         for name in [*self._where, "label", *(f"membership_{number}" for number in range(n))]:
@@ -57,7 +57,7 @@ class Labelled:
         return ["row"] if self.data.file is None else ["file", "row"]
 
     def rows(self) -> Iterator[list[str]]:
-        """Yield the cells of each row, then where it stands, then what was found."""
+        """Yield the cells of each row, then its file and number, then label and memberships."""
         called = [str(row) for row in self.data.row_names.tolist()]
         files = None if self.data.file is None else self.data.file.tolist()
         for number, row in enumerate(self.cells):
@@ -66,17 +66,17 @@ class Labelled:
             yield [*row, *where, str(int(self.labels[number])), *more]
 
 
-def label_own(door: Door, job_id: str) -> Labelled:
-    """Label the rows of the device whose peer is asked, read again from their source as its configuration says.
+def label_own(door: Connection, job_id: str) -> Labelled:
+    """Label the rows of the device of this peer, read again from their source.
 
     Raises
     ------
     UsageError
-        If the peer is not on this device: no row leaves its own.
+        If the peer is not on this device: no row leaves its device.
     """
     if door.state_dir is None:
         raise UsageError(
-            f"{door.address}: a device's rows are labelled on that device, for they never leave it: run this there, or "
+            f"{door.address}: a device's rows are labelled on that device, because they never leave it: run this there, or "
             "name a file with --data"
         )
     file = door.state_dir / "peer.json"
@@ -95,14 +95,14 @@ def label_own(door: Door, job_id: str) -> Labelled:
 
 
 def label_file(
-    door: Door, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
+    door: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
     id_column: Column | None = None,
 ) -> Labelled:  # fmt: skip
-    """Label the rows of a file; its features are found by the names that the peer's data have, unless they are named."""
+    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data."""
     found = result_of(door, job_id)
     if found.job.by_columns:
         raise UsageError(
-            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and none whole "
+            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
             "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
         )
     given = columns if columns is not None else _by_name(path, found)
@@ -111,12 +111,12 @@ def label_file(
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 
 
-def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
+def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
 
     Parameters
     ----------
-    found : Finished
+    found : FinishedJob
     local : Local
         The rows.
     own : int
@@ -130,7 +130,7 @@ def labelled(found: Finished, local: Local, own: int = -1) -> tuple[NDArray[np.i
     workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
     kept = engine.conclude(job, state, local, workspace)
     if "labels" not in kept:
-        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they those that it was done with?")
+        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
         return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None
@@ -142,8 +142,8 @@ def _coordinates(state: JobState) -> tuple[Floats, Floats]:
     return state.arrays["origin"], state.arrays["scale"]
 
 
-def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
-    """FedCRef's label of a row that no peer held: the group whose model reconstructs it best."""
+def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
+    """Return, for rows that no peer held, the FedCRef group whose model reconstructs each row best."""
     from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
     from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
     from p2pclust.protocols.models.fedcref import FedCRefProtocol  # noqa: PLC0415
@@ -164,15 +164,15 @@ def _by_models(found: Finished, local: Local) -> NDArray[np.int64]:
     return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
 
 
-def _by_name(path: Path, found: Finished) -> list[str] | None:
-    """The job's features, if the file has a column of each name; otherwise all its columns are taken."""
+def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
+    """Return the job's features if the file has a column for each; None takes all columns."""
     if path.suffix.lower() != ".csv" or path.is_dir():
         return None
     header = read_csv_table(path).names
     return list(found.features) if set(found.features) <= set(header) else None
 
 
-def _check_columns(found: Finished, data: DataSet) -> None:
+def _check_columns(found: FinishedJob, data: DataSet) -> None:
     n_features = len(found.features)
     if not found.job.by_columns and n_features and data.X.shape[1] != n_features:
         raise DataError(
@@ -184,7 +184,7 @@ def _check_columns(found: Finished, data: DataSet) -> None:
 def _with_cells(
     source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None
 ) -> Labelled:  # fmt: skip
-    """Put labels beside the rows as they stood in a CSV file, or else beside the numbers that were read."""
+    """Join labels with the rows as they are in a CSV file, or else with the numbers that were read."""
     cells = [[repr(float(value)) for value in row] for row in data.X]
     written = Labelled(tuple(data.feature_names), cells, data, labels, degrees)
     path = Path(source) if isinstance(source, str) else None
@@ -192,5 +192,5 @@ def _with_cells(
         return written
     table = read_csv_table(path)
     if not table.names or len(table.rows) != len(labels) + data.dropped:
-        return written  # it has no header, or has changed since
+        return written  # no header, or the file has changed since
     return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

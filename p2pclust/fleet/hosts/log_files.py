@@ -1,4 +1,4 @@
-"""The log files of a host's peers: their ends, what is added to them, and how they stay small."""
+"""The log files of a host's peers: reading their ends and new lines, and limiting their size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK: Final = 1 << 16
 
 
 def last_line(log: Path, since: int) -> str:
-    """Return the last line that a life wrote: what stands in its log after the first `since` bytes."""
+    """Return the last line of a log after its first `since` bytes."""
     with log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         begin = since if since <= end else 0  # the log was shortened meanwhile
@@ -26,22 +26,22 @@ def last_line(log: Path, since: int) -> str:
 
 
 def _words(line: str) -> str:
-    """Return what a line says for people; a log of JSON lines has the reason in a field."""
+    """Return the readable part of a line: of a JSON line, its reason or verb."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        told = json.loads(line)
-        return str(told["fields"].get("reason") or told["verb"])
+        event = json.loads(line)
+        return str(event["fields"].get("reason") or event["verb"])
     return line.removeprefix("error: ")
 
 
 def shorten(log: Path, most: int = _LARGEST_LOG) -> None:
-    """Set aside a log that has grown too large, and begin it anew: whoever writes appends, and notices nothing."""
+    """Copy a log that has grown too large, and empty it; processes that append to it are not affected."""
     if log.exists() and log.stat().st_size > most:
         shutil.copyfile(log, log.with_name(log.name + ".1"))
         os.truncate(log, 0)
 
 
 def tail(file: Path, n_lines: int) -> tuple[list[str], int]:
-    """Return the last lines of a file, and where it ends; reads no more of it than it must."""
+    """Return the last lines of a file and its size, without reading all of it."""
     if not file.exists():
         return [], 0
     with file.open("rb") as stream:
@@ -57,12 +57,12 @@ def tail(file: Path, n_lines: int) -> tuple[list[str], int]:
 
 
 def added(file: Path, place: int) -> tuple[list[str], int]:
-    """Return the whole lines that were added after `place`, and the new place."""
+    """Return the complete lines after `place`, and the place after them."""
     if not file.exists():
         return [], 0
     with file.open("rb") as stream:
         if place > stream.seek(0, os.SEEK_END):
-            place = 0  # it was begun anew
+            place = 0  # the log was emptied
         stream.seek(place)
         data = stream.read(_BLOCK)
     whole = data[: data.rfind(b"\n") + 1] if len(data) < _BLOCK else data

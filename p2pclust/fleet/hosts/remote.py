@@ -1,7 +1,7 @@
 """Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``.
 
 Both ways run the same program there, ``python -m p2pclust.fleet.hosts.host``; its input is the archive, its output one
-JSON object. Whoever is asked never asks back: without a key that opens the door at once, ssh fails in one line.
+JSON object. ssh never prompts: without a key that is accepted at once, it fails in one line.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from p2pclust.fleet.hosts.inventory import Host
 __all__ = ["ask", "command_for", "everywhere", "listening"]
 
 _CONNECT_S: Final = 10
-_AT_ONCE: Final = 16  # hosts that are talked with at the same time
+_AT_ONCE: Final = 16  # hosts that are contacted at the same time
 _SSH_FAILED: Final = 255
 
 T = TypeVar("T")
 
 
 def command_for(host: Host, verb: str, arguments: Sequence[str] = ()) -> list[str]:
-    """Return what does something on a host: an argument list for this machine.
+    """Return the command, as a list of arguments, that runs a verb on a host.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def command_for(host: Host, verb: str, arguments: Sequence[str] = ()) -> list[st
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for the other end's shell, which is to find its own home folder."""
+    """Quote a word for the remote shell, which replaces ``~`` by its own home folder."""
     if word == "~" or word.startswith("~/"):
         return '"$HOME"' + (shlex.quote(word[1:]) if word[1:] else "")
     return shlex.quote(word)
@@ -60,23 +60,23 @@ def ask(
     send: Callable[[IO[bytes]], None] | None = None,
     timeout_s: float = 120.0,
 ) -> dict[str, Any]:
-    """Do something on a host, and return what it answers.
+    """Run a verb on a host, and return its answer.
 
     Parameters
     ----------
     host : Host
     verb : str
-        One of those that `p2pclust.fleet.hosts.host` knows, apart from ``logs``.
+        One of those of `p2pclust.fleet.hosts.host`, except ``logs``.
     arguments : sequence of str
     send : callable, optional
-        Writes what the host is sent.
+        Writes the input of the command.
     timeout_s : float
-        For all of it, the copying too.
+        For all of it, including copying.
 
     Raises
     ------
     FleetError
-        If the host cannot be reached, has no p2pclust, or could not do it: one line that names the host.
+        If the host cannot be reached, has no p2pclust, or failed; one line names the host.
     """
     with subprocess.Popen(
         command_for(host, verb, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -88,7 +88,7 @@ def ask(
             out, err = _exchange(process, send)
         finally:
             timer.cancel()
-            process.kill()  # one that has ended is not there to be killed
+            process.kill()  # does nothing if it has ended
     if process.returncode == 0:
         with contextlib.suppress(ValueError):
             answer: dict[str, Any] = json.loads(out)
@@ -104,7 +104,7 @@ def _exchange(
     errors: list[bytes] = []
     reader = threading.Thread(target=lambda: errors.append(complaints.read()))
     reader.start()
-    with contextlib.suppress(BrokenPipeError):  # it ended early, and says why
+    with contextlib.suppress(BrokenPipeError):  # it ended early; its error says why
         if send is not None:
             send(into)
         into.close()
@@ -116,7 +116,7 @@ def _exchange(
 
 def _why(host: Host, code: int, err: str, timeout_s: float) -> str:
     lines = [line.strip() for line in err.splitlines() if line.strip()]
-    last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, and no word"
+    last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, without a message"
     if code < 0:
         return f"{host.name}: no answer within {timeout_s:g} s"
     if host.ssh is not None and code == _SSH_FAILED:
@@ -127,7 +127,7 @@ def _why(host: Host, code: int, err: str, timeout_s: float) -> str:
 
 
 def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:
-    """Do something on all hosts at the same time; a host that fails stops no other, its error stands in its place."""
+    """Call `do` for all hosts at the same time; where it fails, the result is its error."""
 
     def attempt(host: Host) -> T | FleetError:
         try:
@@ -145,8 +145,8 @@ def listening(
 ) -> Iterator[Callable[[], None]]:
     """Run ``logs`` on hosts; `on_line` gets the host and each line, from one thread per host.
 
-    Yields what waits until all hosts have told everything. At the end, whatever still runs there is told so by the end of
-    its input.
+    Yields a function that waits until all hosts have sent everything. At the end, commands that still run there end with
+    their input.
     """
     processes = {
         name: subprocess.Popen(

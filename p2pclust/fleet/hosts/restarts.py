@@ -1,6 +1,6 @@
-"""One peer that is kept running, over all its lives: when it is started again, and when it is given up.
+"""Decides when a supervised peer is started again, and when it is given up.
 
-Only decides; `p2pclust.fleet.hosts.supervisor` starts and signals. Times are seconds of a clock that never goes back.
+`p2pclust.fleet.hosts.supervisor` starts and signals processes. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["ORDERS", "Kept"]
+__all__ = ["ORDERS", "SupervisedPeer"]
 
-#: What an operator may ask for of one peer.
+#: What an operator can order for one peer.
 ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
 
-#: A life that ends sooner is a failure to start; so many of them in a row, and the peer is given up.
+#: A life that ends sooner is a failure to start; after so many of them in a row, the peer is given up.
 QUICK_S: Final = 10.0
 MOST_QUICK: Final = 5
-#: How long it stays down after a failure: twice as long after each, up to the longest.
+#: How long a peer stays down after a failure; doubles with each failure, up to the longest.
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
-#: One that runs is taken for ready when it has waited so long for others; and one that says nothing, as older ones do.
+#: A running peer counts as ready after waiting so long for others, or, if it sends no notification, after so long.
 _ALONE_S: Final = 10.0
 _SILENT_S: Final = 60.0
 
 
 @dataclass(slots=True)
-class Kept:
+class SupervisedPeer:
     """One peer of the plan.
 
     Parameters
     ----------
     name : str
     command : tuple of str
-        What runs it: arguments of the interpreter.
+        Arguments of the interpreter.
     print : str
-        A digest of all that the peer was started with. If the plan's is another one, it is started again.
+        A digest of everything that the peer was started with. If the plan's differs, the peer is started again.
 
     Examples
     --------
-    >>> peer = Kept("meter-01", ("-m", "p2pclust", "peer"), "5a")
+    >>> peer = SupervisedPeer("meter-01", ("-m", "p2pclust", "peer"), "5a")
     >>> peer.started(0.0, 4711, "2026-01-01T00:00:00")
     >>> peer.exited(60.0, -9, "round 3")
     >>> peer.status, peer.ended, peer.due
@@ -54,7 +54,7 @@ class Kept:
     wanted: bool = True
     #: Whether an operator stopped it: it stays down until it is started again by name.
     stopped: bool = False
-    #: Whether an operator let its process stand still.
+    #: Whether an operator paused its process.
     paused: bool = False
     pid: int = 0
     since: str = ""
@@ -62,17 +62,17 @@ class Kept:
     #: How its last life ended, and the last line that it wrote.
     ended: str = ""
     last_line: str = ""
-    #: What a peer says of itself where it can (`sd_notify`).
+    #: The status line that the peer sent (`sd_notify`).
     says: str = ""
-    #: The next start of one that waits; when one that leaves is killed.
+    #: When a waiting peer is started, or a leaving one is killed.
     due: float = 0.0
     began: float = 0.0
-    #: When it is taken for ready although it has not said so.
+    #: When it counts as ready without having said so.
     ready_at: float = 0.0
-    #: When it last said that its event loop turns; 0: it has not.
+    #: When its event loop last sent a watchdog message; 0: never.
     fed_at: float = 0.0
     quick: int = 0
-    #: Whether its last life ended by itself, and none has been ready since.
+    #: Whether its last life failed, and no later one was ready.
     failed: bool = False
     lives: int = 0
 
@@ -84,16 +84,16 @@ class Kept:
         self.lives += 1
 
     def heard(self, now: float) -> None:
-        """Note that it runs: what it may still wait for are other peers, and for these not for ever."""
+        """Note that it runs; from now on it waits for other peers only, for a limited time."""
         self.ready_at = min(self.ready_at, now + _ALONE_S)
 
     def ready(self) -> None:
-        """Take the peer's word that it has joined its fleet, or the time that has passed."""
+        """Note that the peer has joined its fleet, or has waited long enough."""
         if self.status == "starting":
             self.status, self.failed = "running", False
 
     def leave(self, now: float, deadline_s: float) -> None:
-        """Note that it was asked to leave; one without a process has left."""
+        """Note that it was asked to leave; without a process, it has left."""
         self.due = now + deadline_s if self.pid else now
         self.status, self.paused = "leaving" if self.pid else "left", False
 
@@ -104,14 +104,14 @@ class Kept:
         ----------
         now : float
         code : int
-            Below 0 the number of the signal that killed it.
+            If negative, minus the number of the signal that killed it.
         last_line : str
-            The last that this life wrote.
+            The last line that this life wrote.
         """
         asked = self.status == "leaving"
         self.pid, self.paused = 0, False
         self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
-        # A process does not see SIGKILL coming: its last line is of something else.
+        # After SIGKILL the last line says nothing about the end.
         self.last_line = "" if code == -signal.SIGKILL else last_line
         if not self.wanted:
             self.status = "left"
@@ -130,18 +130,18 @@ class Kept:
             self.restarts += 1
 
     def again(self, now: float) -> None:
-        """Try one that was given up, or that has left, as if it were new."""
+        """Start a peer that was given up, or that has left, as if it were new."""
         if self.status in ("given-up", "left"):
             self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
 
     # -- what an operator asks for ------------------------------------------------------------------------------------
 
     def refusal(self, order: str) -> str:
-        """Say why this peer cannot do what an operator asks for; nothing if it can."""
+        """Return why this peer cannot carry out an order; empty if it can."""
         if order == "stop" and self.stopped:
             return "is stopped already"
         if order in ("kill", "pause", "resume") and not self.pid:
-            return f"does not run: it is {self.told()['status']}"
+            return f"does not run: it is {self.to_dict()['status']}"
         if order == "pause" and self.paused:
             return "is paused already"
         if order == "resume" and not self.paused:
@@ -149,7 +149,7 @@ class Kept:
         return ""
 
     def stop(self, now: float) -> None:
-        """Stay down, as soon as its process has ended, until `start_again`."""
+        """Stay down after its process has ended, until `start_again`."""
         self.stopped = True
         if not self.pid:
             self.status, self.due, self.quick, self.failed = "stopped", now, 0, False
@@ -161,12 +161,12 @@ class Kept:
             self.status, self.due, self.quick, self.failed = "waiting", now, 0, False
 
     def hold(self, now: float, *, paused: bool) -> None:
-        """Let it stand still, or go on: the time in between counts against no deadline."""
+        """Note that it was paused or resumed; paused time counts against no deadline."""
         self.paused = paused
         self.fed_at = now if self.fed_at else 0.0
 
-    def told(self) -> dict[str, Any]:
-        """What `p2pclust fleet status` is told."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that `p2pclust fleet status` shows."""
         shown = ("status", "pid", "since", "restarts", "failed", "ended", "last_line", "says", "print", "stopped")
         return {key: getattr(self, key) for key in shown} | ({"status": "paused"} if self.paused else {})
 

@@ -1,4 +1,4 @@
-"""Hand a job in at a running peer, and get its result: what the commands for operators are made of."""
+"""Submit a job to a running peer, and read its result, for the commands of operators."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.fleet.hosts.client import Door
+from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["Finished", "drift", "fetch", "result_of", "submit"]
+__all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
-    door: Door, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
+    door: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
     on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, *, every_s: float = 0.0,
 ) -> str:  # fmt: skip
-    """Hand in a job and return its id, or that of its series if it is repeated, when a majority has the document on disk.
+    """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
     Parameters
     ----------
-    door : Door
+    door : Connection
     request : JobRequest
     roster : tuple of str
-        By default, whoever is alive.
+        By default, all peers that are alive.
     within_s : float
         How long the fleet may take.
     on_submitted : callable
-        Told the id and the roster as soon as these are known.
+        Receives the id and the roster as soon as these are known.
     every_s : float
-        If above 0, the job is done again so long after each end, from the centers that it ended with.
+        If above 0, repeat the job so long after each end, from the centers that it ended with.
 
     Raises
     ------
     UsageError, FleetError
-        If the peer refuses, or no majority has the job in time; it may be done all the same, if it was told at all.
+        If the peer refuses, or no majority has the job in time; it may still be done later.
     """
     fields = {
         "mathematics": msgpack.packb(request.job.to_dict()), "roster": list(roster), "missing": request.missing,
@@ -58,30 +58,28 @@ def submit(
             return job_id
         on_submitted(job_id, answer["roster"])
     if not job_id:
-        raise FleetError(
-            f"the peer at {door.address} did not hand the job in within {within_s:g} s: nothing is known of it"
-        )
+        raise FleetError(f"the peer at {door.address} did not submit the job within {within_s:g} s")
     raise FleetError(
-        f"{job_id} is handed in, but after {within_s:g} s no majority of its roster has it on disk: it goes on being told, "
-        f"and begins when enough are there; look with `p2pclust watch {job_id}`"
+        f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
+        f"spreading it, and it starts when enough peers are there; see `p2pclust watch {job_id}`"
     )
 
 
-def fetch(door: Door, job_id: str, what: str, digest: bytes = b"") -> bytes:
-    """Read something large, part by part.
+def fetch(door: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
+    """Read a large object, part by part.
 
     Raises
     ------
     FleetError
-        If the bytes are not those of the digest.
+        If the bytes do not have this digest.
     """
     data = b"".join(_parts(door, job_id, what, digest))
     if digest and digest_of(data) != digest:
-        raise FleetError(f"{job_id}: the {what} came damaged, or changed meanwhile: ask again")
+        raise FleetError(f"{job_id}: the {what} arrived damaged, or changed meanwhile: try again")
     return data
 
 
-def _parts(door: Door, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
+def _parts(door: Connection, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
     asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
     for part in range(1 << 20):
         answer = door.ask("read", job=job_id, what=what, part=part, **asked)
@@ -91,19 +89,19 @@ def _parts(door: Door, job_id: str, what: str, digest: bytes) -> Iterator[bytes]
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A job that was done, with all that came of it at one peer."""
+class FinishedJob:
+    """A finished job, with its result at one peer."""
 
     job_id: str
     told: dict[str, Any]  # the answer to `job`
     job: Job
     state: JobState
-    blobs: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # of the result, as far as that peer has them
-    note: Arrays = field(default_factory=Arrays, repr=False)  # what it keeps for itself, if asked on its device
+    blobs: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # those of the result that this peer has
+    note: Arrays = field(default_factory=Arrays, repr=False)  # what the peer keeps for itself; read on its device only
 
     @property
     def features(self) -> list[str]:
-        """The names of the columns, as that peer's data have them; ``x1``, ``x2``, ... where it has no names."""
+        """The names of the columns in the peer's data; ``x1``, ``x2``, ... where it has none."""
         n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
         names = list(self.told["features"])
         return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
@@ -113,8 +111,8 @@ class Finished:
         return [self.told["roster"][peer] for peer in peers]
 
 
-def drift(found: Finished) -> dict[str, Any] | None:
-    """Return how far the centers of a repeated job moved since the turn before, in the data's own units.
+def drift(found: FinishedJob) -> dict[str, Any] | None:
+    """Return how far the centers of a repeated job moved since the previous turn, in the units of the data.
 
     Returns
     -------
@@ -136,16 +134,16 @@ def drift(found: Finished) -> dict[str, Any] | None:
     return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
 
 
-def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
-    """Return what came of a job.
+def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
+    """Return the result of a finished job.
 
     Parameters
     ----------
-    door : Door
+    door : Connection
     job_id : str
-        Or the beginning of one.
+        Or the first letters of one.
     own : bool
-        Ask also for what the peer keeps for itself; it says so on its own device only.
+        Also read what the peer keeps for itself; possible on its own device only.
 
     Raises
     ------
@@ -173,5 +171,5 @@ def result_of(door: Door, job_id: str, *, own: bool = False) -> Finished:
             with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
                 blobs[digest] = fetch(door, job_id, "blob", digest)
     except WireError as error:
-        raise FleetError(f"{job_id}: its result cannot be read here: {error}") from None
-    return Finished(job_id, told, job, state, blobs, note)
+        raise FleetError(f"{job_id}: its result cannot be read by this version: {error}") from None
+    return FinishedJob(job_id, told, job, state, blobs, note)

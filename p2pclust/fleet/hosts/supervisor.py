@@ -1,13 +1,13 @@
 """Keeps the peers of one host running: ``python -m p2pclust.fleet.hosts.supervisor FOLDER``, as `p2pclust fleet up`
 starts it.
 
-It reads what is wanted from FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer
-after each failure, and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the
-Unix socket FOLDER/ask: one line of JSON in, one out. What it knows stands in FOLDER/state.json for whoever comes after it.
+It reads FOLDER/plan.json, starts each peer as its own child, starts it again when it ends, waits longer after each failure,
+and gives up a peer that fails five times in a row within ten seconds of its start. It listens on the Unix socket FOLDER/ask:
+one line of JSON in, one out. It writes its state to FOLDER/state.json, for the next supervisor.
 
-There is exactly one per folder, by a lock that ends with it. It signals its own children only. When it is killed, the kernel
-asks its children to leave where it can (Linux), so that the next one finds no ports and stores in use. It imports nothing
-but the standard library, and does nothing while nothing happens.
+A lock, released when it ends, allows one supervisor per folder. It signals its own children only. When it is killed, the
+kernel asks its children to leave (on Linux), so that the next supervisor finds no ports and stores in use. It imports the
+standard library only, and does not poll.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from typing import IO, Any, Final
 from p2pclust.errors import FleetError
 from p2pclust.fleet.hosts.guard import LOCK, die_with_parent, only_one, woken_by_signals
 from p2pclust.fleet.hosts.log_files import last_line, shorten
-from p2pclust.fleet.hosts.restarts import ORDERS, Kept
+from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
 
 __all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 
 PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
 #: A peer that was asked to leave is killed after this, unless the plan says otherwise.
 DOWN_S: Final = 10.0
-#: A peer whose event loop has not turned for so long hangs, and is killed; mathematics run beside that loop.
+#: A peer whose event loop has not run for so long hangs, and is killed; computations run in another process.
 WATCHDOG_S: Final = 60.0
-_LOOK_S: Final = 60.0  # between two looks at the size of the logs
+_LOOK_S: Final = 60.0  # between two checks of the size of the logs
 _LONGEST_REQUEST: Final = 1 << 16
-_PATIENCE_S: Final = 1.0  # with whoever connects and says nothing
+_PATIENCE_S: Final = 1.0  # with a client that connects and sends nothing
 _LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, others a few less
 
 
 class Supervisor:
-    """Keeps the peers of one folder, which is the current one.
+    """Supervises the peers of the current folder.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class Supervisor:
 
     def __init__(self, interpreter: str = sys.executable) -> None:
         self._interpreter = interpreter
-        self._peers: dict[str, Kept] = {}
+        self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._log_began: dict[str, int] = {}
-        self._ears: dict[str, socket.socket] = {}
+        self._notify_sockets: dict[str, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._die_with_us = die_with_parent()
         self._ending = False
@@ -72,25 +72,25 @@ class Supervisor:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Keep the peers until told to end.
+        """Supervise the peers until ordered to end.
 
         Raises
         ------
         FleetError
-            If another supervisor keeps this folder, or there is no plan.
+            If another supervisor runs in this folder, or there is no plan.
         """
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:
                 self._take_plan()
                 while not (self._ending and not self._processes):
                     self._turn(listener)
-                say("everybody has left")
+                say("all peers have left")
             finally:
-                for process in self._processes.values():  # an error of ours must not leave children behind
+                for process in self._processes.values():  # an error here must not leave children behind
                     process.kill()
                     process.wait()
-                for name in list(self._ears):
-                    self._deafen(name)
+                for name in list(self._notify_sockets):
+                    self._close_notify_socket(name)
                 self._write_state()
 
     def _turn(self, listener: socket.socket) -> None:
@@ -98,10 +98,10 @@ class Supervisor:
         for key, _ in self._selector.select(self._until_due()):
             if key.fileobj is listener:
                 self._serve(listener)
-            elif isinstance(key.data, Kept):
-                self._hear(key.data)
+            elif isinstance(key.data, SupervisedPeer):
+                self._read_notification(key.data)
             else:
-                key.data()  # a signal came; what it means is looked up below
+                key.data()  # a signal came; it is handled below
         if self._signalled:
             self._signalled = False
             self._end()
@@ -126,11 +126,11 @@ class Supervisor:
         due += [peer.ready_at for peer in awake if peer.status == "starting"]
         return max(0.0, min(due) - now)
 
-    def _do_due(self, peer: Kept, now: float) -> None:
+    def _do_due(self, peer: SupervisedPeer, now: float) -> None:
         if peer.status == "waiting" and now >= peer.due:
             self._start(peer)
         elif peer.paused:
-            return  # nothing is expected of it
+            return  # no deadline applies
         elif peer.status == "leaving" and now >= peer.due:
             say(f"{peer.name} did not leave in time: killed")
             self._processes[peer.name].kill()
@@ -144,62 +144,64 @@ class Supervisor:
 
     # -- children -----------------------------------------------------------------------------------------------------
 
-    def _start(self, peer: Kept) -> None:
+    def _start(self, peer: SupervisedPeer) -> None:
         home = Path("peers", peer.name)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = dict(os.environ)
         for inherited in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
             environment.pop(inherited, None)
-        heard_at = self._listen_to(peer)
-        if heard_at:
-            environment |= {"NOTIFY_SOCKET": heard_at, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
+        notify_path = self._open_notify_socket(peer)
+        if notify_path:
+            environment |= {"NOTIFY_SOCKET": notify_path, "WATCHDOG_USEC": f"{int(WATCHDOG_S * 1e6)}"}
         with _log(peer.name).open("ab") as log:
             self._log_began[peer.name] = log.seek(0, os.SEEK_END)
             process = subprocess.Popen(
                 [self._interpreter, *peer.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=environment, preexec_fn=self._die_with_us,  # noqa: PLW1509 (we have no threads)
+                env=environment, preexec_fn=self._die_with_us,  # noqa: PLW1509 (this process has no threads)
             )  # fmt: skip
         self._processes[peer.name] = process
         peer.started(time.monotonic(), process.pid, _clock())
         say(f"{peer.name} started, pid {process.pid}")
 
-    def _exited(self, peer: Kept, code: int) -> None:
+    def _exited(self, peer: SupervisedPeer, code: int) -> None:
         del self._processes[peer.name]
-        self._deafen(peer.name)
+        self._close_notify_socket(peer.name)
         peer.exited(time.monotonic(), code, last_line(_log(peer.name), self._log_began[peer.name]))
         say(f"{peer.name} ended: {peer.ended}" + (f": {peer.last_line}" if peer.last_line else ""))
         if peer.status == "given-up":
-            say(f"{peer.name} is given up: it failed {peer.quick} times in a row; mend it, then run fleet up again")
+            say(
+                f"{peer.name} is given up: it failed {peer.quick} times in a row; fix the cause, then run fleet up again"
+            )
         elif peer.status == "left" and not self._ending:
             del self._peers[peer.name]
 
-    def _ask_to_leave(self, peer: Kept, deadline_s: float | None = None) -> None:
+    def _ask_to_leave(self, peer: SupervisedPeer, deadline_s: float | None = None) -> None:
         peer.leave(time.monotonic(), self._down_s if deadline_s is None else deadline_s)
         if peer.name in self._processes:
-            self._processes[peer.name].send_signal(signal.SIGCONT)  # one that stands still hears nothing else
+            self._processes[peer.name].send_signal(signal.SIGCONT)  # a stopped process would not see SIGTERM
             self._processes[peer.name].terminate()
 
-    def _listen_to(self, peer: Kept) -> str:
-        """Open the socket where the peer says that it is ready; returns its path, empty where it would be too long.
+    def _open_notify_socket(self, peer: SupervisedPeer) -> str:
+        """Open the socket for the notifications of a peer; return its path, empty where it would be too long.
 
-        Our folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
+        The folder may lie deep. Linux has a short absolute name for it, which the peer can use, since it is started there.
         """
         path = Path("peers", peer.name, "notify")
-        told = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
-        if len(os.fsencode(told)) > _LONGEST_PATH:
+        short = f"/proc/self/cwd/{path}" if sys.platform == "linux" else str(path.absolute())
+        if len(os.fsencode(short)) > _LONGEST_PATH:
             return ""
         path.unlink(missing_ok=True)
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        ear.bind(str(path))
-        ear.setblocking(False)
-        self._ears[peer.name] = ear
-        self._selector.register(ear, selectors.EVENT_READ, peer)
-        return told
+        notify_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify_socket.bind(str(path))
+        notify_socket.setblocking(False)
+        self._notify_sockets[peer.name] = notify_socket
+        self._selector.register(notify_socket, selectors.EVENT_READ, peer)
+        return short
 
-    def _hear(self, peer: Kept) -> None:
+    def _read_notification(self, peer: SupervisedPeer) -> None:
         peer.heard(time.monotonic())
         with contextlib.suppress(BlockingIOError):
-            for line in self._ears[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
+            for line in self._notify_sockets[peer.name].recv(4096).decode("utf-8", "replace").splitlines():
                 if line == "READY=1":
                     peer.ready()
                 elif line == "WATCHDOG=1":
@@ -207,17 +209,17 @@ class Supervisor:
                 elif line.startswith("STATUS="):
                     peer.says = line.removeprefix("STATUS=")
 
-    def _deafen(self, name: str) -> None:
-        ear = self._ears.pop(name, None)
-        if ear is not None:
-            self._selector.unregister(ear)
-            ear.close()
+    def _close_notify_socket(self, name: str) -> None:
+        notify_socket = self._notify_sockets.pop(name, None)
+        if notify_socket is not None:
+            self._selector.unregister(notify_socket)
+            notify_socket.close()
             Path("peers", name, "notify").unlink(missing_ok=True)
 
     # -- the plan, and who asks ---------------------------------------------------------------------------------------
 
     def _take_plan(self) -> dict[str, list[str]]:
-        """Make the peers those of the plan; returns who is new, changed, removed, tried again, stopped and unchanged."""
+        """Apply the plan; return the peers that are new, changed, removed, tried again, stopped and unchanged."""
         plan = json.loads(Path(PLAN).read_text(encoding="utf-8"))
         self._down_s = float(plan.get("down_s", DOWN_S))
         now = time.monotonic()
@@ -225,7 +227,7 @@ class Supervisor:
         for name, entry in plan["peers"].items():
             peer = self._peers.get(name)
             if peer is None:
-                self._peers[name] = Kept(name, tuple(entry["command"]), entry["print"], due=now)
+                self._peers[name] = SupervisedPeer(name, tuple(entry["command"]), entry["print"], due=now)
                 if name in self._stopped:
                     self._peers[name].stop(now)
                 done["stopped" if name in self._stopped else "new"].append(name)
@@ -240,10 +242,10 @@ class Supervisor:
                     del self._peers[name]
         return done
 
-    def _renew(self, peer: Kept, entry: Mapping[str, Any], now: float) -> str:
+    def _renew(self, peer: SupervisedPeer, entry: Mapping[str, Any], now: float) -> str:
         same = peer.print == entry["print"] and peer.wanted
         peer.command, peer.print, peer.wanted = tuple(entry["command"]), entry["print"], True
-        if peer.stopped:  # only those who stopped it know when it may start again
+        if peer.stopped:  # an operator stopped it, and has to start it again
             return "stopped"
         if same and peer.status != "given-up":
             return "unchanged"
@@ -254,7 +256,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _listen(self) -> Iterator[socket.socket]:
-        Path(ASK).unlink(missing_ok=True)  # of a supervisor that was killed: we hold the lock
+        Path(ASK).unlink(missing_ok=True)  # left by a supervisor that was killed: this one holds the lock
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(ASK)
             Path(ASK).chmod(0o600)
@@ -267,7 +269,7 @@ class Supervisor:
                 Path(ASK).unlink(missing_ok=True)
 
     def _serve(self, listener: socket.socket) -> None:
-        """Answer one request. Whoever says nothing, or something else, is only noted."""
+        """Answer one request; log one that cannot be read."""
         try:
             connection, _ = listener.accept()
         except BlockingIOError:
@@ -289,22 +291,22 @@ class Supervisor:
             return (
                 {"ending": True} if self._ending else self._obey(request["do"], request["names"], request["deadline_s"])
             )
-        answer, now = self._told(), time.monotonic()
+        answer, now = self._state(), time.monotonic()
         for name, peer in self._peers.items():
             answer["peers"][name]["up_s"] = round(now - peer.began, 1) if peer.pid else 0.0
         return answer
 
     def _obey(self, order: str, names: Sequence[str], deadline_s: float) -> dict[str, Any]:
-        """Do to peers what an operator asked for; to none of them if one of them is refused."""
-        unknown = "is not kept here: bring the inventory up first"
+        """Carry out an order on all of these peers, or on no peer if one of them is refused."""
+        unknown = "is not supervised here: run `p2pclust fleet up` first"
         refused = {name: self._peers[name].refusal(order) if name in self._peers else unknown for name in names}
         refused = {name: why for name, why in refused.items() if why}
         for name in () if refused else names:
-            say(f"{name}: {order}, as an operator asked")
+            say(f"{name}: {order}, ordered by an operator")
             self._do_order(order, self._peers[name], deadline_s)
         return {"refused": refused}
 
-    def _do_order(self, order: str, peer: Kept, deadline_s: float) -> None:
+    def _do_order(self, order: str, peer: SupervisedPeer, deadline_s: float) -> None:
         now, process = time.monotonic(), self._processes.get(peer.name)
         if order in ("stop", "restart"):
             if process is not None:
@@ -319,19 +321,21 @@ class Supervisor:
         self._down_s = self._down_s if deadline_s is None else deadline_s
         for peer in self._peers.values():
             peer.wanted = False
-            peer.stopped = peer.stopped and deadline_s is None  # a fleet that was brought down comes up whole
+            peer.stopped = (
+                peer.stopped and deadline_s is None
+            )  # after `fleet down`, the next `fleet up` starts all peers
             if peer.status != "leaving" or deadline_s is not None:
                 self._ask_to_leave(peer)
 
     def _signal(self) -> None:
         self._signalled = True
 
-    def _told(self) -> dict[str, Any]:
-        peers = {name: peer.told() for name, peer in sorted(self._peers.items())}
+    def _state(self) -> dict[str, Any]:
+        peers = {name: peer.to_dict() for name, peer in sorted(self._peers.items())}
         return {"pid": os.getpid(), "since": self._since, "ending": self._ending, "peers": peers}
 
     def _write_state(self) -> None:
-        text = json.dumps(self._told(), indent=1) + "\n"
+        text = json.dumps(self._state(), indent=1) + "\n"
         if text != self._written:
             beside = Path(f".{STATE}.tmp")
             beside.write_text(text, encoding="utf-8")
@@ -343,7 +347,7 @@ class Supervisor:
 
 
 def _stopped_before() -> tuple[str, ...]:
-    """Return the peers that an operator stopped while the supervisor before this one ran."""
+    """Return the peers that an operator stopped while the previous supervisor ran."""
     try:
         known = json.loads(Path(STATE).read_text(encoding="utf-8"))["peers"]
     except FileNotFoundError:
@@ -356,7 +360,7 @@ def _log(name: str) -> Path:
 
 
 def say(line: str, to: IO[str] | None = None) -> None:
-    """Write one line into the supervisor's own log."""
+    """Write one line to the supervisor's log."""
     stream = to or sys.stderr
     stream.write(f"{_clock()} supervisor {line}\n")
     stream.flush()
@@ -367,8 +371,8 @@ def _clock() -> str:
 
 
 def main() -> int:
-    """Keep the peers of the folder named by the only argument."""
-    os.umask(0o077)  # what we and the peers write is for their owner's eyes only
+    """Supervise the peers of the folder named by the only argument."""
+    os.umask(0o077)  # files of the supervisor and the peers are private to their owner
     os.chdir(sys.argv[1])
     try:
         Supervisor().run()

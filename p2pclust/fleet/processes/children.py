@@ -1,4 +1,4 @@
-"""Peer processes of one machine: starting them, talking with them, and never leaving one behind."""
+"""Peer processes of one machine: starting them, sending them requests, and ending them in every case."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from p2pclust.fleet.processes.forking import Forked, ForkServer
 
 __all__ = ["Child", "ReservedPorts"]
 
-#: Below the range from which Linux takes the local ports of outgoing connections, so that none takes a peer's port
-#: while the peer is down.
+#: Below the range from which Linux takes the local ports of outgoing connections: none takes the port of a peer that is
+#: down.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 
 class ReservedPorts:
     """Ports of the loopback address that belong to one fleet until they are released.
 
-    Each is held by a socket that is bound but does not listen: a peer may listen on it, also after a restart, while
-    no other fleet can reserve it.
+    Each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and no other
+    fleet can reserve it.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class ReservedPorts:
 
     def __init__(self, count: int) -> None:
         span = _LAST_PORT - _FIRST_PORT
-        # Fleets that start at the same time, in one process or in several, begin to look at different places.
+        # Fleets that start at the same time, in one process or in several, search from different ports.
         start = int.from_bytes(os.urandom(4), "little") % span
         self._held: list[socket.socket] = []
         for offset in range(span):
@@ -64,20 +64,20 @@ class ReservedPorts:
         except OSError:
             holder.close()
             return
-        # Only after it was bound: it had to be refused where another socket holds the port, and from now on it must
-        # not stand in the way of the peer, whose socket is bound with the same option.
+        # Set only after binding: binding had to fail where another socket holds the port; from now on the peer, whose
+        # socket has the same option, must be able to bind.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._held.append(holder)
 
     def release(self) -> None:
-        """Leave the ports to others; a second time does nothing."""
+        """Release the ports; a second call does nothing."""
         for holder in self._held:
             holder.close()
         self._held.clear()
 
 
 class Child:
-    """One peer process, over all its lives. `on_line` gets what it writes, `on_exit` its exit code."""
+    """One peer process, over all its lives. `on_line` receives each object that it writes, `on_exit` its exit code."""
 
     def __init__(
         self, name: str, directory: Path, config: Mapping[str, Any], server: ForkServer,
@@ -95,13 +95,13 @@ class Child:
         self.process: Forked | None = None
         self._reader: asyncio.Task[None] | None = None
         self.lives = 0
-        #: How many of these have ended, with all that they wrote handed on.
+        #: Lives that have ended, with all of their output passed on.
         self.ends = 0
-        #: Whether the device sleeps: a stopped process, whatever else stops or resumes it.
+        #: Whether the device sleeps: its process stays stopped, even if a fault resumes it.
         self.asleep = False
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change what the next life is configured with."""
+        """Change the configuration of the next life."""
         self._settings |= settings
         self._config.write_text(json.dumps(self._settings, indent=1))
 
@@ -111,7 +111,7 @@ class Child:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Begin a life."""
+        """Start the process."""
         self.lives += 1
         self.process = await self._server.fork(self._config, self.directory / "peer.log")
         self._reader = asyncio.get_running_loop().create_task(self._read(self.process))
@@ -124,32 +124,32 @@ class Child:
         self.ends += 1
         self._on_exit(self, code)
 
-    def tell(self, request: Mapping[str, Any]) -> None:
-        """Write one request; a process that is gone does not hear it."""
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send one request, if the process runs."""
         if self.process is not None and self.alive and not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def sleep(self) -> None:
-        """Let the device sleep until it is woken."""
+        """Stop the process until the device is woken."""
         self.asleep = True
         self.signal(signal.SIGSTOP)
 
     def wake(self, *, stays_stopped: bool = False) -> None:
-        """Wake the device; with `stays_stopped` its process stands still for another reason."""
+        """Wake the device; with `stays_stopped`, a fault keeps its process stopped."""
         self.asleep = False
         if not stays_stopped:
             self.signal(signal.SIGCONT)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to a process that runs; that of a device that sleeps is not resumed."""
+        """Send a signal if the process runs; SIGCONT only if the device is awake."""
         if self.process is not None and not (self.asleep and number == signal.SIGCONT):
             self.process.send_signal(number)
 
     async def end(self, timeout_s: float) -> None:
-        """Ask the process to leave, then make it."""
+        """Ask the process to leave, and kill it after the timeout."""
         if self.alive:
             self.wake()
-            self.tell({"do": "leave"})
+            self.send({"do": "leave"})
         if self._reader is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -158,6 +158,6 @@ class Child:
             await self._reader
 
     def why(self) -> str:
-        """The last line of its log."""
+        """Return the last line of its log."""
         lines = (self.directory / "peer.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+        return lines[-1].removeprefix("error: ") if lines else "its log is empty"

@@ -1,22 +1,24 @@
-"""The folder of a run of real processes: keys, and of each peer its rows and its configuration."""
+"""The folder of a run of real processes: keys, and the rows and the configuration of each peer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p2pclust.fleet.processes.devices import device_settings
 from p2pclust.fleet.spec import FleetSpec, PeerSpec
 from p2pclust.transport.keys import Throwaway, write_fleet
 
 __all__ = ["settle_in", "write_keys"]
 
+_MOST_NICE = 9  # the worker's own ten come on top
+
 
 def write_keys(spec: FleetSpec, directory: Path) -> Throwaway:
-    """Make the keys of a run; a stranger has those of a fleet of its own, on whose roster it put all the others."""
+    """Make the keys of a run; a stranger has the keys of its own fleet, on whose roster it put all other peers."""
     fleet = Throwaway(sorted(peer.name for peer in spec.peers if peer.enrolled))
     write_fleet(directory, fleet.roster, fleet.bundles)
     for peer in spec.peers:
@@ -34,30 +36,29 @@ def settle_in(
     addresses: Mapping[str, str],
     faults: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write what a peer has of its own into its directory, and return the configuration of its process.
+    """Write a peer's data into its directory, and return the configuration of its process.
 
     Parameters
     ----------
     spec : FleetSpec
     peer : PeerSpec
-        One of them.
     directory : Path
-        Its own.
+        The peer's own.
     keys : Path
-        Where :func:`write_keys` wrote.
+        The directory that :func:`write_keys` wrote.
     addresses : mapping of str to str
         Of all peers, strangers included.
     faults : sequence of mapping
-        What it does to itself at given moments.
+        The faults by round, which the peer carries out itself.
     """
     if not peer.enrolled:
         keys /= peer.name
     np.save(directory / "data.npy", peer.X, allow_pickle=False)
-    beside = {}
+    files = {}
     for what, values in (("ids", peer.ids), ("centers", peer.centers), ("labels", peer.labels)):
         if values is not None:
             np.save(directory / f"{what}.npy", values, allow_pickle=False)
-            beside[what] = str(directory / f"{what}.npy")
+            files[what] = str(directory / f"{what}.npy")
     config = {
         "name": peer.name,
         "listen": addresses[peer.name],
@@ -74,4 +75,23 @@ def settle_in(
         "stdio": True,
         "n_clusters": peer.n_clusters,
     }
-    return config | beside | device_settings(spec, peer)
+    return config | files | _device_settings(spec, peer)
+
+
+def _device_settings(spec: FleetSpec, peer: PeerSpec) -> dict[str, Any]:
+    """Return the part of a peer's configuration that describes its device: link, share of a processor, memory.
+
+    The seed of a link makes it lose the same messages in every run of a scenario, if the messages are the same. A small
+    share of a processor also means a lower priority: each step of ``nice`` is worth a factor of 1.25 to Linux.
+    """
+    link = None
+    if peer.link is not None:
+        seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
+        link = {"shape": peer.link.shape.to_dict(), "seed": seed, "rates": spec.up_rates()}
+    return {
+        "link": link,
+        "quiet_s": spec.quiet_s,
+        "cpu_share": peer.cpu_share,
+        "nice": min(_MOST_NICE, round(math.log(1 / peer.cpu_share, 1.25))),
+        "memory_mb": peer.memory_mb,
+    }

@@ -1,14 +1,14 @@
-"""A process that imports what peers need once, and forks every peer of a local fleet from itself.
+"""A process that imports the modules of peers once, and forks each peer of a local fleet.
 
 A new interpreter spends a quarter of a second of processor time on imports, two seconds if the peer trains models, and
-keeps all of it in memory of its own. A fork begins with everything imported, in pages that it shares with its siblings.
+keeps the modules in its own memory. A fork starts with everything imported, in pages that it shares with other peers.
 
-In:  on a Unix socket a line with the path of a configuration, and three descriptors: the peer's input, output and log.
+In:  on a Unix socket, a line with the path of a configuration, and three descriptors: the peer's input, output and log.
 Out: on standard output, as JSON lines, ``{"pid": 7}`` for each peer in the order of the requests, and
-``{"pid": 7, "code": 0}`` when one has ended, a negative code being a signal.
+``{"pid": 7, "code": 0}`` when one has ended; a negative code is a signal.
 
-Nothing here ever starts a thread: a fork would copy the locks of all threads, but only one of them. When the input ends,
-so does this process; on Linux it is killed with its parent, and its peers with it.
+This process must never start a thread: a fork copies the locks of all threads, but only one thread. When the input ends,
+the process ends; on Linux it is killed with its parent, and its peers with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STREAMS = 3  # input, output, log
 
 
 class _Server:
-    """Takes requests, forks peers, and buries them."""
+    """Takes requests, forks peers, and reports their ends."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -48,15 +48,15 @@ class _Server:
         self._selector.register(requests, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wake.fileno())
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # it is the descriptor that wakes us
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the wake-up descriptor ends the wait
 
     def run(self) -> None:
-        """Serve until nobody can ask for anything any more."""
+        """Serve until the other end of the socket is closed."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._woken:
                     self._woken.recv(4096)
-                    _bury()
+                    _reap()
                 elif not self._take():
                     return
 
@@ -76,10 +76,10 @@ class _Server:
             self._become(config, streams, server)
         for descriptor in streams:
             os.close(descriptor)
-        _tell({"pid": pid})
+        _write({"pid": pid})
 
     def _become(self, config: Path, streams: list[int], server: int) -> NoReturn:
-        """Be the peer, in the child, to its end: whoever called this must never go on here."""
+        """Run the peer in the child process, and exit."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -88,49 +88,49 @@ class _Server:
                 ours.close()
             for place, descriptor in enumerate(streams):
                 os.dup2(descriptor, place)
-            for descriptor in (*streams, *self._descriptors):  # those of the next ones too
+            for descriptor in (*streams, *self._descriptors):  # also those of requests not yet handled
                 os.close(descriptor)
             die_with_parent()
-            if os.getppid() == server:  # or it died before we could ask to die with it
+            if os.getppid() == server:  # otherwise the server died before `die_with_parent`
                 fields = json.loads(config.read_text())
                 _show_name(str(fields.get("name", "")))
                 code = run_peer(fields)
-        except BaseException:  # noqa: BLE001 (told in the log, as an interpreter would; it has no caller)
+        except BaseException:  # noqa: BLE001 (written to the log; there is no caller)
             traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)
 
 
-def _bury() -> None:
-    """Take note of every peer that has ended."""
+def _reap() -> None:
+    """Report all peers that have ended."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:  # none is left
+        except ChildProcessError:  # no child is left
             return
         if pid == 0:
             return
-        _tell({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
+        _write({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
-def _tell(fields: dict[str, Any]) -> None:
+def _write(fields: dict[str, Any]) -> None:
     os.write(1, json.dumps(fields).encode() + b"\n")
 
 
 def _show_name(name: str) -> None:
-    """Let tools that list processes show the peer's name: all forks have the command line of this process."""
+    """Show the peer's name in lists of processes: all forks have the command line of this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(15, name.encode()[:15])  # PR_SET_NAME
 
 
 def main() -> int:
-    """Serve on the socket whose descriptor is the first argument; the others are modules to import beforehand."""
+    """Serve on the socket whose descriptor is the first argument; import the modules in the other arguments first."""
     die_with_parent()
     for module in sys.argv[2:]:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # a collection in a peer must not touch, and so copy, what all share
+    gc.freeze()  # a collection in a peer must not write to, and so copy, shared pages
     _Server(socket.socket(fileno=int(sys.argv[1]))).run()
     return 0
 

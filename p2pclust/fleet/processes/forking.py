@@ -1,4 +1,4 @@
-"""Peer processes by way of a fork server (:mod:`p2pclust.fleet.processes.fork_server`): this is the side that asks."""
+"""Starts peer processes through a fork server: the client of :mod:`p2pclust.fleet.processes.fork_server`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ForkServer", "Forked"]
 
 _MAX_LINE = 64 * 1024 * 1024  # a final state on one line
 _LOG = "fork-server.log"
-#: A library that started threads when it is imported could not be forked safely; and bits must not depend on them.
+#: A library that starts threads on import could not be forked safely, and bits must not depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -31,9 +31,9 @@ class Forked:
     ----------
     pid : int
     stdin : asyncio.WriteTransport
-        Its input, whose end is its order to leave.
+        Its input; when it ends, the peer leaves.
     stdout : asyncio.StreamReader
-        What it writes.
+        Its output.
     """
 
     def __init__(
@@ -46,29 +46,29 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """How it ended, a negative number being a signal; None while it runs."""
+        """Its exit code, negative for a signal; None while it runs."""
         return self._exit_code.result() if self._exit_code.done() else None
 
     async def wait(self) -> int:
-        """Return how it ended, once it has."""
+        """Wait until it ends, and return its exit code."""
         code = await asyncio.shield(self._exit_code)
         self.stdin.close()
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
+        """Send a signal, if it runs."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 class ForkServer:
-    """A fork server of one fleet.
+    """The fork server of one fleet.
 
     Parameters
     ----------
     directory : pathlib.Path
-        Where it keeps its log.
+        Its log is written there.
     preload : sequence of str
         Modules that it imports before the first fork, besides those of every peer.
     """
@@ -83,7 +83,7 @@ class ForkServer:
         self._ends: dict[int, asyncio.Future[int]] = {}
 
     async def start(self) -> None:
-        """Start it; it imports while others go on, and requests wait for it."""
+        """Start the server; requests wait while it imports."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._requests, theirs = socket.socketpair()
         with contextlib.ExitStack() as failed, theirs, self._log.open("ab") as log:
@@ -92,20 +92,20 @@ class ForkServer:
                 sys.executable, "-m", "p2pclust.fleet.processes.fork_server", str(theirs.fileno()), *self._preload,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ONE_THREAD},
-                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+                start_new_session=True,  # Ctrl-C at the terminal goes to this process only
             )  # fmt: skip
             failed.pop_all()
         self._reader = asyncio.get_running_loop().create_task(self._read(self._process))
 
     async def fork(self, config: Path, log: Path) -> Forked:
-        """Begin a peer.
+        """Start a peer.
 
         Parameters
         ----------
         config : pathlib.Path
             Its configuration.
         log : pathlib.Path
-            Where its standard error goes, after what is there.
+            Its standard error is appended there.
 
         Raises
         ------
@@ -137,35 +137,35 @@ class ForkServer:
         assert process.stdout is not None
         loop = asyncio.get_running_loop()
         while line := await process.stdout.readline():
-            told = json.loads(line)
-            if "code" in told:
-                self._ends.pop(told["pid"]).set_result(told["code"])
+            report = json.loads(line)
+            if "code" in report:
+                self._ends.pop(report["pid"]).set_result(report["code"])
             else:
-                self._ends[told["pid"]] = loop.create_future()
+                self._ends[report["pid"]] = loop.create_future()
                 born = self._unborn.popleft()
-                if not born.done():  # nobody may want it any more; it finds its input at its end, and leaves
-                    born.set_result((told["pid"], self._ends[told["pid"]]))
+                if not born.done():  # otherwise the request was cancelled: the peer finds its input closed and leaves
+                    born.set_result((report["pid"], self._ends[report["pid"]]))
         await process.wait()
         for born in self._unborn:
             if not born.done():
                 born.set_exception(FleetError(f"the fork server ended: {self._why()}"))
-        for end in self._ends.values():  # they were killed with it
+        for end in self._ends.values():  # the peers were killed with the server
             end.set_result(-signal.SIGKILL)
 
     def _why(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     async def close(self) -> None:
-        """End it, on Linux with whatever peers are left; a second time does nothing."""
+        """Kill the server, and on Linux the peers that are left; a second call does nothing."""
         if self._process is not None:
             self._requests.close()
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()  # it holds nothing, and may be importing for seconds before it would listen
+                self._process.kill()  # it may be importing for seconds before it would notice anything else
             await self._reader
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
-    """Both ends of a pipe: where it is read and where it is written."""
+    """Return the reading and the writing end of a pipe."""
     reading, writing = os.pipe()
     return io.FileIO(reading, "rb"), io.FileIO(writing, "wb")

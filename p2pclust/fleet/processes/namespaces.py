@@ -1,9 +1,8 @@
-"""A fleet of processes each of which has its own network namespace and address, as devices on one switch have.
+"""A fleet of processes that have a network namespace and an address each, like devices on one switch.
 
-Everything of a run lies in namespaces of its own, also the bridge that joins them: nothing of this machine's network is
-touched, no device reaches it, and the addresses are in nobody's way. What a run leaves behind when it is killed is named
-after it, by its process id and the instant at which that process began; the next run removes what belongs to runs that are
-gone.
+A run uses its own namespaces only, also for the bridge that joins them: it does not touch this machine's network, no device
+reaches that network, and the addresses cannot collide. The names contain the process id of the run and the instant at which
+that process began; the next run removes the namespaces of runs that were killed.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.run_async import run_to_the_end
+from p2pclust.fleet.run_async import run_async
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent, PeerSpec
 
 __all__ = ["DeviceNetwork", "carry_out", "remove_leftovers", "require"]
@@ -34,7 +34,7 @@ _ANSWER_S: Final = 30.0
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-    """Run the spec on processes in namespaces of their own; whatever happens, none of these is left behind.
+    """Run the spec on processes in namespaces of their own, and remove these in every case.
 
     Raises
     ------
@@ -51,16 +51,16 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
         network = stack.enter_context(DeviceNetwork(sorted(peer.name for peer in spec.peers)))
-        return run_to_the_end(_NamespaceFleet(spec, directory, on_event, network).run())
+        return run_async(Driver(_NamespaceFleet(spec, directory, on_event, network)).run())
 
 
 def require() -> None:
-    """Refuse to go on where network namespaces cannot be made.
+    """Check that network namespaces can be made.
 
     Raises
     ------
     UsageError
-        One line: what is missing.
+        If they cannot; one line says what is missing.
     """
     if shutil.which("ip") is None:
         raise UsageError("the namespaces backend needs the command ip: install iproute2, or choose --backend processes")
@@ -78,7 +78,7 @@ def require() -> None:
 
 
 def remove_leftovers() -> tuple[str, ...]:
-    """Remove the namespaces of runs that are gone; return their names, sorted."""
+    """Remove the namespaces of runs that no longer exist; return their names, sorted."""
     names = sorted(entry.name for entry in _FOLDER.iterdir()) if _FOLDER.is_dir() else []
     found = tuple(name for name in names if (match := _NAME.fullmatch(name)) and not _runs(int(match[1]), match[2]))
     for name in found:
@@ -99,7 +99,7 @@ class DeviceNetwork:
     addresses : dict of str to str
         ``"host:port"`` of each.
     paths : dict of str to str
-        The file by which a process enters the namespace of each.
+        The file through which a process enters the namespace of each device.
 
     Raises
     ------
@@ -118,12 +118,12 @@ class DeviceNetwork:
         self.paths = {name: str(_FOLDER / space) for name, space in self._spaces.items()}
 
     def __enter__(self) -> DeviceNetwork:
-        """Make it.
+        """Make the network.
 
         Raises
         ------
         FleetError
-            If that fails; what was made until then is removed.
+            If that fails; what was made so far is removed.
         """
         try:
             _ip(f"netns add {self._hub}")
@@ -147,7 +147,7 @@ class DeviceNetwork:
         self.remove()
 
     def remove(self) -> None:
-        """Remove all of it; a second time does nothing."""
+        """Remove the network; a second call does nothing."""
         for space in (*self._spaces.values(), self._hub):
             _remove(space)
 
@@ -169,17 +169,17 @@ def _prefix() -> str:
 
 
 def _runs(pid: int, began: str) -> bool:
-    """Whether the process that made it runs, and is not another one of the same number."""
+    """Whether the process that began at this instant still runs; its id may have been reused."""
     return _began(pid) == began
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty if there is none, or one that has ended and that nobody buried."""
+    """Return when a process began, in kernel ticks; empty if it does not exist or is a zombie."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
+        line = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    fields = told.rpartition(")")[2].split()
+    fields = line.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
 
 
@@ -188,11 +188,11 @@ def _remove(space: str) -> None:
         try:
             _ip(f"netns delete {space}")
         except FleetError:
-            if (_FOLDER / space).exists():  # if not, another run that began at the same moment was quicker
+            if (_FOLDER / space).exists():  # otherwise another run removed it at the same moment
                 raise
 
 
-def _ip(words: str) -> None:
-    done = subprocess.run(["ip", *words.split()], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+def _ip(arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     if done.returncode:
-        raise FleetError(f"ip {words}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+        raise FleetError(f"ip {arguments}: {done.stderr.strip() or f'exit code {done.returncode}'}")

@@ -1,37 +1,38 @@
-"""A fleet in virtual time: the same cores in the simulator, from one seed. Faults are carried out at the same phases."""
+"""A fleet in virtual time: the cores of real peers in the simulator, from one seed. Faults strike at the same phases."""
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgpack
 import numpy as np
 
 from p2pclust.errors import FleetError
+from p2pclust.fleet.devices import Devices
+from p2pclust.fleet.driver import Driver, FleetPort
+from p2pclust.fleet.fault_engine import FaultEngine
 from p2pclust.fleet.faults import joins
-from p2pclust.fleet.record import JobRecord, Record, needs
-from p2pclust.fleet.simulated.devices import VirtualDevices
-from p2pclust.fleet.simulated.faults import VirtualMisfortunes
+from p2pclust.fleet.record import Record
+from p2pclust.fleet.simulated.actions import SimulatedActions
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
 from p2pclust.peer.core.effects import Effect, Report
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.traffic import LinkTraffic
 from p2pclust.simulation.world.world import World
 
 __all__ = ["carry_out"]
 
+T = TypeVar("T")
+
 _LINK_S = 60.0
 _LAN_S = 0.001  # the latency of a device whose link is not stated
-_NOTICE_S = 1.0  # how long it waits until good-byes are heard
-_JOIN_S = 10.0  # how long the next job waits until late ones are known
+_NOTICE_S = 1.0  # how long a job waits until goodbyes are heard
 
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -45,14 +46,25 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         If a job is not meant for so many peers.
     """
     spec.refuse_floods()
-    return _SimulatedFleet(spec, on_event).run()
+    return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())
+
+
+def _run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits: a simulation is done when its call returns."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a simulated fleet waited for an event loop")
 
 
 class _Reporter(Observer):
-    """Turns reports into events."""
+    """Turns reports into events, and lets sleeping devices sleep on in their next life."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, devices: Devices) -> None:
         self._record = record
+        self._devices = devices
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Report):
@@ -65,195 +77,151 @@ class _Reporter(Observer):
 
     def started(self, world: World, peer: Peer) -> None:
         self._record.take(world.now, peer.name, "started", {"life": peer.life})
+        if self._devices.asleep(peer.name):
+            world.sleep(peer.name)
 
 
-class _SimulatedFleet:
+class _SimulatedFleet(FleetPort):
+    unit = "virtual seconds"
+
     def __init__(self, spec: FleetSpec, on_event: OnEvent) -> None:
-        self._spec = spec
-        self._began = time.monotonic()
-        self._record = Record(on_event)
-        self._timing = preset(spec.timing).allowing(spec.quiet_s)
+        self.spec = spec
+        self.answer_s = spec.give_up_s  # a peer may first ask the others who they are
+        self.record = Record(on_event)
         network = Network(
             Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]),
             {peer.name: (_LAN_S, 0.0) for peer in spec.peers if peer.link is None},
         )  # fmt: skip
         self._world = World(
-            {peer.name: peer.local() for peer in spec.peers}, network, self._timing, Limits(),
-            np.random.default_rng([spec.seed, 3]), (_Reporter(self._record), Invariants()),
+            {peer.name: peer.local() for peer in spec.peers}, network,
+            preset(spec.timing).allowing(spec.quiet_s), Limits(), np.random.default_rng([spec.seed, 3]),
+            (Invariants(),),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
         )  # fmt: skip
-        self._devices = VirtualDevices(spec, self._record, self._world)
-        self._misfortunes = VirtualMisfortunes(spec, self._record, self._world)
-        self._misfortunes.empties = self._devices.drain
+        for number, peer in enumerate(spec.peers):
+            self._world.cpu_share[peer.name] = peer.cpu_share
+            if peer.link is not None:
+                rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
+                self._world.lines.shape(peer.name, peer.link.shape, rng)
+        self._actions = SimulatedActions(spec, self.record, self._world)
+        self.devices = Devices(spec, self.record, self._actions)
+        self._world.watch(_Reporter(self.record, self.devices))
+        self.faults = FaultEngine(spec, self.record, self._actions, self.devices)
+        self._aggregating: dict[bool, str] = {}  # of the submitted job (False), and of one within it (True)
+        self._world.crash_point = self._at_effect
 
-    def run(self) -> FleetResult:
-        """Start the peers, hand in one job after the other, and return what came of them.
+    @property
+    def now(self) -> float:
+        return self._world.now
 
-        Raises
-        ------
-        FleetError
-            If the peers do not find each other.
-        """
-        world, failure = self._world, ""
-        for name in world.peers:
-            if name not in self._misfortunes.late:
-                world.start(name)
-        if not world.run_until(_LINK_S, self._all_linked):
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._world.peers)
+
+    async def start(self) -> None:
+        for name in self._world.peers:
+            if name not in self.faults.late:
+                self._world.start(name)
+        linked = self.linked if joins(self.spec.faults) else self._all_linked
+        if not self._world.run_until(_LINK_S, linked):
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
-        for number, request in enumerate(self._spec.jobs):
-            self._misfortunes.before_job(number)
-            world.run_until(world.now + _NOTICE_S, self._good_byes_heard)
-            if joins(self._spec.faults):  # late ones are in the job if the others know them by then
-                world.run_until(world.now + _JOIN_S, self._all_linked)
-            try:
-                job = self._submit(request)
-            except FleetError as error:
-                if number == 0:
-                    raise
-                failure = str(error)  # what came of the jobs before is worth telling
-                break
-            if number == 0:
-                self._misfortunes.plan()
-                self._devices.plan()
-            failure = self._finish(job, request.job)
-            if failure:
-                break
-        return self._result(failure)
 
-    def _all_linked(self) -> bool:
-        """Whether all that were started and still run see each other."""
-        if joins(self._spec.faults):
-            return self._here_linked()
-        # Asked after every event: the first that does not see all settles it.
-        own = (peer for name, peer in self._world.peers.items() if self._misfortunes.belongs(name))
-        return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
+    async def stop(self) -> None:
+        pass
 
-    def _here_linked(self) -> bool:
-        peers = self._world.peers
-        started = (name for name, peer in peers.items() if peer.core is not None)
-        # A peer that nothing resumes never hears of the others: waiting for it would take until the fleet is given up.
-        here = [n for n in started if self._misfortunes.belongs(n) and not self._misfortunes.still(n)]
-        seen = [core.membership for name in here if (core := peers[name].core) is not None]
-        return all(membership.present(name) for membership in seen for name in here)
+    async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        return self._world.run_until(self._world.now + timeout_s, until)
 
-    def _good_byes_heard(self) -> bool:
-        left = self._misfortunes.left
+    async def settle(self) -> None:
+        self._world.run_until(self._world.now + _NOTICE_S, self._goodbyes_heard)
+
+    def _goodbyes_heard(self) -> bool:
+        left = self._actions.left
         cores = [peer.core for peer in self._world.peers.values() if left and peer.core is not None]
         return not any(core.membership.present(name) for core in cores for name in left)
 
-    def _submit(self, request: JobRequest) -> JobRecord:
-        before = set(self._record.jobs)
-        by = self._hand_in(request, before)
-        taken = bool(set(self._record.jobs) - before)
-        # It may have ended before it answered; and while a majority is on its way back, the job is refused.
-        if not taken and (by.core is None or (self._record.refused and self._returning())):
-            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
-            self._record.refused = ""
-            by = self._hand_in(request, before)
-        new = [job for job_id, job in self._record.jobs.items() if job_id not in before]
-        if not new:
-            why = f"refused the job: {self._record.refused}" if self._record.refused else "does not answer"
-            raise FleetError(f"{by.name} {why}")
-        new[0].tolerance, new[0].missing = request.tolerance or None, request.missing
-        return new[0]
+    def _all_linked(self) -> bool:
+        # Evaluated after every event: the first peer that does not see all others settles it.
+        own = (peer for name, peer in self._world.peers.items() if self.faults.belongs(name))
+        return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
 
-    def _hand_in(self, request: JobRequest, before: set[str]) -> Peer:
-        """Hand in a job at the first peer that is awake, and wait for its answer."""
-        if self._misfortunes.returning and all(peer.core is None for peer in self._world.peers.values()):
-            # The first two that are back could be a majority, and take the job without the others.
-            self._world.run_until(self._world.now + self._spec.give_up_s, lambda: not self._returning())
-        by = self._devices.awake_one(self._misfortunes.belongs)
-        data = msgpack.packb(request.job.to_dict())
+    def linked(self) -> bool:
+        peers = self._world.peers
+        started = (name for name, peer in peers.items() if peer.core is not None)
+        # A peer that nothing resumes never hears of the others: waiting for it would take until the fleet is given up.
+        here = [name for name in started if self.faults.belongs(name) and not self.faults.still(name)]
+        seen = [core.membership for name in here if (core := peers[name].core) is not None]
+        return all(membership.present(name) for membership in seen for name in here)
+
+    def alive(self, name: str) -> bool:
+        return self._world.peers[name].core is not None
+
+    readable = alive
+
+    def answers(self, name: str) -> bool:
+        peer = self._world.peers[name]
+        return peer.core is not None and not peer.asleep and self._world.now >= peer.frozen_until
+
+    def ends(self, name: str) -> int:
+        peer = self._world.peers[name]
+        return peer.life - (peer.core is not None)
+
+    def submit(self, name: str, request: JobRequest) -> None:
         event = Submit(
-            data, missing=request.missing, patience_s=request.patience_s, deadline_s=request.deadline_s,
-            aggregator=request.aggregator, collect=request.collect, tolerance=request.tolerance, mixing=request.mixing,
-            ticks=request.ticks,
+            msgpack.packb(request.job.to_dict()), missing=request.missing, patience_s=request.patience_s,
+            deadline_s=request.deadline_s, aggregator=request.aggregator, collect=request.collect,
+            tolerance=request.tolerance, mixing=request.mixing, ticks=request.ticks,
         )  # fmt: skip
-        life = by.core
-        self._world.step(by, event)
-        if not self._answered(before):  # it asks first who everybody is
-            self._world.run_until(
-                self._world.now + self._spec.give_up_s, lambda: self._answered(before) or by.core is not life
-            )
-        return by
+        self._world.step(self._world.peers[name], event)
 
-    def _returning(self) -> bool:
-        """Whether somebody is being started again, or is back and not yet known to the others."""
-        return bool(self._misfortunes.returning) or not self._here_linked()
-
-    def _answered(self, before: set[str]) -> bool:
-        """Whether the peer that a job was handed in at has taken it, or refused it."""
-        return bool(set(self._record.jobs) - before or self._record.refused)
-
-    def _finish(self, job: JobRecord, mathematics: Job) -> str:
-        """Let time pass until everybody who lives has finished; returns why that cannot be, or nothing."""
-        world = self._world
-        patience_s = max(self._timing.patience_s, *(r.patience_s for r in self._spec.jobs))
-        while not self._finished(job) and not self._rest_cut_off(job):
-            world.run_until(world.now + 0.5, lambda: self._finished(job))
-            silent_s = world.now - self._record.progress_at
-            lost = [name for name in job.roster if not self._counts(name)]
-            failure = self._record.stuck(job, lost)
-            if failure and silent_s > patience_s and not job.digests:
-                return failure
-            if silent_s > self._spec.give_up_s:
-                why = needs(lost, self._misfortunes.links(job.roster))
-                return f"no progress for {silent_s:.0f} virtual seconds at round {job.round}{why}"
-        name = next(name for name in sorted(job.digests) if world.peers[name].core is not None)
-        job.state = JobState.decode(self._final_state(world.peers[name], job.job_id))
-        for name in sorted(job.digests):
-            core = world.peers[name].core
-            if core is not None and (note := core.jobs.jobs[job.job_id].workspace.note):
-                job.notes[name] = Arrays.decode(note)
-        for digest in engine.results(mathematics, job.state):
-            found = (b"".join(world.peers[name].disk.blob(digest)) for name in sorted(job.digests))
-            job.blobs[digest] = next((data for data in found if data), b"")
-        if job.state.status == "done":
-            for name, kept in job.notes.items():
-                for digest in engine.own_results(mathematics, job.state, kept):
-                    if data := b"".join(world.peers[name].disk.blob(digest)):
-                        job.blobs[digest] = data
-        return ""
-
-    @staticmethod
-    def _final_state(peer: Peer, job_id: str) -> bytes:
+    async def read_state(self, name: str, job_id: str) -> bytes | None:
+        peer = self._world.peers[name]
         assert peer.core is not None
         ref = peer.core.jobs.jobs[job_id].ledger.register.ref
         assert ref is not None
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
-    def _finished(self, job: JobRecord) -> bool:
-        # Asked after every event: the first that has not finished settles it.
-        if not all(name in job.digests or not self._counts(name) for name in job.roster):
+    async def read_notes(self, names: Sequence[str], job_id: str) -> dict[str, bytes]:
+        cores = {name: core for name in names if (core := self._world.peers[name].core) is not None}
+        return {name: core.jobs.jobs[job_id].workspace.note for name, core in cores.items()}
+
+    async def read_blob(self, name: str, digest: bytes) -> bytes | None:
+        return b"".join(self._world.peers[name].disk.blob(digest)) or None
+
+    async def read_counters(self) -> None:
+        pass
+
+    def outcome(self, name: str) -> dict[str, Any]:
+        gone = not self.alive(name) or self.devices.gone(name)
+        lost = gone and name not in self._actions.left
+        return {"lost": lost, "max_rss_mb": None, "dropped": {}} | self._world.peers[name].counters
+
+    def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
+        return self._world.traffic.links()
+
+    def virtual_seconds(self) -> float | None:
+        return self._world.now
+
+    # -- faults by round ----------------------------------------------------------------------------------------------
+
+    def _at_effect(self, peer: Peer, effect: Effect) -> bool:
+        """Carry out the fault that is due at an effect of a peer; returns whether it ended the peer."""
+        used = self._actions.uses[peer.name].see(effect)
+        if used is not None:
+            self.record.take(self._world.now, peer.name, used.verb, used.fields)
+            self.faults.note_damage(peer.name, used.fields)
+        if not isinstance(effect, Report):
             return False
-        return any(self._world.peers[name].core is not None for name in job.digests)
-
-    def _rest_cut_off(self, job: JobRecord) -> bool:
-        """Whether whoever has not finished never will, for no way leads to it any more."""
-        done = [name for name in job.digests if self._world.peers[name].core is not None]
-        rest = [name for name in job.roster if name not in job.digests and self._counts(name)]
-        return bool(done) and all(self._misfortunes.cut_off(name, done) for name in rest)
-
-    def _counts(self, name: str) -> bool:
-        """Whether the peer is there, or will be back or awake."""
-        return self._misfortunes.counts(name) and not self._devices.gone(name)
-
-    # -- the result ---------------------------------------------------------------------------------------------------
-
-    def _result(self, failure: str) -> FleetResult:
-        jobs = tuple(job.result() for job in self._record.jobs.values())
-        peers: dict[str, dict[str, Any]] = {}
-        for name, peer in self._world.peers.items():
-            gone = peer.core is None or self._devices.gone(name)
-            lost = gone and name not in self._misfortunes.left
-            finished = bool(jobs) and name in jobs[-1].digests
-            peers[name] = {"finished": finished, "lost": lost, "max_rss_mb": None, "dropped": {}} | peer.counters
-            peers[name] |= self._devices.told(name)
-        unfired = self._misfortunes.unfired()
-        wall_s = time.monotonic() - self._began
-        events = tuple(self._record.events)
-        links = self._world.traffic.links()
-        return FleetResult(
-            jobs, peers, wall_s, self._world.now, failure, unfired, len(events), events, links,
-            tuple(self._misfortunes.damage),
-        )  # fmt: skip
+        within = "within" in effect.fields
+        if effect.verb == "elected":
+            self._aggregating[within] = peer.name
+        elif effect.verb == "phase":
+            phase, round_ = effect.fields["phase"], effect.fields["round"]
+            aggregates = self._aggregating.get(within) == peer.name
+            number = self.faults.due(peer.name, phase, round_, aggregates=aggregates, within=within)
+            if number is not None:
+                fault = self.spec.faults[number]
+                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
+                self.record.take(self._world.now, peer.name, "fault", fields)
+                self.faults.met(number, peer.name)
+        return peer.core is None

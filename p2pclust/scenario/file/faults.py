@@ -47,8 +47,8 @@ def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
     ...         {"do": "cut", "who": "peer-02", "at": {"round": 4}},
     ...     ],
     ... })
-    >>> [(fault.do, fault.who) for fault in planned(made)][2:]
-    [('kill', ('peer-03',)), ('cut', ('peer-02',))]
+    >>> [str(fault) for fault in planned(made)][2:]
+    ['kill of peer-03 at 1.0 s', 'cut of peer-02 from all other peers at round 4 (adopting)']
     """
     rng = _stream(scenario.seed, _VICTIMS)
     # By default a peer that restarts stays down long enough for an election.

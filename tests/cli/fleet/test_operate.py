@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.fleet.hosts.client import Door
-from p2pclust.fleet.hosts.submission import Finished
+from p2pclust.fleet.hosts.client import Connection
+from p2pclust.fleet.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
@@ -52,7 +52,7 @@ class FakeClient:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
-    monkeypatch.setattr("p2pclust.fleet.hosts.client.Door", FakeClient)
+    monkeypatch.setattr("p2pclust.fleet.hosts.client.Connection", FakeClient)
     FakeClient.answers, FakeClient.jobs = {}, []
     return FakeClient
 
@@ -86,17 +86,17 @@ def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, client: type[Fa
 
 
 @pytest.fixture
-def found(client: type[FakeClient], monkeypatch: pytest.MonkeyPatch) -> Finished:
+def found(client: type[FakeClient], monkeypatch: pytest.MonkeyPatch) -> FinishedJob:
     """A result of three rounds before the clustering, some of it, and one of the objective."""
     job = cluster_job("llf-cm", n_clusters=2, init="uniform", scaling="zscore", seed=0)
     state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
     told = {"roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0}
-    whole = Finished("job-1", told, job, state)
+    whole = FinishedJob("job-1", told, job, state)
     monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: whole)
     return whole
 
 
-def test_a_result_says_what_its_rounds_were(cli: Cli, found: Finished) -> None:
+def test_a_result_says_what_its_rounds_were(cli: Cli, found: FinishedJob) -> None:
     rounds = [record.stage for record in found.state.log]
     own = rounds.count(found.job.main)
     said = cli("result", "job-1").out
@@ -108,7 +108,9 @@ def test_a_result_says_what_its_rounds_were(cli: Cli, found: Finished) -> None:
 @pytest.mark.parametrize(
     ("file", "what"), [("c.csv", "centers"), ("c.npz", "centers"), ("c.json", "the result with its centers")]
 )
-def test_a_result_that_goes_into_a_file_is_not_shown_as_well(cli: Cli, found: Finished, file: str, what: str) -> None:
+def test_a_result_that_goes_into_a_file_is_not_shown_as_well(
+    cli: Cli, found: FinishedJob, file: str, what: str
+) -> None:
     ended = cli("result", "job-1", "-o", file)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == f"{file}: {what} of job-1, 2 clusters of 1 features\n"
@@ -118,11 +120,11 @@ def test_a_result_that_goes_into_a_file_is_not_shown_as_well(cli: Cli, found: Fi
 def test_a_peers_folder_is_as_good_as_the_state_directory_in_it(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    assert Door(tmp_path).state_dir == tmp_path, "nothing is there yet"
+    assert Connection(tmp_path).state_dir == tmp_path, "nothing is there yet"
     (state / "control").touch()
-    assert Door(tmp_path).state_dir == Door(state).state_dir == state
+    assert Connection(tmp_path).state_dir == Connection(state).state_dir == state
     (tmp_path / "control").touch()
-    assert Door(tmp_path).state_dir == tmp_path
+    assert Connection(tmp_path).state_dir == tmp_path
 
 
 def test_a_peer_of_the_release_before_is_found_by_its_socket(tmp_path: Path) -> None:
@@ -130,9 +132,9 @@ def test_a_peer_of_the_release_before_is_found_by_its_socket(tmp_path: Path) -> 
     state.mkdir()
     (state / "door").touch()
     for address in (tmp_path, state, state / "door", state / "control"):
-        assert Door(address).path == state / "door"
+        assert Connection(address).path == state / "door"
     (state / "control").touch()
-    assert Door(tmp_path).path == Door(state).path == state / "control"
+    assert Connection(tmp_path).path == Connection(state).path == state / "control"
 
 
 def test_the_former_names_of_the_control_address_work_with_a_warning(

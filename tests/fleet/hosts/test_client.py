@@ -59,7 +59,7 @@ def echo(asker: inside.Asker, verb: str, fields: dict[str, Any]) -> None:
 def test_the_state_directory_leads_to_the_door(tmp_path: Path, fleet: Any) -> None:
     def ask(address: str) -> Any:
         assert (tmp_path / "control").stat().st_mode & 0o777 == 0o600
-        with client.Door(tmp_path) as by_folder, client.Door(tmp_path / "control") as by_socket:
+        with client.Connection(tmp_path) as by_folder, client.Connection(tmp_path / "control") as by_socket:
             return [door.ask("say", what=number) for number, door in enumerate((by_folder, by_folder, by_socket))]
 
     assert serve(echo, ask, tmp_path, fleet) == [
@@ -73,7 +73,7 @@ def test_a_key_on_the_roster_may_ask_over_the_network(tmp_path: Path, fleet: Any
     def ask(address: str) -> Any:
         told = []
         for where in (address, f"a@{address}"):  # whose door it is need not be said
-            with client.Door(where, bundles["b"], roster) as door:
+            with client.Connection(where, bundles["b"], roster) as door:
                 told.append(door.ask("say")["by"])
         return told
 
@@ -86,7 +86,7 @@ def test_an_operator_may_ask_though_it_is_no_peer(tmp_path: Path, fleet: Any) ->
     with_operator = replace(roster, peers=entries)
 
     def ask(address: str) -> Any:
-        with client.Door(f"a@{address}", bundles["b"], with_operator) as door:
+        with client.Connection(f"a@{address}", bundles["b"], with_operator) as door:
             return door.ask("say")["by"]
 
     assert serve(echo, ask, tmp_path, (with_operator, bundles)) == "b"
@@ -100,12 +100,12 @@ def test_a_stranger_is_not_let_in(tmp_path: Path, fleet: Any, monkeypatch: pytes
     def ask(address: str) -> Any:
         with (
             pytest.raises(FleetError, match="does not let us in"),
-            client.Door(address, strangers["b"], roster) as door,
+            client.Connection(address, strangers["b"], roster) as door,
         ):
             door.ask("say")
         with (
             pytest.raises(FleetError, match="it is not b's control address"),
-            client.Door(f"b@{address}", fleet[1]["b"], roster) as door,
+            client.Connection(f"b@{address}", fleet[1]["b"], roster) as door,
         ):
             door.ask("say")
 
@@ -123,7 +123,7 @@ def test_who_left_the_roster_is_refused_on_the_connection_that_stands(tmp_path: 
         address = door.open_to_all("127.0.0.1:0", bundles["a"], lambda: present[0])
 
         def ask() -> None:
-            with client.Door(f"a@{address}", bundles["b"], roster) as door:
+            with client.Connection(f"a@{address}", bundles["b"], roster) as door:
                 assert door.ask("say")["by"] == "b"
                 present[0] = Roster(roster.fleet_id, roster.serial + 1, roster.peers[:1], b"")
                 with pytest.raises(UsageError, match="not on this peer's fleet roster"):
@@ -150,7 +150,7 @@ def test_refusals_and_large_answers_and_several(tmp_path: Path, fleet: Any) -> N
                 asker.refuse("not so", fields["code"])
 
     def ask(address: str) -> Any:
-        with client.Door(tmp_path) as door:
+        with client.Connection(tmp_path) as door:
             errors = []
             for code in (2, 3):
                 with pytest.raises(P2PClustError, match="not so") as caught:
@@ -167,9 +167,9 @@ def test_who_goes_away_is_noticed(tmp_path: Path, fleet: Any) -> None:
     left: list[inside.Asker] = []
 
     def ask(address: str) -> Any:
-        with client.Door(tmp_path) as door:
+        with client.Connection(tmp_path) as door:
             assert next(door.follow("watch")) == {}
-        with client.Door(tmp_path) as door:
+        with client.Connection(tmp_path) as door:
             while door.ask("gone?")["heard"]:
                 pass
         return True
@@ -209,7 +209,7 @@ def test_what_is_malformed_is_refused_and_harms_nobody(tmp_path: Path, fleet: An
             assert raw.poll(10_000)
             kind, _, (reason,) = unpack(raw.recv_multipart())
         context.term()
-        with client.Door(tmp_path) as door:
+        with client.Connection(tmp_path) as door:
             door.ask("say")
         return kind, reason.decode()
 
@@ -223,15 +223,15 @@ def test_what_is_malformed_is_refused_and_harms_nobody(tmp_path: Path, fleet: An
 def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:
     roster, bundles = fleet
     with pytest.raises(FleetError, match=f"no peer listens at {tmp_path}: is it running"):
-        client.Door(tmp_path).ask("status")
+        client.Connection(tmp_path).ask("status")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(FleetError, match=f"no peer listens at {address}"):
-        client.Door(address, bundles["b"], roster).ask("status")
+        client.Connection(address, bundles["b"], roster).ask("status")
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match="is not a peer's socket"):
-        client.Door(tmp_path / "file").ask("status")
+        client.Connection(tmp_path / "file").ask("status")
 
 
 def test_where_no_peer_was_named_it_is_said_how_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_where_no_peer_was_named_it_is_said_how_one_is(tmp_path: Path, monkeypat
     with pytest.raises(
         FleetError, match=r"no peer listens at state/control: is it running.* --peer, or P2PCLUST_CONTROL"
     ):
-        client.Door(client.DEFAULT).ask("status")
+        client.Connection(client.DEFAULT).ask("status")
 
 
 def test_another_user_is_told_which_ways_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_another_user_is_told_which_ways_there_are(tmp_path: Path, monkeypatch: 
     with pytest.raises(
         UsageError, match="ask as that user, or over the network through its control address, with an operator's key"
     ):
-        client.Door(tmp_path).ask("status")
+        client.Connection(tmp_path).ask("status")
 
 
 def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet: Any) -> None:
@@ -258,7 +258,7 @@ def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet:
 
     def ask(address: str) -> Any:
         with (
-            client.Door(address, bundles["b"], roster) as door,
+            client.Connection(address, bundles["b"], roster) as door,
             pytest.raises(
                 FleetError,
                 match=r"does not answer within 0\.2 s: is that port its control address, not the one where peers",
@@ -266,7 +266,7 @@ def test_who_asks_where_peers_connect_is_told_of_the_door(tmp_path: Path, fleet:
         ):
             door.ask("say", within_s=0.2)
         with (
-            client.Door(tmp_path) as door,
+            client.Connection(tmp_path) as door,
             pytest.raises(FleetError, match=r"does not answer within 0\.2 s: is it very busy"),
         ):
             door.ask("say", within_s=0.2)
@@ -278,14 +278,14 @@ def test_a_socket_that_a_dead_peer_left(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "control"))
     with pytest.raises(FleetError, match="is it running"):
-        client.Door(tmp_path).ask("status")
+        client.Connection(tmp_path).ask("status")
 
 
 def test_a_door_on_the_network_wants_keys(fleet: Any) -> None:
     with pytest.raises(UsageError, match="--bundle"):
-        client.Door("10.0.0.1:7400")
+        client.Connection("10.0.0.1:7400")
     with pytest.raises(UsageError, match="'c' is not on the fleet roster"):
-        client.Door("c@10.0.0.1:7400", fleet[1]["b"], fleet[0])
+        client.Connection("c@10.0.0.1:7400", fleet[1]["b"], fleet[0])
 
 
 def deep_folder(tmp_path: Path) -> Path:
@@ -300,13 +300,13 @@ def test_a_door_in_a_folder_that_lies_deep(tmp_path: Path, fleet: Any) -> None:
 
     def ask(address: str) -> Any:
         assert (deep / "control").stat().st_mode & 0o777 == 0o600
-        with client.Door(deep) as by_folder, client.Door(deep / "control") as by_socket:
+        with client.Connection(deep) as by_folder, client.Connection(deep / "control") as by_socket:
             return by_folder.ask("one"), by_folder.ask("two"), by_socket.ask("three")
 
     told = serve(echo, ask, deep, fleet)
     assert [answer["verb"] for answer in told] == ["one", "two", "three"]
     with pytest.raises(FleetError, match="is it running"):
-        client.Door(deep).ask("status")
+        client.Connection(deep).ask("status")
 
 
 def test_a_path_that_is_too_long_elsewhere(tmp_path: Path, fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_a_path_that_is_too_long_elsewhere(tmp_path: Path, fleet: Any, monkeypat
 
     asyncio.run(live())
     with pytest.raises(UsageError, match="longer than a Unix socket's path"):
-        client.Door(deep).ask("status")
+        client.Connection(deep).ask("status")
 
 
 def test_the_mask_of_the_process_is_as_before(tmp_path: Path, fleet: Any) -> None:

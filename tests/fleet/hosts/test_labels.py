@@ -12,7 +12,7 @@ import pytest
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.hosts import labels
-from p2pclust.fleet.hosts.submission import Finished, drift
+from p2pclust.fleet.hosts.submission import FinishedJob, drift
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -23,16 +23,18 @@ from p2pclust.protocols.engine.workspaces import Workspaces
 ROSTER = ["a", "b"]
 
 
-def finished(protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any) -> Finished:
+def finished(
+    protocol: str, rows: list[Local], features: tuple[str, ...] = ("x", "y"), **parameters: Any
+) -> FinishedJob:
     job = cluster_job(protocol, **parameters)
     workspaces = Workspaces(1) if job.has_workspace else None
     state = run_in_process(job, rows, None, *([workspaces] if workspaces else []))
     assert state.status == "done", state.reason
     told = {"roster": ROSTER, "features": list(features), "number": 0}
     if workspaces is None:
-        return Finished("job-1", told, job, state)
+        return FinishedJob("job-1", told, job, state)
     blobs = {digest: workspaces.blobs[digest] for digest in engine.results(job, state)}
-    return Finished("job-1", told, job, state, blobs, workspaces.of(0).note)
+    return FinishedJob("job-1", told, job, state, blobs, workspaces.of(0).note)
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_a_vertical_one_labels_the_rows_of_the_job_only(tmp_path: Path, monkeypa
     assert len(set(told[:9])) == len(set(told[9:])) == 1
     assert told[0] != told[9]
     monkeypatch.setattr(labels, "result_of", lambda door, job: found)
-    with pytest.raises(UsageError, match="none whole centers"):
+    with pytest.raises(UsageError, match="no complete centers"):
         labels.label_file(None, "job-1", tmp_path / "rows.csv")  # type: ignore[arg-type]
 
 
@@ -111,7 +113,7 @@ def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
     moved = [Local(local.X + np.array([0.3, 0.4])) for local in rows]
     job = continued(found.job, found.state)
     state = run_in_process(job, moved)
-    told = drift(Finished("job-2", {**found.told, "number": 1}, job, state))
+    told = drift(FinishedJob("job-2", {**found.told, "number": 1}, job, state))
     assert told is not None
     assert told["each"] == pytest.approx([0.5, 0.5])
     assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)

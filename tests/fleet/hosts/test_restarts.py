@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.fleet.hosts.restarts import ORDERS, Kept
+from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
 
 
-def a_peer() -> Kept:
-    return Kept("a", ("-c", ""), "1")
+def a_peer() -> SupervisedPeer:
+    return SupervisedPeer("a", ("-c", ""), "1")
 
 
-def live(peer: Kept, since: float, for_s: float, code: int = 1) -> None:
+def live(peer: SupervisedPeer, since: float, for_s: float, code: int = 1) -> None:
     peer.started(since, 7, "")
     peer.exited(since + for_s, code, "last")
 
@@ -95,16 +95,16 @@ def test_one_that_runs_waits_ten_seconds_for_others_and_one_that_says_nothing_si
 def test_one_that_is_tried_again_has_failed_until_it_is_ready() -> None:
     peer = a_peer()
     peer.started(0.0, 7, "")
-    assert not peer.told()["failed"], "nothing is known of a first life"
+    assert not peer.to_dict()["failed"], "nothing is known of a first life"
     peer.exited(1.0, 3, "the port is in use")
-    assert peer.told()["failed"]
+    assert peer.to_dict()["failed"]
     peer.started(1.5, 8, "")
-    assert (peer.status, peer.told()["failed"]) == ("starting", True)
+    assert (peer.status, peer.to_dict()["failed"]) == ("starting", True)
     peer.ready()
-    assert not peer.told()["failed"]
+    assert not peer.to_dict()["failed"]
     peer.leave(2.0, 5.0)
     peer.exited(2.5, 0, "left")
-    assert not peer.told()["failed"], "it was asked to"
+    assert not peer.to_dict()["failed"], "it was asked to"
 
 
 def test_only_one_that_is_starting_becomes_ready() -> None:
@@ -132,7 +132,7 @@ class TestWhatAnOperatorAsksFor:
         peer.started(0.0, 7, "")
         peer.leave(1.0, 10.0)
         peer.stop(1.0)
-        assert (peer.status, peer.told()["stopped"]) == ("leaving", True)
+        assert (peer.status, peer.to_dict()["stopped"]) == ("leaving", True)
         peer.exited(2.0, -9, "last")
         assert (peer.status, peer.restarts, peer.failed) == ("stopped", 0, False)
         peer.start_again(100.0)
@@ -158,16 +158,16 @@ class TestWhatAnOperatorAsksFor:
         peer.started(0.0, 7, "")
         peer.fed_at = 1.0
         peer.hold(2.0, paused=True)
-        assert peer.told()["status"] == "paused"
+        assert peer.to_dict()["status"] == "paused"
         peer.hold(500.0, paused=False)
-        assert (peer.told()["status"], peer.fed_at) == ("starting", 500.0)
+        assert (peer.to_dict()["status"], peer.fed_at) == ("starting", 500.0)
 
     def test_one_that_ends_is_not_paused_any_more(self) -> None:
         peer = a_peer()
         peer.started(0.0, 7, "")
         peer.hold(2.0, paused=True)
         peer.exited(3.0, -9, "")
-        assert (peer.paused, peer.told()["status"]) == (False, "waiting")
+        assert (peer.paused, peer.to_dict()["status"]) == (False, "waiting")
 
     @pytest.mark.parametrize(
         ("how", "refused"),

@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.workspace import digest_of
 JOB = cluster_job("llf-cm", n_clusters=2)
 
 
-class FakeDoor:
+class FakeConnection:
     """Answers from lists."""
 
     address = "a"
@@ -41,7 +41,7 @@ class FakeDoor:
 
 
 def test_it_returns_when_a_majority_has_the_job() -> None:
-    door = FakeDoor([{"job": "job-1", "roster": ["a"], "accepted": False}, {"job": "job-1", "accepted": True}])
+    door = FakeConnection([{"job": "job-1", "roster": ["a"], "accepted": False}, {"job": "job-1", "accepted": True}])
     told: list[Any] = []
     found = submit(door, JobRequest(JOB), ("a",), on_submitted=lambda *of: told.append(of), every_s=60.0)  # type: ignore[arg-type]
     assert found == "job-1"
@@ -54,20 +54,20 @@ def test_it_returns_when_a_majority_has_the_job() -> None:
 @pytest.mark.parametrize(
     ("follows", "reason"),
     [
-        ([], "did not hand the job in within 0.5 s: nothing is known of it"),
-        ([{"job": "job-1", "roster": ["a"], "accepted": False}], "job-1 is handed in, but after 0.5 s no majority"),
+        ([], "did not submit the job within 0.5 s"),
+        ([{"job": "job-1", "roster": ["a"], "accepted": False}], "job-1 is submitted, but after 0.5 s no majority"),
     ],
 )
 def test_it_says_how_far_it_came(follows: list[dict[str, Any]], reason: str) -> None:
     with pytest.raises(FleetError, match=reason):
-        submit(FakeDoor(follows), JobRequest(JOB), (), 0.5)  # type: ignore[arg-type]
+        submit(FakeConnection(follows), JobRequest(JOB), (), 0.5)  # type: ignore[arg-type]
 
 
 def test_what_is_large_comes_in_parts_and_is_checked() -> None:
     parts = [{"data": b"ab", "last": False}, {"data": b"c", "last": True}]
-    assert fetch(FakeDoor(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abc")) == b"abc"  # type: ignore[arg-type]
-    with pytest.raises(FleetError, match="came damaged"):
-        fetch(FakeDoor(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abd"))  # type: ignore[arg-type]
+    assert fetch(FakeConnection(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abc")) == b"abc"  # type: ignore[arg-type]
+    with pytest.raises(FleetError, match="arrived damaged"):
+        fetch(FakeConnection(answers={"read": list(parts)}), "job-1", "state", digest_of(b"abd"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_large_comes_in_parts_and_is_checked() -> None:
 )
 def test_a_job_without_a_result(told: dict[str, Any], reason: str) -> None:
     with pytest.raises(FleetError, match=reason):
-        result_of(FakeDoor(answers={"job": [{"job": "job-1", **told}]}), "job-1")  # type: ignore[arg-type]
+        result_of(FakeConnection(answers={"job": [{"job": "job-1", **told}]}), "job-1")  # type: ignore[arg-type]
 
 
 def test_names_of_columns_where_there_are_none() -> None:
@@ -90,7 +90,7 @@ def test_names_of_columns_where_there_are_none() -> None:
         "job": "job-1", "finished": True, "phase": "done", "mathematics": msgpack.packb(JOB.to_dict()), "roster": ["a"],
         "digest": digest_of(data), "features": [], "number": 0,
     }  # fmt: skip
-    door = FakeDoor(answers={"job": [told], "read": [{"data": data, "last": True}]})
+    door = FakeConnection(answers={"job": [told], "read": [{"data": data, "last": True}]})
     found = result_of(door, "job-1")  # type: ignore[arg-type]
     assert found.features == ["x1", "x2"]
     assert found.named([0]) == ["a"]

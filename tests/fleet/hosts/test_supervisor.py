@@ -176,17 +176,17 @@ class TestUp:
         command = [sys.executable, "-m", "p2pclust.fleet.hosts.supervisor", str(host.folder)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert second.returncode == 3
-        assert "another supervisor keeps this folder" in second.stderr
+        assert "another supervisor runs in this folder" in second.stderr
 
     @pytest.mark.parametrize("name", ["/etc/x", "../x", "peers/../../x"])
     def test_a_file_that_would_lie_elsewhere_is_refused(self, host: HostFolder, name: str) -> None:
         done = host.do("up", given=archive({"peers": {}}, {name: b"x"}))
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr == f"error: {name} does not belong into a fleet's folder\n".encode()
+        assert done.stderr == f"error: {name} does not belong in a fleet's folder\n".encode()
 
     def test_a_copy_that_breaks_off_starts_nothing(self, host: HostFolder) -> None:
         done = host.do("up", given=archive(None, {"peers/a/peer.toml": b"x"}))
-        assert (done.returncode, done.stderr) == (2, b"error: what came has no plan\n")
+        assert (done.returncode, done.stderr) == (2, b"error: the archive has no plan\n")
         assert json.loads(host.do("status").stdout) == {"supervisor": None, "peers": {}}
 
 
@@ -323,7 +323,7 @@ class TestSinglePeers:
 
     def test_what_is_not_kept_there_is_refused_and_nothing_is_done(self, host: HostFolder) -> None:
         pid = host.up({"a": LIVES})["peers"]["a"]["pid"]
-        assert host.refused("stop", "a", "z") == {"z": "is not kept here: bring the inventory up first"}
+        assert host.refused("stop", "a", "z") == {"z": "is not supervised here: run `p2pclust fleet up` first"}
         assert host.peer("a")["pid"] == pid
 
     def test_where_no_fleet_is_up(self, host: HostFolder) -> None:

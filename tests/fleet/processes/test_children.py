@@ -132,14 +132,14 @@ class TestChild:
                 os.mkfifo(tmp_path / "store.sqlite3", 0o600)  # read for ever: nobody writes into it
                 config = {"control": "", "name": "a", "timing": "fast", "state_dir": str(tmp_path)}
                 child = Child("a", tmp_path / "a", config, server, nothing, nothing)
-                child.tell({"do": "leave"})
+                child.send({"do": "leave"})
                 child.signal(signal.SIGKILL)
                 await child.end(1.0)
                 await child.start()
                 child.signal(signal.SIGKILL)
                 async with asyncio.timeout(30):
                     await child.end(30.0)
-                child.tell({"do": "leave"})
+                child.send({"do": "leave"})
                 child.signal(signal.SIGKILL)
                 assert child.process is not None
                 assert child.process.returncode == -signal.SIGKILL

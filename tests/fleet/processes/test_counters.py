@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p2pclust.fleet.processes.counters import Loads
+from p2pclust.fleet.processes.counters import FleetCounters
 from p2pclust.fleet.record import Record
 
 
@@ -14,36 +14,36 @@ class Asked:
     def __init__(self) -> None:
         self.heard: list[dict[str, str]] = []
 
-    def tell(self, line: dict[str, str]) -> None:
+    def send(self, line: dict[str, str]) -> None:
         self.heard.append(line)
 
 
 def test_what_was_sent_is_told_when_all_have_answered() -> None:
     record, now = Record(lambda event: None), [0.0]
-    loads = Loads(record, lambda: now[0])
+    counters = FleetCounters(record, lambda: now[0])
     children: Any = {name: Asked() for name in "abc"}
-    assert not loads.due
+    assert not counters.due
     now[0] = 1.0
-    assert loads.due
-    loads.ask(children)
-    assert not loads.due
+    assert counters.due
+    counters.ask(children)
+    assert not counters.due
     assert [child.heard for child in children.values()] == [[{"do": "counters"}]] * 3
-    loads.heard("a", {"messages_sent": 2, "bytes_sent": 100})
-    loads.heard("b", {"messages_sent": 3, "bytes_sent": 300})
-    assert loads.silent(children)
+    counters.take("a", {"messages_sent": 2, "bytes_sent": 100})
+    counters.take("b", {"messages_sent": 3, "bytes_sent": 300})
+    assert counters.silent(children)
     children.pop("c").alive = False
-    assert not loads.silent(children)
+    assert not counters.silent(children)
     assert not record.events
-    loads.ask(children)
-    loads.heard("a", {"messages_sent": 4, "bytes_sent": 400})
-    loads.heard("b", {"messages_sent": 3, "bytes_sent": 350})
+    counters.ask(children)
+    counters.take("a", {"messages_sent": 4, "bytes_sent": 400})
+    counters.take("b", {"messages_sent": 3, "bytes_sent": 350})
     (load,) = record.events
     assert load == {
         "t": 1.0, "peer": "", "verb": "load", "messages_sent": 7, "bytes_sent": 750, "busiest": "a", "busiest_bytes": 400,
     }  # fmt: skip
-    loads.heard("b", {"messages_sent": 9, "bytes_sent": 900})
+    counters.take("b", {"messages_sent": 9, "bytes_sent": 900})
     assert len(record.events) == 1, "nobody asked"
-    assert loads.of(["b", "x"]) == {"b": {"messages_sent": 9, "bytes_sent": 900}}
+    assert counters.of(["b", "x"]) == {"b": {"messages_sent": 9, "bytes_sent": 900}}
 
 
 def test_nothing_is_told_of_nobody() -> None:

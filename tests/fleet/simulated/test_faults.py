@@ -123,7 +123,7 @@ class TestCut:
         spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), *cuts, give_up_s=20.0)
         result = carry_out("simulated", spec)
         assert "no progress for 20 virtual seconds" in result.failure
-        assert "have no way to the others" in result.failure
+        assert "have no path to the others" in result.failure
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ class TestComingAndGoing:
         faults = [Fault("leave", ("p01",), round=2, phase="adopting"), Fault("kill", ("p03",), job=1)]
         spec = a_fleet(rows(5), [a_job("llf-cm"), a_job("llf-cm")], *faults, overlay=ring, give_up_s=20.0)
         result = carry_out("simulated", spec)
-        assert result.failure.endswith("p03 is gone, and without it p02 has no way to the others")
+        assert result.failure.endswith("p03 is gone, and without it p02 has no path to the others")
         assert sorted(result.jobs[0].digests) == ["p00", "p02", "p03", "p04"], "what came before is kept"
 
     def test_the_aggregator_leaves_and_comes_back(self) -> None:
@@ -289,7 +289,7 @@ class TestBadRows:
         assert result.jobs[0].state != result.jobs[1].state
 
 
-def misfortunes(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]:
+def random_faults(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]:
     """Draw three to eight faults of which those that end or cut off a peer for good meet fewer than half of all."""
     doomed = list(rng.permutation(names)[: (len(names) - 1) // 2])
     faults = []
@@ -328,7 +328,7 @@ def test_whatever_strikes_those_that_finish_hold_the_bits_of_their_record(seed: 
     names = tuple(f"p{number:02d}" for number in range(len(arrays)))
     protocol = str(rng.choice(["llf-cm", "llf-fcm"]))
     spec = a_fleet(
-        arrays, a_job(protocol, max_rounds=60, scaling="none"), *misfortunes(rng, names), seed=seed,
+        arrays, a_job(protocol, max_rounds=60, scaling="none"), *random_faults(rng, names), seed=seed,
         request={"missing": str(rng.choice(["wait", "drop"])), "deadline_s": 1.0},
     )  # fmt: skip
     result = carry_out("simulated", spec)
@@ -355,7 +355,7 @@ class TestReckoning:
 
     def test_words(self) -> None:
         assert str(Fault("cut", ("a",), job=1, apart_from=("b", "c"))) == "cut of a from b, c before job 1"
-        assert str(Fault("cut", (), round=2)) == "cut of the aggregator from everybody else at round 2 (opening)"
+        assert str(Fault("cut", (), round=2)) == "cut of the aggregator from all other peers at round 2 (opening)"
 
     def test_cuts_add_up_until_they_are_healed(self) -> None:
         cuts = Cuts(["a", "b", "c"])
@@ -404,7 +404,7 @@ class TestWhoStandsStillForGood:
         fault = Fault(do, ("p02",), round=3, phase="adopting")
         spec = a_fleet(rows(5), a_job("llf-cm"), fault, request={"missing": "all"})
         result = carry_out("simulated", spec)
-        assert result.failure == "the job stopped at round 3: p02 is gone, and this job needs everybody"
+        assert result.failure == "the job stopped at round 3: p02 is gone, and this job needs all peers"
         assert (result.virtual_seconds or 0.0) < 30.0 < spec.give_up_s
 
     def test_a_job_that_needs_one_that_was_killed_waits_if_it_is_started_again_later(self) -> None:
