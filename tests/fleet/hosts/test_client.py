@@ -230,7 +230,7 @@ def test_nobody_is_there(tmp_path: Path, fleet: Any) -> None:
     with pytest.raises(FleetError, match=f"no peer listens at {address}"):
         client.Connection(address, bundles["b"], roster).ask("status")
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(UsageError, match="is not a peer's socket"):
+    with pytest.raises(UsageError, match="is not the socket of a peer"):
         client.Connection(tmp_path / "file").ask("status")
 
 
