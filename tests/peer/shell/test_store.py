@@ -17,7 +17,7 @@ from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.stored_arrays import Pieces, StoredArray
-from p2pclust.protocols.engine.stored_arrays import StoreContents as StoredBytes
+from p2pclust.protocols.engine.stored_arrays import Stored as StoredBytes
 
 FILE = "store.sqlite3"
 BLOB = bytes(range(256)) * 12
