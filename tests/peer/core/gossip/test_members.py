@@ -233,7 +233,7 @@ def test_documents_that_cannot_be_are_refused(more: dict[str, object], words: st
 
 
 def test_no_aggregator_and_no_deadline() -> None:
-    with pytest.raises(UsageError, match="nobody aggregates"):
+    with pytest.raises(UsageError, match="has no aggregator"):
         Document(b"", ROSTER, STORES, "drop", 1.0, 1.0, "", "a", "n", "gossip", 1e-9, "push-sum", b"")
     with pytest.raises(UsageError, match="aggregator = 'b'"):
         Document(b"", ROSTER, STORES, "wait", 1.0, 0.0, "b", "a", "n", "gossip", 1e-9, "push-sum", b"")
