@@ -156,7 +156,7 @@ def test_rows_that_are_no_pictures_are_lines() -> None:
 def test_bytes_by_phase() -> None:
     costs = [Cost("models", "1", 0), Cost("verdicts", "1", 3_000_000), Cost("train", "1", 1_000_000)]
     axes = bytes_figure([*costs, Cost("train", "2", 2_000_000)], 4, measured=7_000_000).axes[0]
-    assert axes.get_title() == "models: 6 MB, 1.5 MB a peer; all that the peers sent: 7 MB"
+    assert axes.get_title() == "models: 6.0 MB, 1.5 MB a peer; all that the peers sent: 7.0 MB"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels == ["clusters' models, to every peer: 3 MB", "FedAvg within the communities: 3 MB"]
     heights = [bar.get_height() for bar in axes.patches]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -141,6 +142,8 @@ def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JS
 
 def _of_plugins() -> dict[str, ProtocolInfo]:
     """Return what the classes of plug-ins say; of one that cannot be used, why."""
+    if not entry_points(group="p2pclust.protocols"):
+        return {}  # so that nothing heavy is imported
     from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415 - imports NumPy
     from p2pclust.protocols.engine.registry import clusterings, package_of  # noqa: PLC0415
 

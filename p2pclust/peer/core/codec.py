@@ -139,7 +139,7 @@ def encode(message: Message) -> list[bytes]:
 
     Examples
     --------
-    >>> from p2pclust.peer.core.messages import Heartbeat
+    >>> from p2pclust.peer.core.job_messages import Heartbeat
     >>> decode(encode(Heartbeat(job="j", term=2, round=5)))
     Heartbeat(job='j', term=2, round=5)
     """
