@@ -10,6 +10,12 @@ from p2pclust.simulation.swarms import series
 
 
 @pytest.mark.slow
+def test_stores_are_wiped_only_where_each_turn_keeps_a_majority_of_intact_ones() -> None:
+    """A turn of two peers of three lost one of its two stores, and nothing is promised of such a turn."""
+    assert not series.run(1285).failure
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 4), ("sparse", 2), ("moving", 2)])
 def test_turns_follow_each_other(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()

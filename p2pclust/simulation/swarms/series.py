@@ -116,6 +116,17 @@ class SeriesSwarm(Swarm):
     def _mend(self, name: str) -> None:
         self.network.lose(name, 0.0)
 
+    def _may_wipe(self) -> bool:
+        """Leave a majority of intact stores to each turn that has not ended: its roster may be smaller than the fleet."""
+        return super()._may_wipe() and all(
+            number in self.turns.finals or self._survives_a_wipe(document)
+            for number, document in self.turns.documents.items()
+        )
+
+    def _survives_a_wipe(self, document: Document) -> bool:
+        wiped = sum(self.world.peers[name].wiped for name in document.roster)
+        return wiped + 1 <= (len(document.roster) - 1) // 2
+
     def _newest(self) -> int:
         return max(self.turns.documents, default=-1)
 
