@@ -158,7 +158,7 @@ def test_bytes_by_phase() -> None:
     axes = bytes_figure([*costs, Cost("train", "2", 2_000_000)], 4, measured=7_000_000).axes[0]
     assert axes.get_title() == "models: 6.0 MB, 1.5 MB a peer; all that the peers sent: 7.0 MB"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["clusters' models, to every peer: 3 MB", "FedAvg within the communities: 3 MB"]
+    assert labels == ["clusters' models, to every peer: 3.0 MB", "FedAvg within the communities: 3.0 MB"]
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == [3.0, 0.0, 1.0, 2.0]
     assert bytes_figure([], 1).axes[0].get_title() == "models: 0 bytes, 0 bytes a peer"
