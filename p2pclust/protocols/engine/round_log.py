@@ -1,0 +1,142 @@
+"""The log of a job: one record per round, as bytes that grow only at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import msgpack
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+
+__all__ = ["MAX_ITEMS", "MAX_TEXT", "RoundRecord", "is_count", "read_log"]
+
+MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
+MAX_TEXT = 1000
+_MAX_COUNT = 2**53
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Who took part in one round.
+
+    Parameters
+    ----------
+    stage : int
+    contributors : tuple of int
+        Sorted indices in the roster.
+    abstained : mapping of int to str
+        Peers that answered without contributing, and why; those that were merely not drawn are not among them.
+    forgot : bool
+        Whether the aggregator lacked the memory that the protocol would have used: it was elected since the round
+        before, or restarted.
+    """
+
+    stage: int
+    contributors: tuple[int, ...]
+    abstained: Mapping[int, str] = field(default_factory=dict)
+    forgot: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contributors", tuple(self.contributors))
+        object.__setattr__(self, "abstained", dict(sorted(self.abstained.items())))
+
+    @cached_property
+    def packed(self) -> bytes:
+        """Its bytes in an encoded state; remembered, because every round encodes the whole log again."""
+        mask = sum(1 << peer for peer in self.contributors)
+        abstained = [part for item in self.abstained.items() for part in item]
+        contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+        # The flag is there only where it is set: the logs of most protocols never have it.
+        flag = [True] if self.forgot else []
+        return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadLog:
+    data: bytes
+    records: tuple[RoundRecord, ...]
+    last_stage: int  # the highest of any record
+
+
+class _LogReader:
+    """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
+
+    def __init__(self) -> None:
+        self._last = _ReadLog(b"", (), 0)
+
+    def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
+        """Return the records and their highest stage; refuse any bytes but those that the records are written as."""
+        known = self._last
+        if not data.startswith(known.data):
+            known = _ReadLog(b"", (), 0)
+        end = data[len(known.data) :]
+        added = _unpack_log(end)
+        if b"".join([record.packed for record in added]) != end:
+            raise WireError("job state: its log is not in canonical form")
+        last_stage = max([known.last_stage, *[record.stage for record in added]])
+        records = (*known.records, *added)
+        self._last = _ReadLog(data, records, last_stage)
+        return records, last_stage
+
+
+_log_reader = _LogReader()
+
+
+def read_log(data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
+    """Return the records of a packed log and their highest stage.
+
+    Raises
+    ------
+    WireError
+        For a log that is malformed, or not in canonical form.
+    """
+    return _log_reader.read(data)
+
+
+def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
+    unpacker = msgpack.Unpacker(
+        raw=False,
+        strict_map_key=True,
+        max_buffer_size=max(len(data), 1),
+        max_array_len=MAX_ITEMS,
+        max_map_len=0,
+        max_ext_len=0,
+        max_str_len=MAX_TEXT * 4,
+        max_bin_len=MAX_PEERS // 8,
+    )
+    unpacker.feed(data)
+    try:
+        return tuple(_record(item) for item in unpacker)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job state: malformed log: {type(error).__name__}") from None
+
+
+def _record(item: object) -> RoundRecord:
+    if not isinstance(item, list) or len(item) not in (3, 4) or (len(item) == 4 and item[3] is not True):
+        raise WireError("job state: malformed log")
+    stage, mask, abstained = item[:3]
+    if not is_count(stage) or not isinstance(mask, bytes) or not isinstance(abstained, list):
+        raise WireError("job state: malformed log")
+    return _checked_record(stage, mask, tuple(abstained), len(item) == 4)
+
+
+@lru_cache(maxsize=1024)
+def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot: bool) -> RoundRecord:
+    """Most rounds of a job have the same record, and every state brings all of them again."""
+    peers, reasons = abstained[0::2], abstained[1::2]
+    if len(peers) != len(reasons) or not all(is_count(peer) and peer < MAX_PEERS for peer in peers):
+        raise WireError("job state: malformed log")
+    if not all(isinstance(reason, str) and len(reason) <= MAX_TEXT for reason in reasons):
+        raise WireError("job state: malformed log")
+    bits = int.from_bytes(mask, "little")
+    contributors = tuple(peer for peer in range(bits.bit_length()) if bits >> peer & 1)
+    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)), forgot)
+
+
+def is_count(value: object) -> bool:
+    """Return True for a whole number that a state may hold as a count."""
+    return type(value) is int and 0 <= value < _MAX_COUNT
