@@ -45,6 +45,8 @@ class FleetPort(ABC):
     devices: Devices
     answer_s: float
     unit: str
+    #: Whether the clock of faults starts when the first job is offered; else when a peer has taken it.
+    faults_strike_submissions: bool = False
 
     @property
     @abstractmethod
@@ -149,6 +151,7 @@ class Driver:
         self._record = fleet.record
         self._faults = fleet.faults
         self._began = time.monotonic()
+        self._clock_runs = False
 
     async def run(self) -> FleetResult:
         """Start the fleet, run all jobs and stop it.
@@ -208,10 +211,15 @@ class Driver:
             why = f"refused the job: {record.refused}" if record.refused else "does not answer"
             raise FleetError(f"{name} {why}")
         new[0].tolerance, new[0].missing = request.tolerance or None, request.missing
-        if not before:
+        self._start_clock()
+        return new[0]
+
+    def _start_clock(self) -> None:
+        """Start the clock of faults and plans, once."""
+        if not self._clock_runs:
+            self._clock_runs = True
             self._faults.plan()
             self._fleet.devices.begin()
-        return new[0]
 
     async def _offer(self, request: JobRequest) -> tuple[str, bool]:
         """Hand in a job at the first peer that answers; returns its name, and whether it ended before it answered."""
@@ -219,6 +227,8 @@ class Driver:
         name = await self._first_awake()
         ends, n_jobs = fleet.ends(name), len(record.jobs)
         fleet.submit(name, request)
+        if fleet.faults_strike_submissions:
+            self._start_clock()
         await self._until(
             lambda: len(record.jobs) > n_jobs or bool(record.refused) or fleet.ends(name) > ends, fleet.answer_s
         )

@@ -45,6 +45,9 @@ def _estimators() -> list[Any]:
     for name in estimators.__all__:
         kind = getattr(estimators, name)
         known = kind().get_params()
+        if kind is estimators.FederatedClustering:
+            made.append(kind(parameters={"suppress_singletons": False}))
+            continue
         if "couplings" in known:
             if find_spec("torch") is not None:
                 made.append(kind(**_SMALL, min_cluster_size=1))

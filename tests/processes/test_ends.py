@@ -17,6 +17,7 @@ import pytest
 from runs import a_fleet, a_job, assert_kept_promises, carry_out, peers_alive, processes_alive, rows, until
 
 from p2pclust.errors import FleetError
+from p2pclust.fleet.driver import Driver as FleetDriver
 from p2pclust.fleet.processes import fleet
 from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.peer.shell.store import Store
@@ -94,20 +95,21 @@ class TestParentThatIsGone:
 class TestToldToEnd:
     def test_sigterm_is_a_polite_leave_and_the_others_go_on(self, home: Path) -> None:
         fleet = ProcessFleet(a_fleet(rows(5), ENDLESS, home=home), home, lambda event: None)
+        driver = FleetDriver(fleet)
 
         async def live() -> None:
             try:
                 await fleet.start()
-                job = await fleet.submit(fleet.spec.jobs[0])
-                assert await fleet._until(lambda: job.round >= 10, 30.0)
+                job = await driver.submit(fleet.spec.jobs[0])
+                assert await driver._until(lambda: job.round >= 10, 30.0)
                 victim = next(name for name in fleet.children if name != job.terms[max(job.terms)])
                 fleet.children[victim].signal(signal.SIGTERM)
-                assert await fleet._until(lambda: not fleet.children[victim].alive, 15.0)
+                assert await driver._until(lambda: not fleet.children[victim].alive, 15.0)
                 others = [name for name in fleet.children if name != victim]
-                assert await fleet._until(lambda: all("left" in heard(name, victim) for name in others), 15.0)
+                assert await driver._until(lambda: all("left" in heard(name, victim) for name in others), 15.0)
                 assert not any("dead" in heard(name, victim) for name in others)
                 reached = job.round
-                assert await fleet._until(lambda: job.round >= reached + 20, 30.0), "the job goes on without it"
+                assert await driver._until(lambda: job.round >= reached + 20, 30.0), "the job goes on without it"
                 assert [e["verb"] for e in fleet.record.events if e["peer"] == victim][-2:] == ["left", "exited"]
                 assert fleet.children[victim].process is not None
                 assert fleet.children[victim].process.returncode == 0
@@ -122,17 +124,18 @@ class TestToldToEnd:
 
     def test_an_aggregator_that_leaves_is_followed_by_another(self, home: Path) -> None:
         fleet = ProcessFleet(a_fleet(rows(5), ENDLESS, home=home), home, lambda event: None)
+        driver = FleetDriver(fleet)
 
         async def live() -> None:
             try:
                 await fleet.start()
-                job = await fleet.submit(fleet.spec.jobs[0])
-                assert await fleet._until(lambda: job.round >= 10, 30.0)
+                job = await driver.submit(fleet.spec.jobs[0])
+                assert await driver._until(lambda: job.round >= 10, 30.0)
                 term = max(job.terms)
                 fleet.children[job.terms[term]].signal(signal.SIGTERM)
-                assert await fleet._until(lambda: max(job.terms) > term, 15.0)
+                assert await driver._until(lambda: max(job.terms) > term, 15.0)
                 reached = job.round
-                assert await fleet._until(lambda: job.round >= reached + 20, 30.0)
+                assert await driver._until(lambda: job.round >= reached + 20, 30.0)
             finally:
                 await fleet.stop()
 

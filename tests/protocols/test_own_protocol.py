@@ -19,8 +19,9 @@ from p2pclust import FederatedClustering
 from p2pclust.cli.app import app
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
-from p2pclust.peer.core.effects import Task
-from p2pclust.peer.work.tasks import job_of, perform
+from p2pclust.peer.core.tasks import Contribute, NoResult, Ref
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work.tasks import BlobAccess, job_of, perform
 from p2pclust.protocols import Job, Local, Stage, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.plugins import plugins
@@ -194,12 +195,11 @@ def test_its_errors_do_not_end_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(job.protocols[job.main]), "contribute", broken)
     encoded = state.encode()
     ref = by_hand_ref(encoded)
-    outcome = perform(Task("contribute", data, 1, state=ref, me=0), local, lambda digest: iter([encoded]))
-    assert (outcome.payload, outcome.abstains) == (None, "failed: KeyError: 'sums'")
+    blobs = BlobAccess(lambda digest: iter([encoded]), lambda *_: None, Limits())
+    assert perform(Contribute(data, 1, ref, me=0), local, blobs) == NoResult("failed: KeyError: 'sums'")
 
 
 def by_hand_ref(data: bytes) -> Any:
-    from p2pclust.peer.core.events import Ref
     from p2pclust.protocols.engine.workspace import digest_of
 
     return Ref(digest_of(data), len(data), data)

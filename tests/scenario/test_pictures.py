@@ -161,7 +161,7 @@ def test_bytes_by_phase() -> None:
     assert labels == ["clusters' models, to every peer: 3.0 MB", "FedAvg within the communities: 3.0 MB"]
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == [3.0, 0.0, 1.0, 2.0]
-    assert bytes_figure([], 1).axes[0].get_title() == "models: 0 bytes, 0 bytes a peer"
+    assert bytes_figure([], 1).axes[0].get_title() == "models: 0 B, 0 B a peer"
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

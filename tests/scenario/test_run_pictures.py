@@ -55,7 +55,7 @@ def test_roles_and_failures() -> None:
     overlay = Overlay(tuple(GROUPS), LINKS, kind="line")
     svg = roles_drawing(overlay, GROUPS, TOLD, load={("g", "m-1"): 5000}, tips={"g": "the gateway"}).svg("x")
     assert "<title>the gateway</title>" in svg
-    assert "<title>g – m-1: 5 kB</title>" in svg
+    assert "<title>g – m-1: 5.0 kB</title>" in svg
     assert "<title>m-1 – m-2, linked for 3.50 s</title>" in svg
     whens = re.findall(r'data-when="([^"]*)"', svg)
     # Two links that are not there all the time or are; two rings; a veil and a cross over the dead one.

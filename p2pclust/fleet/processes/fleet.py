@@ -75,6 +75,7 @@ class ProcessFleet(FleetPort):
 
     unit = "s"
     answer_s = _ANSWER_S
+    faults_strike_submissions = True  # so a peer may be killed or restarted while it takes the first job
 
     def __init__(self, spec: FleetSpec, directory: Path, on_event: OnEvent) -> None:
         self.spec = spec

@@ -92,7 +92,7 @@ def test_a_fleet_changes(cli: Cli, tmp_path: Path) -> None:
     cli("keys", "device", "a", "b", "--fleet", "f")
     before = load_bundle(fleet / "a.bundle")
     ended = cli("keys", "device", "laptop", "--operator", "--expires", "2030-01-31", "--fleet", "f")
-    assert "does the fleet run? `p2pclust keys publish --fleet f" in ended.err
+    assert "if the fleet is running, `p2pclust keys publish --fleet f" in ended.err
     ended = cli("keys", "revoke", "b", "--fleet", "f")
     assert "revoked b; roster 3 lists 2" in ended.err
     assert not (fleet / "b.bundle").exists()

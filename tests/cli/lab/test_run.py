@@ -206,7 +206,7 @@ def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signa
         run.communicate()
     assert run.returncode == 130
     assert json.loads(out) == {"error": "interrupted", "exit_code": 130}
-    assert err.splitlines()[-2:] == [f"what happened until now is in {Path('o', 'events.jsonl')}", "error: interrupted"]
+    assert err.splitlines()[-2:] == [f"the events until now are in {Path('o', 'events.jsonl')}", "error: interrupted"]
     started = [event for event in events(tmp_path / "o") if event["verb"] == "started"]
     assert len(started) == 3
     for event in started:

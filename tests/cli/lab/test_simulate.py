@@ -108,7 +108,7 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
         (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected one of {', '.join(MUTANTS)}\n"),
         (
             ("--seeds", "0:1", "--seed-trace", "--json"),
-            "error: --seed-trace and --json both claim standard output: choose one\n",
+            "error: --seed-trace and --json both write to standard output: choose one\n",
         ),
     ],
 )

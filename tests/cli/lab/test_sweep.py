@@ -74,7 +74,7 @@ def test_fleets_that_cannot_finish(cli: Cli, tmp_path: Path) -> None:
     [
         (
             ("--workers", 2, "--scheduler", "tcp://a:1"),
-            "--workers is for this machine, and --scheduler has workers of its own",
+            "--workers is for this machine, --scheduler has its own workers",
         ),
         (("--workers", 0), "workers"),
         (("--out", "two.toml/x"), "output directory two.toml/x: cannot be written"),
@@ -98,10 +98,10 @@ def test_without_matplotlib_there_is_a_table_and_a_line_that_says_so(
     monkeypatch.setattr("p2pclust.scenario.pictures.canvas.can_draw", lambda: False)
     ended = cli("topology", "sweep", file, "--workers", 1)
     assert ended.code == 0
-    assert "no plots and no report.html, for they need Matplotlib: pip install 'p2pclust[plots]'" in ended.err
+    assert "no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'" in ended.err
     assert (tmp_path / "runs" / "sweep-two" / "table.csv").is_file()
     refused = cli("topology", "sweep", file, "--workers", 1, "--report")
     assert (refused.code, refused.err) == (
         2,
-        "error: plots need Matplotlib: pip install 'p2pclust[plots]', or leave them out by --no-report\n",
+        "error: plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report\n",
     )

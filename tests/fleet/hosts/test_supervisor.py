@@ -204,7 +204,9 @@ class TestFailures:
     ) -> None:
         # It fails until its disk has room. The supervisor is the real one, but does not wait as long.
         program = "import os,signal,sys; os.path.exists('room') or sys.exit('error: the disk is full'); signal.pause()"
-        hasty = "from p2pclust.fleet import kept, supervisor; kept._FIRST_WAIT_S = 0.01; supervisor.main()"
+        hasty = (
+            "from p2pclust.fleet.hosts import restarts, supervisor; restarts._FIRST_WAIT_S = 0.01; supervisor.main()"
+        )
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
@@ -227,7 +229,7 @@ class TestFailures:
 
     def test_one_that_hangs_is_killed_and_one_that_never_spoke_is_left_alone(self, host: HostFolder) -> None:
         hangs = READY.replace("STATUS=linked", "WATCHDOG=1")
-        hasty = "from p2pclust.fleet import supervisor; supervisor.WATCHDOG_S = 0.3; supervisor.main()"
+        hasty = "from p2pclust.fleet.hosts import supervisor; supervisor.WATCHDOG_S = 0.3; supervisor.main()"
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
@@ -297,7 +299,7 @@ class TestSinglePeers:
             "os.environ['NOTIFY_SOCKET']); signal.signal(14, notify); signal.setitimer(0, 0.02, 0.02)"
             "\nwhile True: signal.pause()",
         )
-        hasty = "from p2pclust.fleet import supervisor; supervisor.WATCHDOG_S = 2.0; supervisor.main()"
+        hasty = "from p2pclust.fleet.hosts import supervisor; supervisor.WATCHDOG_S = 2.0; supervisor.main()"
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True):

@@ -44,6 +44,12 @@ class OnStore:
     def sync(self) -> None:
         pass
 
+    def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
+        self.store.blobs.store(digest, data, chunk_bytes)
+
+    def blob(self, digest: bytes) -> tuple[bytes, ...]:
+        return tuple(self.store.blobs.read(digest))
+
     def crash(self) -> int:
         self.store.close()
         self.store = Store(self._directory)
