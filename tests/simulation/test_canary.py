@@ -132,15 +132,15 @@ def test_a_row_that_does_leave_is_found(leak: str, monkeypatch: pytest.MonkeyPat
 
     def leaking(self: AtWork, rng: np.random.Generator) -> Any:
         part = honest(self, rng)
-        if self.desk.peer != OF:
+        if self.workspace.peer != OF:
             return part
         if leak == "digest":
             return leaking_digest(part, self)
-        self.desk.published[0] = leaking_blob(self, self.desk.published[0])
+        self.workspace.published[0] = leaking_blob(self, self.workspace.published[0])
         from p2pclust.protocols.engine.workspace import digest_of
 
         digests = part["models"].copy()
-        digests[0] = np.frombuffer(digest_of(self.desk.published[0]), np.uint8)
+        digests[0] = np.frombuffer(digest_of(self.workspace.published[0]), np.uint8)
         return part.replace(models=digests)
 
     monkeypatch.setattr(AtWork, "train_clusters", leaking)

@@ -6,6 +6,7 @@ A core holds states and contributions as bytes and never reads them. It puts a t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -294,12 +295,12 @@ class Continued(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class Token(ABC):
     """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
 
+    @abstractmethod
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

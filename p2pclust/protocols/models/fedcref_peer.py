@@ -1,4 +1,4 @@
-"""What one peer does in each phase of FedCRef, with its rows, its note, and what lies on its workspace.
+"""What one peer does in each phase of FedCRef, with its rows, its note, and the blobs of its workspace.
 
 The note, told to nobody, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q is the
 peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
