@@ -42,7 +42,7 @@ def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
     Raises
     ------
     DataError
-        If the file is missing, is no ARFF or a sparse one, a row has another number of cells than there are
+        If the file is missing, is not ARFF or is a sparse one, a row has another number of cells than there are
         attributes, or a cell cannot be used. Rows are counted as an editor counts lines.
     """
     file = Path(path)

@@ -152,7 +152,7 @@ class Routing:
         Raises
         ------
         WireError
-            If these are no names.
+            If these are not names.
         """
         if len(claim) > _MOST_BYTES:
             raise WireError(f"links of {len(claim)} bytes, at most {_MOST_BYTES} are possible")

@@ -45,7 +45,7 @@ class Timing:
     # Blobs. One chunk that did not come is asked for again after this.
     chunk_timeout_s: float
 
-    #: What each further link may add on the way to a peer that is no neighbour.
+    #: What each further link may add on the way to a peer that is not a neighbour.
     hop_s: float
 
     #: How long any peer may be silent by plan, asleep in its duty cycle: nobody draws a conclusion from less.

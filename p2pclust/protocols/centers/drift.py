@@ -13,7 +13,7 @@ mass
     The total variation distance between the clusters' shares of the batch's weight and their shares of what earlier
     batches told (the latest of these counting most): how much of the weight would have to change its cluster.
 
-The thresholds are plain numbers, in the names below. They are no test of significance: batches of few rows differ by
+The thresholds are plain numbers, in the names below. They are not a test of significance: batches of few rows differ by
 chance, by about ``sqrt(C / rows)`` in mass.
 """
 

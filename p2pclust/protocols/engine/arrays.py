@@ -236,7 +236,7 @@ def unpack_canonical(data: bytes, *, max_items: int) -> Any:
     Raises
     ------
     WireError
-        For bytes that are no such msgpack, or too many of them.
+        For bytes that are not such msgpack, or too many.
     """
     if not isinstance(data, bytes) or len(data) > _MAX_BYTES:
         raise WireError(f"expected at most {_MAX_BYTES} bytes")

@@ -147,6 +147,6 @@ def _named(peers: Sequence[int]) -> str:
     >>> _named([4]), _named([0, 1, 3]), _named(range(7))
     ('peer 4', 'peer 0, peer 1, peer 3', 'peer 0, peer 1, peer 2 and 4 more')
     """
-    shown = len(peers) if len(peers) <= _MOST_PEERS + 1 else _MOST_PEERS  # "and 1 more" is no shorter than a name
+    shown = len(peers) if len(peers) <= _MOST_PEERS + 1 else _MOST_PEERS  # a name is as short as "and 1 more"
     names = ", ".join(f"peer {peer}" for peer in peers[:shown])
     return names + (f" and {len(peers) - shown} more" if len(peers) > shown else "")

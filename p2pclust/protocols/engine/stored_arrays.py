@@ -195,7 +195,7 @@ class Pieces:
         return whole.digest()
 
     def head(self) -> bytes:
-        """Return all that is no large array, to compare with :func:`scan`."""
+        """Return everything but the large arrays, to compare with :func:`scan`."""
         return b"".join(piece for piece in self._pieces if isinstance(piece, bytes))
 
     def _open(self) -> Reader:

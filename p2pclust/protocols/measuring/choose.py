@@ -127,7 +127,7 @@ def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     if values.size < 3 or not values.max() > 0.0:
         return None
     logs = np.log(np.maximum(values, _NOTHING * values.max()))
-    # Fuzzy c-means does not minimise the inertia, so it may rise; that is no gain, and no more than that.
+    # Fuzzy c-means does not minimise the inertia, so it may rise; that is not a gain.
     gains = np.maximum(-np.diff(logs), 0.0) / np.diff(clusters)
     bends = gains[:-1] - gains[1:]
     # A curve that is straight but for rounding has no elbow.

@@ -3,7 +3,7 @@
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
 Distributions (FedCRef), Section 6.2: a baseline whose peers are given the true associations of their clusters, so that no
 error comes from the association step. Everything else is mode "paper". For evaluation only: it needs peers that know their
-true labels, so it is no protocol that a person asks for, and nothing else in this package looks at them.
+true labels, so it is not for use on a real fleet, and nothing else in this package looks at them.
 
 Departures, and why
 -------------------

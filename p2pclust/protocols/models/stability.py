@@ -45,7 +45,7 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     Raises
     ------
     DataError
-        If they are no vectors of one length.
+        If they are not vectors of one length.
 
     Examples
     --------

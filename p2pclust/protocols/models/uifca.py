@@ -21,7 +21,7 @@ Departures, and why
   different as peers are.
 - Rows are taken as they are, in working coordinates. Real NVP adds noise to pixels and takes their logits; the footnote
   does neither. Nothing diverges without: each s is a tanh, so densities are bounded.
-- A peer's assignment is no message and lies on no disk: the models that made it stay in the state until the next cluster
+- A peer's assignment is neither sent nor stored: the models that made it stay in the state until the next cluster
   round, so that a peer that comes back finds the same assignment again.
 - Models of one cluster are averaged with weights that are their numbers of rows.
 - A model of fewer than ``min_cluster_size`` rows is not trained and not sent; the paper has no such rule, and would send

@@ -114,7 +114,7 @@ class MemberTable:
         return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
 
     def _expected(self, member: Member) -> bool:
-        """Return whether a first claim that the member is alive is no news, because all peers assume it."""
+        """Return True if all peers assume that the member is alive, so that a first claim of it adds nothing."""
         unheard = member.status == "unknown" or (member.status == "alive" and member.incarnation == 0)
         return self._ctx.routing.mapped and unheard
 

@@ -21,7 +21,7 @@ __all__ = ["ENDED", "SERIES", "Tombstones"]
 
 #: The table of the newest number of each series, by its name.
 SERIES = "series"
-#: The table of forgotten jobs that are no turns, by id.
+#: The table of forgotten jobs that are not turns of a series, by id.
 ENDED = "ended"
 
 
