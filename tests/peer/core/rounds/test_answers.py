@@ -158,7 +158,7 @@ def test_the_same_state_opened_again_is_answered_without_computing_again() -> No
 
 
 def test_while_it_computes_a_peer_is_not_asked_again() -> None:
-    """A long computation does not count as silence, up to the limit of `p2pclust/peer/core/rounds/headway.py`: here 11.2 s."""
+    """A long computation does not count as silence, up to the limit of `headway.py`: here 11.2 s."""
     net, job = held(patience_s=1.0)
     net.hold_work = lambda name, effect: name == "p2"
     net.deliver()
