@@ -105,8 +105,10 @@ def test_split_a_folder_by_file(cli: Cli, tmp_path: Path) -> None:
 def test_split_keeps_the_ids_of_a_column(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("w,meter\n1,a7\n2,b2\n3,c1\n")
     cli("data", "split", "m.csv", "--id-column", "meter", "--peers", 2, "--out", "p")
-    held = [np.load(tmp_path / "p" / f"peer-0{number}.npz") for number in (1, 2)]
-    named = {str(id): float(row[0]) for part in held for id, row in zip(part["id"], part["X"], strict=True)}
+    named = {}
+    for number in (1, 2):
+        with np.load(tmp_path / "p" / f"peer-0{number}.npz") as part:
+            named |= {str(id): float(row[0]) for id, row in zip(part["id"], part["X"], strict=True)}
     assert named == {"a7": 1.0, "b2": 2.0, "c1": 3.0}
 
 

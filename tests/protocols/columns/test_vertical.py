@@ -173,7 +173,8 @@ def test_all_ways_to_share_out_the_columns_of_pendigits_give_the_same_curve() ->
     file = Path(os.environ.get("P2PCLUST_DATA", ""), "pendigits.npz")
     if not file.is_file():
         pytest.skip("pendigits is not here: p2pclust data fetch pendigits")
-    X = np.load(file)["X"].astype(np.float64)
+    with np.load(file) as stored:
+        X = stored["X"].astype(np.float64)
     schemes = ([1] * 16, [2] * 8, [4] * 4, [8] * 2, [1, 2, 3, 4, 6])
     curves = []
     for widths in schemes:
