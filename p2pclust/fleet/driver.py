@@ -210,7 +210,7 @@ class Driver:
         if not new:
             why = f"refused the job: {record.refused}" if record.refused else "does not answer"
             raise FleetError(f"{name} {why}")
-        new[0].tolerance, new[0].missing = request.tolerance or None, request.missing
+        new[0].tolerance, new[0].missing = request.treatment.tolerance or None, request.treatment.missing
         self._start_clock()
         return new[0]
 
@@ -262,7 +262,7 @@ class Driver:
         """Wait until all peers that live have finished, and read the result; returns why that is impossible, or ``""``."""
         fleet, give_up_s = self._fleet, self._spec.give_up_s
         timing = preset(self._spec.timing).allowing(self._spec.quiet_s)
-        patience_s = max(timing.patience_s, *(request.patience_s for request in self._spec.jobs))
+        patience_s = max(timing.patience_s, *(request.treatment.patience_s for request in self._spec.jobs))
         while not self._finished(job) and not self._rest_cut_off(job):
             if await self._until(lambda: self._finished(job), 0.5):
                 break

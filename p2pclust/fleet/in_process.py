@@ -33,11 +33,12 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
         workspaces, mixed = Workspaces(n_cores()), _Mixed(report)
-        if request.collect == "gossip":
-            links = links_between(names, spec.overlay, request.mixing or usual_mixing(request.ticks))
+        treatment = request.treatment
+        if treatment.collect == "gossip":
+            links = links_between(names, spec.overlay, treatment.mixing or usual_mixing(treatment.ticks))
             rows = [peer.local() for peer in peers]
             state = run_leaderless(
-                request.job, rows, links, tolerance=request.tolerance, ticks=request.ticks, on_round=mixed
+                request.job, rows, links, tolerance=treatment.tolerance, ticks=treatment.ticks, on_round=mixed
             )
         else:
             state = run_in_process(request.job, [peer.local() for peer in peers], report, workspaces)
@@ -48,7 +49,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         blobs = {digest: workspaces.blobs[digest] for digest in wanted}
         results.append(
             JobResult(
-                job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, request.tolerance or None,
+                job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, treatment.tolerance or None,
                 mixed.reached, tuple(mixed.ticks),
             )
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Damage, Fault
 from p2pclust.fleet.power import Battery, Rest
+from p2pclust.peer.core.treatment import TOLERANCE, Treatment
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
@@ -94,32 +95,27 @@ class PeerSpec:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job and how the fleet is to treat missing peers."""
+    """A job and how the fleet is to treat it."""
 
     job: Job
-    missing: str = ""  # all | wait | drop; by default wait, and all where every peer is needed
-    patience_s: float = 0.0  # 0: the timing preset's
-    deadline_s: float = 0.0
-    aggregator: str = ""
-    collect: str = ""  # star | tree | gossip; by default star on a full mesh, otherwise tree
-    tolerance: float = 0.0  # of collect = "gossip": how closely all estimates of a sum agree; 0: 1e-9
-    mixing: str = ""  # of collect = "gossip": push-sum | metropolis-hastings
-    #: Of collect = "gossip": the number of ticks after which each peer continues from its own mixture, where allowed.
-    ticks: int = 0
+    treatment: Treatment = field(
+        default_factory=lambda: Treatment(missing="")
+    )  # without `missing`: as the job needs it
     all_to_all: bool = False  # whether each peer may send large objects to all others in a large fleet
 
     def __post_init__(self) -> None:
-        usual = "all" if self.job.by_columns else "wait"
-        object.__setattr__(self, "missing", self.missing or usual)
-        if self.job.by_columns and self.missing != "all":
+        treatment = self.treatment
+        missing = treatment.missing or ("all" if self.job.by_columns else "wait")
+        if self.job.by_columns and missing != "all":
             raise UsageError(
-                f"missing = {self.missing!r}: {self.job.stages[self.job.main].protocol} needs every peer's columns in every "
+                f"missing = {missing!r}: {self.job.stages[self.job.main].protocol} needs every peer's columns in every "
                 "round: expected 'all'"
             )
-        if self.collect == "gossip":
-            object.__setattr__(self, "tolerance", self.tolerance or 1e-9)
-            if flaw := unfit(self.job):
-                raise UsageError(flaw)
+        gossip = treatment.collect == "gossip"
+        if gossip and (flaw := unfit(self.job)):
+            raise UsageError(flaw)
+        tolerance = treatment.tolerance or (TOLERANCE if gossip else 0.0)
+        object.__setattr__(self, "treatment", replace(treatment, missing=missing, tolerance=tolerance))
 
 
 @dataclass(frozen=True)

@@ -257,8 +257,8 @@ def _give_up_s(
     never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
     """
     timing = preset(timing_name)
-    patience_s = max(request.patience_s or timing.patience_s for request in requests)
-    deadline_s = max(request.deadline_s for request in requests)
+    patience_s = max(request.treatment.patience_s or timing.patience_s for request in requests)
+    deadline_s = max(request.treatment.deadline_s for request in requests)
     asleep_s = max(map(longest_sleep_s, rests), default=0.0)
     moved_s = max((move.seconds for move in moves), default=0.0)
     return max(

@@ -50,7 +50,8 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         return _nothing(cell, "no such peer")
     faults = _faults(cell, who, victim)
     near = None if cell.kind == "full" else {name: overlay.neighbours(name) for name in sorted(overlay.names)}
-    request = replace(spec.jobs[0], aggregator=leader)
+    first = spec.jobs[0]
+    request = replace(first, treatment=replace(first.treatment, aggregator=leader))
     try:
         found = backend("simulated").carry_out(
             replace(spec, jobs=(request,), overlay=near, faults=faults), lambda event: None

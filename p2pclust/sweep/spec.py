@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.document import COLLECT
+from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
@@ -62,7 +63,7 @@ def a_fleet(
     """Peers p00, p01, ... over these arrays."""
     peers = tuple(PeerSpec(f"p{number:02d}", X) for number, X in enumerate(arrays))
     jobs = (jobs,) if isinstance(jobs, Job) else tuple(jobs)
-    requests = tuple(JobRequest(job, **(request or {})) for job in jobs)
+    requests = tuple(JobRequest(job, Treatment(**{"missing": ""} | (request or {}))) for job in jobs)
     return FleetSpec(peers, requests, faults=faults, directory=home, **options)
 
 

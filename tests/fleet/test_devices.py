@@ -16,6 +16,7 @@ from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated.fleet import carry_out
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.runner import run_in_process
 
 
@@ -217,7 +218,7 @@ class TestSimulated:
     def test_who_is_not_available_comes_back(self) -> None:
         devices = list(peers(3))
         devices[2] = replace(devices[2], rest=Rest(here=((0.0, 0.3), (4.0, 1e6))), link=Link(latency_ms=50.0))
-        result = simulated(FleetSpec(tuple(devices), (JobRequest(a_job(), missing="all"),)))
+        result = simulated(FleetSpec(tuple(devices), (JobRequest(a_job(), Treatment(missing="all")),)))
         assert result.failure == ""
         assert result.jobs[0].seconds > 3.0
         assert all(peer["finished"] for peer in result.peers.values())

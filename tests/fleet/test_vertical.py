@@ -13,6 +13,7 @@ from runs import carry_out
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
@@ -152,7 +153,7 @@ def test_ids_and_first_centers_reach_processes(home: Path) -> None:
 
 def test_every_peer_is_indispensable() -> None:
     job = a_job("vertical-cm")
-    assert JobRequest(job).missing == "all"
+    assert JobRequest(job).treatment.missing == "all"
     with pytest.raises(UsageError, match="vertical-cm needs every peer's columns in every round: expected 'all'"):
-        JobRequest(job, "wait")
-    assert JobRequest(cluster_job("llf-cm", n_clusters=2)).missing == "wait"
+        JobRequest(job, Treatment("wait"))
+    assert JobRequest(cluster_job("llf-cm", n_clusters=2)).treatment.missing == "wait"

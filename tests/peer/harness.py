@@ -82,6 +82,7 @@ from p2pclust.peer.core.tasks import (
     VerifyBlob,
 )
 from p2pclust.peer.core.timing import PRESETS, Limits, Timing
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.tasks import BlobAccess
 from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.simulation.world.disk import Disk
@@ -292,7 +293,8 @@ class Net:
     def submit(self, at: str, job: bytes | None = None, **fields: Any) -> str:
         """Hand in a toy job and return its name."""
         before = len(self.reports)
-        self.step(at, Submit(toy() if job is None else job, **fields))
+        roster, asked = fields.pop("roster", ()), fields.pop("asked", "")
+        self.step(at, Submit(toy() if job is None else job, roster, Treatment(**fields), asked))
 
         def answers() -> list[Report]:
             return [r for name, r in self.reports[before:] if name == at and r.verb in ("submitted", "refused")]

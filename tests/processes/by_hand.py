@@ -19,6 +19,7 @@ from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import fetch, submit
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
@@ -82,7 +83,7 @@ class Fleet:
     def submit(self, job: Job, **more: Any) -> str:
         """Hand a job in at the first peer; its id, when a majority has it."""
         with Connection(self.home / self.names[0] / "state") as door:
-            return submit(door, JobRequest(job, **({"missing": "all"} | more)))
+            return submit(door, JobRequest(job, Treatment(**({"missing": "all"} | more))))
 
     def state(self, job: str) -> JobState:
         """The state of a job in the first peer's register."""

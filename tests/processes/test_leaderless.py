@@ -9,6 +9,7 @@ import pytest
 from runs import by_verb, carry_out
 
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -21,7 +22,7 @@ def on_a_ring(home: Path, backend: str, *faults: Fault) -> FleetResult:
     rng = np.random.default_rng(0)
     peers = tuple(PeerSpec(name, rng.normal(size=(30, 2)) + 6 * rng.integers(0, 3, (30, 1))) for name in NAMES)
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=4, tol=0.0, seed=0)
-    request = JobRequest(job, collect="gossip", tolerance=1e-6)
+    request = JobRequest(job, Treatment(collect="gossip", tolerance=1e-6))
     return carry_out(
         backend, FleetSpec(peers, (request,), faults=faults, timing="fast", overlay=RING, directory=home)
     )  # fmt: skip

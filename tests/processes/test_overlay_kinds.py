@@ -10,6 +10,7 @@ import pytest
 from runs import carry_out
 
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import run_in_process
@@ -36,7 +37,9 @@ def test_the_bits_of_one_process(kind: str, collect: str, home: Path) -> None:
     peers, wanted = fleet(16 if kind == "hypercube" else 12)
     overlay = make_overlay(kind, [peer.name for peer in peers], np.random.default_rng(0))
     links = None if kind == "full" else {name: overlay.neighbours(name) for name in overlay.names}
-    spec = FleetSpec(peers, (JobRequest(JOB, collect=collect),), timing="fast", overlay=links, directory=home)
+    spec = FleetSpec(
+        peers, (JobRequest(JOB, Treatment(collect=collect)),), timing="fast", overlay=links, directory=home
+    )
     found = carry_out("processes", spec)
     assert found.failure == ""
     assert found.jobs[0].state is not None

@@ -9,6 +9,7 @@ import pytest
 from runs import by_verb, carry_out
 
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.topology import LinkChange
 
@@ -27,7 +28,7 @@ def on_a_ring(
     overlay = None if backend == "in-process" else RING
     spec = FleetSpec(
         peers,
-        (JobRequest(job, missing="all" if trace else "wait"),),
+        (JobRequest(job, Treatment(missing="all" if trace else "wait")),),
         faults=faults,
         timing="fast",
         overlay=overlay,

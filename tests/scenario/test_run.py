@@ -84,7 +84,8 @@ def test_peers_are_sorted_and_keep_their_rows(scenario_file: Write) -> None:
         assert np.array_equal(peer.X, shares[peer.name].X)
     assert spec.peers[0].link == Link(40.0, 0.1)
     assert spec.peers[1].link is None
-    assert (spec.timing, spec.seed, spec.jobs[0].missing, spec.jobs[0].patience_s) == ("fast", 0, "wait", 9.0)
+    treatment = spec.jobs[0].treatment
+    assert (spec.timing, spec.seed, treatment.missing, treatment.patience_s) == ("fast", 0, "wait", 9.0)
 
 
 FAULTS = 'faults=[{at={round=3},do="kill",who="aggregator"},{at={seconds=1},do="restart",who="meter"}]'

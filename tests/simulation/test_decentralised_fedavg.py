@@ -10,6 +10,7 @@ from p2pclust.clustering.encodings import encode_weights
 from p2pclust.clustering.stacks import reconstruction_errors
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState, Stage
@@ -43,7 +44,7 @@ def rows() -> list[np.ndarray]:
 
 def carry_out(name: str, *faults: Fault, ticks: int = 1) -> FleetResult:
     peers = tuple(PeerSpec(n, X) for n, X in zip(NAMES, rows(), strict=True))
-    request = JobRequest(a_job(), collect="gossip", tolerance=1e-6, ticks=ticks)
+    request = JobRequest(a_job(), Treatment(collect="gossip", tolerance=1e-6, ticks=ticks))
     spec = FleetSpec(peers, (request,), timing="fast", overlay=RING, faults=faults)
     return backend(name).carry_out(spec, lambda event: None)
 

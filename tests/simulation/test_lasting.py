@@ -12,6 +12,7 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.invariants import Invariants
@@ -48,7 +49,7 @@ class Fleet:
             "llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=rounds, suppress_singletons=False
         )  # fmt: skip
         deadline_s = 2.0 if missing == "drop" else 0.0
-        request = Submit(msgpack.packb(job.to_dict()), missing=missing, deadline_s=deadline_s)
+        request = Submit(msgpack.packb(job.to_dict()), treatment=Treatment(missing, deadline_s=deadline_s))
         self.world.step(self.world.peers["p0"], request)
         assert self.world.run_until(self.world.now + 20, lambda: bool(self.marks.job))
         assert self.world.run_until(self.world.now + 20, lambda: self.aggregator() != "" and self.round_of() >= 1)

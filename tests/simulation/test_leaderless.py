@@ -14,6 +14,7 @@ from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link,
 from p2pclust.peer.core.effects import Effect, Report
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -50,7 +51,7 @@ def spec_of(
     job = cluster_job(protocol, n_clusters=3, max_rounds=3, tol=0.0, seed=0)
     graph = GRAPHS.get(kind)
     overlay = None if graph is None else {NAMES[i]: tuple(sorted(NAMES[j] for j in graph[i])) for i in graph}
-    request = JobRequest(job, collect="gossip", tolerance=TOLERANCE)
+    request = JobRequest(job, Treatment(collect="gossip", tolerance=TOLERANCE))
     return FleetSpec(peers, (request,), faults=faults, timing="fast", overlay=overlay, give_up_s=give_up_s)
 
 
@@ -158,7 +159,10 @@ def a_world(n: int) -> tuple[World, Network, Watch, list[str]]:
     peers = world.peers.values()
     assert world.run_until(30.0, lambda: all(p.core is not None and len(p.core.membership.alive()) == n for p in peers))
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=30, tol=0.0, seed=0)
-    world.step(world.peers[names[0]], Submit(msgpack.packb(job.to_dict()), collect="gossip", tolerance=1e-6))
+    world.step(
+        world.peers[names[0]],
+        Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", tolerance=1e-6)),
+    )
     assert world.run_until(world.now + 30.0, lambda: "combined" in [verb for _, _, verb, _ in watch.reports])
     return world, network, watch, names
 

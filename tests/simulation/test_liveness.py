@@ -10,6 +10,7 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.invariants import Invariants
@@ -32,7 +33,7 @@ def test_an_aggregator_hears_everybody_whose_answer_comes_up_the_tree() -> None:
         world.start(name)
     assert world.run_until(30.0, lambda: all(p.core.membership.all_here() for p in world.peers.values()))  # type: ignore[union-attr]
     job = cluster_job("llf-cm", n_clusters=2, init="uniform", tol=0.0, max_rounds=150, suppress_singletons=False)
-    world.step(world.peers["p0"], Submit(msgpack.packb(job.to_dict()), collect="tree"))
+    world.step(world.peers["p0"], Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="tree")))
     assert world.run_until(world.now + 60, lambda: len(marks.finished) == len(names))
     assert marks.counts["aggregator elected"] == 1
 

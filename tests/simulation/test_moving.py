@@ -13,6 +13,7 @@ from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.topology import LinkChange
 
@@ -50,7 +51,7 @@ def carried_out(
     )
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=rounds, tol=0.0, seed=0)
     spec = FleetSpec(
-        peers, (JobRequest(job, missing=missing, patience_s=patience_s),), faults=faults, timing="fast", trace=trace,
+        peers, (JobRequest(job, Treatment(missing, patience_s)),), faults=faults, timing="fast", trace=trace,
         overlay=None if links is None else overlay_of(n, links), give_up_s=give_up_s,
     )  # fmt: skip
     return backend("simulated").carry_out(spec, lambda event: None)

@@ -15,6 +15,7 @@ from p2pclust.peer.core.effects import Effect, Report
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.messages import FactDelta, Message
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
@@ -68,7 +69,7 @@ class Fleet:
         job = cluster_job(
             "llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=2, seed=3, suppress_singletons=False
         )
-        wish = Submit(msgpack.packb(job.to_dict()), missing="wait", every_s=2.0, **fields)
+        wish = Submit(msgpack.packb(job.to_dict()), fields.pop("roster", ()), Treatment("wait", every_s=2.0, **fields))
         self.world.step(self.world.peers["p0"], wish)
 
     def until(self, reached: Callable[[], bool]) -> None:

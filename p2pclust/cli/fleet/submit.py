@@ -104,7 +104,7 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
 
-        named = submission.submit(client, request, spec.roster or (), within, submitted, every_s=spec.every or 0.0)
+        named = submission.submit(client, request, spec.roster or (), within, submitted)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named
         ended = _watched(client, first, None, None if as_json else console) if wait else None

@@ -23,7 +23,7 @@ __all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
 
 def submit(
     door: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
-    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, *, every_s: float = 0.0,
+    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None,
 ) -> str:  # fmt: skip
     """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
@@ -37,20 +37,14 @@ def submit(
         How long the fleet may take.
     on_submitted : callable
         Receives the id and the roster as soon as these are known.
-    every_s : float
-        If above 0, repeat the job so long after each end, from the centers that it ended with.
 
     Raises
     ------
     UsageError, FleetError
         If the peer refuses, or no majority has the job in time; it may still be done later.
     """
-    fields = {
-        "mathematics": msgpack.packb(request.job.to_dict()), "roster": list(roster), "missing": request.missing,
-        "patience_s": request.patience_s, "deadline_s": request.deadline_s, "aggregator": request.aggregator,
-        "collect": request.collect, "tolerance": request.tolerance, "mixing": request.mixing, "ticks": request.ticks,
-        "every_s": every_s,
-    }  # fmt: skip
+    mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
+    fields = {"mathematics": mathematics, "roster": list(roster), **treatment}
     job_id = ""
     for answer in door.follow("submit", within_s=within_s, **fields):
         job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both

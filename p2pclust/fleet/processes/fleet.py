@@ -205,14 +205,7 @@ class ProcessFleet(FleetPort):
                 "do": "submit",
                 "job": base64.b64encode(msgpack.packb(request.job.to_dict())).decode(),
                 "roster": [],
-                "missing": request.missing,
-                "patience_s": request.patience_s,
-                "deadline_s": request.deadline_s,
-                "aggregator": request.aggregator,
-                "collect": request.collect,
-                "tolerance": request.tolerance,
-                "mixing": request.mixing,
-                "ticks": request.ticks,
+                "treatment": request.treatment.to_dict(),
             }
         )
 

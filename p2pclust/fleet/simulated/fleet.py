@@ -167,11 +167,7 @@ class _SimulatedFleet(FleetPort):
         return peer.life - (peer.core is not None)
 
     def submit(self, name: str, request: JobRequest) -> None:
-        event = Submit(
-            msgpack.packb(request.job.to_dict()), missing=request.missing, patience_s=request.patience_s,
-            deadline_s=request.deadline_s, aggregator=request.aggregator, collect=request.collect,
-            tolerance=request.tolerance, mixing=request.mixing, ticks=request.ticks,
-        )  # fmt: skip
+        event = Submit(msgpack.packb(request.job.to_dict()), treatment=request.treatment)
         self._world.step(self._world.peers[name], event)
 
     async def read_state(self, name: str, job_id: str) -> bytes | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.tasks import Outcome, Token
+from p2pclust.peer.core.treatment import Treatment
 
 __all__ = [
     "Arrived",
@@ -106,16 +107,7 @@ class Submit(Event):
 
     job: bytes  # the job's mathematics, msgpack; opaque to the core
     roster: tuple[str, ...] = ()  # by default, all peers that are alive
-    missing: str = "wait"
-    patience_s: float = 0.0  # by default, the preset's
-    deadline_s: float = 0.0
-    aggregator: str = ""  # of term 1; by default, elected
-    collect: str = ""  # star | tree | gossip; by default, as the overlay requires
-    state: bytes = b""  # the first state, where the submitter gives one
-    tolerance: float = 0.0  # of collect = "gossip"; by default 1e-9
-    mixing: str = ""  # of collect = "gossip"; by default push-sum, with ticks metropolis-hastings
-    ticks: int = 0  # of collect = "gossip": after which each peer goes on from its own estimate
-    every_s: float = 0.0  # above 0: repeat the job so long after each end
+    treatment: Treatment = field(default_factory=Treatment)
     asked: str = ""  # repeated in the reports `submitted` and `refused`, so that the asker recognises its own
 
 

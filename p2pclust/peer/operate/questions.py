@@ -14,6 +14,7 @@ from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.names import find
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
@@ -61,9 +62,8 @@ VERBS: Final[dict[str, Verb]] = {
     "status": Verb({}, "The status of this peer, of the fleet and of its jobs, as this peer sees them"),
     "submit": Verb(
         {
-            "mathematics": (bytes, _REQUIRED), "roster": (list, []), "missing": (str, "wait"), "patience_s": (float, 0.0),
-            "deadline_s": (float, 0.0), "aggregator": (str, ""), "collect": (str, ""), "tolerance": (float, 0.0),
-            "mixing": (str, ""), "ticks": (int, 0), "every_s": (float, 0.0),
+            "mathematics": (bytes, _REQUIRED), "roster": (list, []),
+            **{name: (type(default), default) for name, default in Treatment().to_dict().items()},
         },
         "Submit a job. Two answers: its id and roster, and for a repeated one its `series`; then, when a majority of "
         "the roster has its document on disk, `accepted`",
@@ -133,7 +133,7 @@ class Questions:
         _check_mathematics(fields["mathematics"])
         tag = self._tag(caller)
         mathematics, roster = fields.pop("mathematics"), tuple(fields.pop("roster"))
-        self._shell.step(Submit(mathematics, roster, **fields, asked=tag))
+        self._shell.step(Submit(mathematics, roster, Treatment(**fields), asked=tag))
 
     def _check_names(self, roster: list[str]) -> None:
         core = self._shell.core

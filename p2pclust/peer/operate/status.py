@@ -152,10 +152,11 @@ def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
         reason = with_names(reason, document.roster)
     elif n_roster - len(absent) < needed:
         reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
+    treatment = document.treatment
     return {
         "job": job_id, "name": name_of(document), **_asked(document.job), "roster": list(document.roster),
         "submitter": document.submitter,
-        "missing": document.missing, "collect": document.collect, "within": document.parent, "term": job.ledger.term,
+        "missing": treatment.missing, "collect": treatment.collect, "within": document.parent, "term": job.ledger.term,
         "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
         "reason": reason, **_turn(shell, job),
     }  # fmt: skip
@@ -167,7 +168,7 @@ def _turn(shell: Shell, job: AggregatedJob | GossipJob) -> dict[str, Any]:
         return {"series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": ""}
     next_s = None if until is None else round(max(0.0, until - shell.now), 3)
     return {
-        "series": turn.series, "number": turn.number, "every_s": turn.every_s, "next_s": next_s,
+        "series": turn.series, "number": turn.number, "every_s": job.document.treatment.every_s, "next_s": next_s,
         "series_cancelled_by": shell.core.jobs.series_cancelled_by(turn.series),
     }  # fmt: skip
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.peer.core.events import Linked, Submit
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
@@ -107,12 +108,8 @@ class Control:
 
     def _submit(self, request: Mapping[str, Any]) -> None:
         self._shell.step(
-            Submit(
-                base64.b64decode(request["job"]), tuple(request["roster"]), request["missing"], request["patience_s"],
-                request["deadline_s"], request["aggregator"], request["collect"],
-                tolerance=request["tolerance"], mixing=request["mixing"], ticks=request["ticks"],
-            )
-        )  # fmt: skip
+            Submit(base64.b64decode(request["job"]), tuple(request["roster"]), Treatment(**request["treatment"]))
+        )
 
     def _change_conditions(self, request: Mapping[str, Any]) -> None:
         self._conditions.take(request)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainValidator, create_model, model_validator
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.document import LEAST_PATIENCE_S
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.fields import Centers, refuse, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters, Table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.fields import Bounds
@@ -45,17 +46,10 @@ def job_of(
     )
 
 
-def request_of(spec: JobSpec, job: Job, aggregator: str = "") -> JobRequest:
+def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:
     """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
-    return JobRequest(
-        job,
-        spec.missing,
-        spec.patience_s or 0.0,
-        spec.deadline_s or 0.0,
-        aggregator,
-        spec.collect or "",
-        spec.gossip_tolerance or 0.0,
-        spec.mixing or "",
-        spec.ticks or 0,
-        all_to_all=spec.all_to_all,
-    )
+    treatment = Treatment(
+        spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, aggregator, spec.collect or "",
+        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, every_s,
+    )  # fmt: skip
+    return JobRequest(job, treatment, spec.all_to_all)

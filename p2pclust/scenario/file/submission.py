@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
-from p2pclust.peer.core.document import every_flaw
+from p2pclust.peer.core.treatment import every_flaw
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import Bounds, wrong_value
@@ -89,7 +89,7 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
     Examples
     --------
     >>> request, _ = request_from({"protocol": "llf-cm", "clusters": 3, "tol": 0.0})
-    >>> request.job.stages[request.job.main].protocol, request.missing
+    >>> request.job.stages[request.job.main].protocol, request.treatment.missing
     ('llf-cm', 'wait')
     """
     try:
@@ -103,4 +103,4 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
             f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
     job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
-    return request_of(spec, job, spec.aggregator or ""), spec
+    return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec

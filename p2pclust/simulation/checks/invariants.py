@@ -133,7 +133,7 @@ class Invariants(Observer):
         if finished:
             return  # the end may be learnt from a peer of any term
         # Where each peer goes on from a model of its own, the final state only is one.
-        own = bool(self._documents[effect.key].ticks) and not final
+        own = bool(self._documents[effect.key].treatment.ticks) and not final
         # Taking over another peer's register as a candidate in a later term is not an adoption.
         learns = (peer.name, effect.key) in self._learns
         self._learns.pop((peer.name, effect.key), None)
@@ -169,7 +169,7 @@ class Invariants(Observer):
                 self._assert(kept, "S6", f"{peer.name} contributes while its note is not synced")
             case HeartbeatReply() if message.register_term:
                 told = self._held(peer, message.job)[:2] == [message.register_term, message.register_round]
-            case HeldState() if self._documents[message.job].collect != "gossip":
+            case HeldState() if self._documents[message.job].treatment.collect != "gossip":
                 row = self._held(peer, message.job)
                 told = row[:3] == [message.entry_epoch, message.entry_round, message.digest]
             case Close():
@@ -245,7 +245,7 @@ class Invariants(Observer):
         voters = self._votes.get((job, term, peer.name), {})
         votes = len(voters)
         document = self._documents[job]
-        if not (term == 1 and document.aggregator == peer.name):
+        if not (term == 1 and document.treatment.aggregator == peer.name):
             enough = votes >= majority(len(document.roster))
             self._assert(enough, "S1", f"{peer.name} is elected in term {term} by {votes} intact votes")
             votes = len([name for name in voters if name not in peer.core.barred])

@@ -13,6 +13,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.gossip.push_sum import MIXINGS
@@ -44,7 +45,9 @@ class LeaderlessSwarm(Swarm):
 
     def _request(self, data: bytes, named: str) -> Submit:
         mixing = MIXINGS[self.plan.seed % len(MIXINGS)]
-        return Submit(data, missing=self.plan.missing, collect="gossip", tolerance=_TOLERANCE, mixing=mixing)
+        return Submit(
+            data, treatment=Treatment(missing=self.plan.missing, collect="gossip", tolerance=_TOLERANCE, mixing=mixing)
+        )
 
     def _judge_result(self, state: JobState) -> None:
         again = replay(self.job, [self.locals[name] for name in self.names], state.log)

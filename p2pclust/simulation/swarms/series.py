@@ -78,7 +78,8 @@ class SeriesSwarm(Swarm):
         return peer.local if len(rows) >= _MOST_ROWS else Local(np.vstack([rows, rows[:3] + 0.5]))
 
     def _request(self, data: bytes, named: str) -> Submit:
-        return replace(super()._request(data, named), every_s=_EVERY_S)
+        request = super()._request(data, named)
+        return replace(request, treatment=replace(request.treatment, every_s=_EVERY_S))
 
     def _misfortunes(self) -> None:
         """Besides: peers leave politely, some together, and come back, some for a moment, some over a link that loses."""

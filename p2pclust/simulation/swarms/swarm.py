@@ -16,6 +16,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
@@ -127,13 +128,8 @@ class Swarm:
 
     def _request(self, data: bytes, named: str) -> Submit:
         """What is handed in."""
-        return Submit(
-            data,
-            missing=self.plan.missing,
-            deadline_s=self.plan.deadline_s,
-            aggregator=named,
-            collect=self.plan.collect,
-        )
+        plan = self.plan
+        return Submit(data, treatment=Treatment(plan.missing, 0.0, plan.deadline_s, named, plan.collect))
 
     def _all_see_all(self) -> bool:
         return all(p.core is not None and p.core.membership.all_here() for p in self.world.peers.values())

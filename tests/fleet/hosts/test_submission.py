@@ -11,6 +11,7 @@ import pytest
 from p2pclust.errors import FleetError
 from p2pclust.fleet.hosts.submission import fetch, result_of, submit
 from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
@@ -43,7 +44,7 @@ class FakeConnection:
 def test_it_returns_when_a_majority_has_the_job() -> None:
     door = FakeConnection([{"job": "job-1", "roster": ["a"], "accepted": False}, {"job": "job-1", "accepted": True}])
     told: list[Any] = []
-    found = submit(door, JobRequest(JOB), ("a",), on_submitted=lambda *of: told.append(of), every_s=60.0)  # type: ignore[arg-type]
+    found = submit(door, JobRequest(JOB, Treatment(every_s=60.0)), ("a",), on_submitted=lambda *of: told.append(of))  # type: ignore[arg-type]
     assert found == "job-1"
     assert told == [("job-1", ["a"])]
     ((_, fields),) = door.asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import log
 from typing import Any
 
@@ -12,6 +13,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.timing import PRESETS, Timing, preset
+from p2pclust.peer.core.treatment import Treatment
 
 ROSTER = ("a", "b", "c", "d", "e")
 
@@ -90,8 +92,14 @@ def test_an_unknown_preset_is_named_together_with_those_there_are() -> None:
 
 GOOD: dict[str, Any] = {
     "job": b"mathematics", "roster": ("a", "b", "c"), "store_ids": ("sa", "sb", "sc"), "missing": "wait",
-    "patience_s": 5.0, "deadline_s": 0.0, "aggregator": "", "submitter": "a", "nonce": "1",
+    "patience_s": 5.0, "deadline_s": 0.0, "aggregator": "", "submitter": "a", "nonce": "1", "collect": "star",
 }  # fmt: skip
+
+
+def _document(**changed: Any) -> Document:
+    given = GOOD | changed
+    treatment = Treatment(**{field.name: given.pop(field.name) for field in fields(Treatment) if field.name in given})
+    return Document(treatment=treatment, **given)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +130,11 @@ GOOD: dict[str, Any] = {
 )
 def test_a_document_refuses(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Document(**{**GOOD, **changed})
+        _document(**changed)
 
 
 def test_a_document_survives_its_encoding() -> None:
-    document = Document(**GOOD)
+    document = _document()
     assert Document.decode(document.encode()) == document
     assert Document.decode(document.encode()).id == document.id
 
@@ -135,14 +143,14 @@ def test_a_document_survives_its_encoding() -> None:
 def test_the_id_depends_on_every_field(field: str) -> None:
     other = {
         "job": b"other", "roster": ("a", "b", "d"), "store_ids": ("sa", "sb", "sd"), "missing": "all",
-        "patience_s": 6.0, "deadline_s": 1.0, "aggregator": "b", "submitter": "b", "nonce": "2",
+        "patience_s": 6.0, "deadline_s": 1.0, "aggregator": "b", "submitter": "b", "nonce": "2", "collect": "tree",
     }[field]  # fmt: skip
-    assert Document(**{**GOOD, field: other}).id != Document(**GOOD).id
+    assert _document(**{field: other}).id != _document().id
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:
     with pytest.raises(UsageError, match="at most 57344 are possible"):
-        Document(**{**GOOD, "job": bytes(58_000)}).encode()
+        _document(job=bytes(58_000)).encode()
 
 
 def _fields(**changed: Any) -> bytes:
@@ -192,4 +200,4 @@ def test_a_hostile_document_is_a_wire_error(data: bytes) -> None:
     ],
 )
 def test_whose_word_counts(name: str, store_id: str, expected: bool) -> None:
-    assert Document(**GOOD).counts(name, store_id) is expected
+    assert _document().counts(name, store_id) is expected

@@ -20,7 +20,7 @@ def test_it_is_the_job_that_a_scenario_would_make() -> None:
         privacy_gate=False,
     )  # fmt: skip
     assert request.job == made
-    assert (request.missing, request.collect, spec.roster) == ("wait", "", None)
+    assert (request.treatment.missing, request.treatment.collect, spec.roster) == ("wait", "", None)
 
 
 def test_several_starts() -> None:
@@ -40,9 +40,15 @@ def test_how_the_fleet_treats_it() -> None:
         "every": "1h",
     }
     request, spec = request_from(given)
-    assert (request.missing, request.deadline_s, spec.roster, spec.every) == ("drop", 2.5, ("b", "a"), 3600.0)
+    treatment = request.treatment
+    assert (treatment.missing, treatment.deadline_s, treatment.every_s) == ("drop", 2.5, 3600.0)
+    assert (spec.roster, spec.every) == (("b", "a"), 3600.0)
     gossip, _ = request_from({"protocol": "llf-cm", "clusters": 2, "collect": "gossip", "mixing": "push-sum"})
-    assert (gossip.collect, gossip.tolerance, gossip.mixing) == ("gossip", 1e-9, "push-sum")
+    assert (gossip.treatment.collect, gossip.treatment.tolerance, gossip.treatment.mixing) == (
+        "gossip",
+        1e-9,
+        "push-sum",
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_algorithms_called_as_elsewhere_are_known(name: str, meant: str) -> None
 
 def test_vertical_jobs_need_everybody_and_make_their_own_centers() -> None:
     request, _ = request_from({"protocol": "vertical-cm", "clusters": 2})
-    assert request.missing == "all"
+    assert request.treatment.missing == "all"
     with pytest.raises(UsageError, match="use the name of an init"):
         request_from({"protocol": "vertical-cm", "clusters": 1, "init": [[1.0]]})
 

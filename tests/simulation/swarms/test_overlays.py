@@ -14,6 +14,7 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
@@ -54,7 +55,12 @@ def carried_out(kind: str, *faults: Fault, give_up_s: float = 60.0) -> FleetResu
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=6, tol=0.0, seed=0)
     overlay = None if kind == "full" else overlay_of(kind)
     spec = FleetSpec(
-        peers, (JobRequest(job, patience_s=8.0),), faults=faults, timing="fast", overlay=overlay, give_up_s=give_up_s
+        peers,
+        (JobRequest(job, Treatment(patience_s=8.0)),),
+        faults=faults,
+        timing="fast",
+        overlay=overlay,
+        give_up_s=give_up_s,
     )
     return backend("simulated").carry_out(spec, lambda event: None)
 
@@ -94,7 +100,7 @@ def test_a_hundred_peers_have_the_bits_of_one_process(kind: str, collect: str) -
     overlay = make_overlay(kind, [peer.name for peer in peers], np.random.default_rng(0))
     spec = FleetSpec(
         peers,
-        (JobRequest(MANY, collect=collect),),
+        (JobRequest(MANY, Treatment(collect=collect)),),
         timing="default",
         overlay={name: overlay.neighbours(name) for name in overlay.names},
     )
@@ -165,7 +171,7 @@ class TestPartialView:
         peers = tuple(PeerSpec(name, rng.normal(size=(8, 2)) + 6 * rng.integers(0, 3, (8, 1))) for name in self.NAMES)
         links = {name: overlay.neighbours(name) for name in self.NAMES}
         job = cluster_job("llf-cm", n_clusters=3, max_rounds=60, tol=0.0, seed=0)
-        request = JobRequest(job, collect=collect)
+        request = JobRequest(job, Treatment(collect=collect))
         spec = FleetSpec(peers, (request,), timing="fast", overlay=links, partial_view=True, faults=faults)
         return backend("simulated").carry_out(spec, lambda event: None)
 

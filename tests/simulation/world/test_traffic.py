@@ -13,6 +13,7 @@ from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat
 from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.simulation.world.traffic import LinkTraffic, Traffic, summary
 from p2pclust.transport.wire import kind_of, pack
@@ -76,7 +77,7 @@ def on_a_ring() -> FleetResult:
     rng = np.random.default_rng(0)
     peers = tuple(PeerSpec(name, rng.normal(size=(9, 2)) + 6 * rng.integers(0, 3, (9, 1))) for name in NAMES)
     job = cluster_job("llf-cm", n_clusters=3, max_rounds=4, tol=0.0, suppress_singletons=False)
-    request = JobRequest(job, aggregator="p3", collect="star")
+    request = JobRequest(job, Treatment(aggregator="p3", collect="star"))
     return backend("simulated").carry_out(FleetSpec(peers, (request,), overlay=RING), lambda event: None)
 
 

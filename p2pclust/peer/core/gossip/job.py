@@ -252,7 +252,7 @@ class GossipJob:
         """Open the round that begins with a state."""
         self._version, self._ref, self._taken = version, ref, None
         self._final, self._one = info.final, info.one
-        self._ticks = 0 if info.settles else self.document.ticks
+        self._ticks = 0 if info.settles else self.document.treatment.ticks
         self._offers.clear()
         if self._entry is None:
             self._entry = version
@@ -293,8 +293,9 @@ class GossipJob:
         if by:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
             offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
+        tolerance = self.document.treatment.tolerance
         self._round = Averaging(
-            self.circles.links, self._me, offer.answer, offer.mass, tolerance=self.document.tolerance, ticks=self._ticks
+            self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks
         )  # fmt: skip
         if self._round.ended:  # there is no other member
             self._end_round(self._round)

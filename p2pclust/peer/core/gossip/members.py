@@ -85,7 +85,7 @@ class GossipMembership:
         self._all = document.peers_links
         self.circle: GossipMembers | None = None
         self.links: Links | None = None  # among the members
-        self._needs_all = document.missing == "all"
+        self._needs_all = document.treatment.missing == "all"
         self._highest = ledger.term
         self._outside_since = 0.0
         self._asked_at = float("-inf")

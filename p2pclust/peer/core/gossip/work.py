@@ -45,7 +45,7 @@ class GossipWork:
         task = CloseGossipRound(
             self._document.job, len(self._document.roster), ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),
-            estimate=ended.estimate if ended.size else None, tolerance=inf if own else self._document.tolerance,
+            estimate=ended.estimate if ended.size else None, tolerance=inf if own else self._document.treatment.tolerance,
         )  # fmt: skip
         self._ask(within, task)
 

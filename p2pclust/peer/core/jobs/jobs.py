@@ -14,7 +14,7 @@ from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
-from p2pclust.peer.core.jobs.submission import Submissions, averaging_of
+from p2pclust.peer.core.jobs.submission import Submissions, links_of
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.fitness import Fitness
@@ -199,7 +199,9 @@ class Jobs:
         job = JobContext(
             self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
         )  # fmt: skip
-        return GossipJob(job, note) if document.collect == "gossip" else AggregatedJob(job, self._fitness, note)
+        return (
+            GossipJob(job, note) if document.treatment.collect == "gossip" else AggregatedJob(job, self._fitness, note)
+        )
 
     # -- child jobs (Children) --------------------------------------------------------------
 
@@ -279,7 +281,8 @@ class Jobs:
 
     def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
         """Return a document for another job roster."""
-        return replace(document, roster=roster, store_ids=store_ids, **averaging_of(self._ctx, document, roster))
+        links = links_of(self._ctx, document.treatment, roster)
+        return replace(document, roster=roster, store_ids=store_ids, links=links)
 
     def ended(self, job_id: str) -> None:
         """Act on the end of a job."""

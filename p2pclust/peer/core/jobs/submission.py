@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Protocol
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import LEAST_PATIENCE_S, Document, Turn, pack_links
+from p2pclust.peer.core.document import Document, Turn, pack_links
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE, Treatment
 from p2pclust.protocols.gossip.push_sum import usual_mixing
 
-__all__ = ["SubmissionHooks", "Submissions", "averaging_of"]
-
-_TOLERANCE: Final = 1e-9  # of sums in gossip rounds
+__all__ = ["SubmissionHooks", "Submissions", "links_of"]
 
 
 class SubmissionHooks(Protocol):
@@ -100,33 +99,35 @@ class Submissions:
             self._handed.hand_in(document, event.asked)
 
     def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
-        ctx = self._ctx
-        if event.patience_s and not event.patience_s >= LEAST_PATIENCE_S:
-            raise UsageError(f"patience_s = {event.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
-        document = Document(
-            event.job, roster, tuple(self._membership.store_id(name) for name in roster), event.missing,
-            float(event.patience_s or ctx.timing.patience_s), float(event.deadline_s), event.aggregator, ctx.me,
-            f"{int(ctx.rng.integers(2**62)):x}", event.collect or ctx.routing.collect, **averaging_of(ctx, event, roster),
+        ctx, treatment = self._ctx, event.treatment
+        if treatment.patience_s and not treatment.patience_s >= LEAST_PATIENCE_S:
+            raise UsageError(f"patience_s = {treatment.patience_s:g}: expected at least {LEAST_PATIENCE_S:g} s")
+        treatment = replace(
+            treatment, patience_s=float(treatment.patience_s or ctx.timing.patience_s),
+            deadline_s=float(treatment.deadline_s), every_s=float(treatment.every_s),
+            collect=treatment.collect or ctx.routing.collect,
         )  # fmt: skip
-        if not event.every_s:
-            return document
-        return replace(document, turn=Turn(f"series-{document.nonce}", 0, float(event.every_s), bool(event.roster)))
+        if treatment.collect == "gossip":
+            tolerance, mixing = treatment.tolerance or TOLERANCE, treatment.mixing or usual_mixing(treatment.ticks)
+            treatment = replace(treatment, tolerance=float(tolerance), mixing=mixing)
+        stores = tuple(self._membership.store_id(name) for name in roster)
+        nonce = f"{int(ctx.rng.integers(2**62)):x}"
+        turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
+        return Document(event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx, treatment, roster), turn)
 
 
-def averaging_of(context: Context, wish: Submit | Document, roster: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields that only the document of a gossip job has, among them the links between its peers.
+def links_of(context: Context, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
+    """Return the links between the peers of a gossip job, as its document has them.
 
     Raises
     ------
     UsageError
         If this peer knows no links between them.
     """
-    if wish.collect != "gossip":
-        return {"tolerance": wish.tolerance, "mixing": wish.mixing, "ticks": wish.ticks}
-    links, routing = b"", context.routing
-    if not routing.whole:
-        links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
-        if not links and len(roster) > 1:
-            raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
-    tolerance, mixing = wish.tolerance or _TOLERANCE, wish.mixing or usual_mixing(wish.ticks)
-    return {"tolerance": float(tolerance), "mixing": mixing, "links": links, "ticks": wish.ticks}
+    routing = context.routing
+    if treatment.collect != "gossip" or routing.whole:
+        return b""
+    links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
+    if not links and len(roster) > 1:
+        raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
+    return links

@@ -171,7 +171,7 @@ class AggregatorTerm:
         self._ctx.report(
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
-        if self._document.collect == "tree" and info.additive:
+        if self._document.treatment.collect == "tree" and info.additive:
             self._grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
         message = self._message(opened)  # one for all, so that it is encoded once
@@ -210,7 +210,7 @@ class AggregatorTerm:
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
-            gone = self._gone(self._document.roster[index]) and self._document.missing != "all"
+            gone = self._gone(self._document.roster[index]) and self._document.treatment.missing != "all"
             if not gone and index not in opened.left_out:
                 return index
         return -1
@@ -388,7 +388,7 @@ class AggregatorTerm:
 
     def _revocation(self, opened: OpenRound) -> str:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
-        if self._document.missing == "all":
+        if self._document.treatment.missing == "all":
             for name in self.waits_for():
                 if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
                     return f"the revocation of {name}, without whom missing = 'all' does not go on"
@@ -415,9 +415,9 @@ class AggregatorTerm:
         name = self._document.roster[index]
         if name in opened.answered or index in opened.left_out:
             return True
-        missing, waited_s = self._document.missing, self._ctx.now - opened.opened_at
+        missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
         gone = self._gone(name) or self._patience.astray(name)
-        if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.deadline_s):
+        if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.treatment.deadline_s):
             opened.left_out[index] = None
             return True
         return False
@@ -532,7 +532,7 @@ class AggregatorTerm:
                 opened.left_out[self._document.index(name)] = None
                 self._patience.left_out_busy(name, opened)
                 self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name, busy=True)
-            elif self._document.missing == "all":
+            elif self._document.treatment.missing == "all":
                 self._ctx.report("out-of-reach", **self._document.told, round=opened.round, peer=name)
                 return True
             else:

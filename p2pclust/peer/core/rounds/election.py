@@ -70,7 +70,7 @@ class Election:
 
     def start(self, *, fresh: bool) -> None:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""
-        named = self._document.aggregator == self._ctx.me and self._ledger.term == 1
+        named = self._document.treatment.aggregator == self._ctx.me and self._ledger.term == 1
         if named and fresh and self._stands:
             # All peers count the vote of term 1 as cast. After a restart, or after a lost store made an old document
             # look new, this would be a second life in one term.

@@ -86,4 +86,4 @@ class Headway:
         return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 
     def _shortest_s(self) -> float:
-        return 2 * self._document.patience_s + self._ctx.timing.election_max_s + self._ctx.timing.quiet_s
+        return 2 * self._document.treatment.patience_s + self._ctx.timing.election_max_s + self._ctx.timing.quiet_s

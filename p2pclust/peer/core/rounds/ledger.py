@@ -48,7 +48,7 @@ class Ledger:
         self._document = document
         self._id = document.id
         # The document itself casts all votes of term 1 for a named aggregator.
-        self.term, self.voted_for = (1, document.aggregator) if document.aggregator else (0, "")
+        self.term, self.voted_for = (1, document.treatment.aggregator) if document.treatment.aggregator else (0, "")
         self.register = Register()
         self.finished = False
         if ballot is not None:

@@ -114,7 +114,7 @@ class Patience:
         ``missing = "all"`` only peers that are not gone are considered, and a peer that computes is waited for, however
         long that takes. With ``"drop"`` only the deadline counts.
         """
-        missing, patience_s = self._document.missing, self._document.patience_s
+        missing, patience_s = self._document.treatment.missing, self._document.treatment.patience_s
         for index in () if missing == "drop" else (opened.proposer,) if opened.one else opened.asked:
             name = self._document.roster[index] if index >= 0 else self._ctx.me
             settled = name == self._ctx.me or name in opened.answered or index in opened.left_out

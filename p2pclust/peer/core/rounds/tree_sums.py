@@ -290,11 +290,12 @@ class TreeSum:
     def _wait_s(self, height: int) -> float:
         """Return how long to wait for the children: longer for a higher peer, so that those below give up first."""
         wait_s = self._ctx.timing.retry_s * (1 + height) / 2
-        if self._document.missing != "drop":
+        if self._document.treatment.missing != "drop":
             return wait_s
         # The aggregator waits no longer than the deadline.
         return min(
-            wait_s, self._document.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2
+            wait_s,
+            self._document.treatment.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2,
         )
 
     def _missing(self) -> list[int]:

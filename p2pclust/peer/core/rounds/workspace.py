@@ -20,6 +20,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
+from p2pclust.peer.core.treatment import Treatment
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
@@ -122,17 +123,10 @@ class JobWorkspace:
         stores = tuple(parent.store_ids[index] for index in wanted.roster)
         nonce = f"{parent.id}/{round_}/{wanted.name}"
         try:
-            document = Document(
-                wanted.mathematics,
-                names,
-                stores,
-                "wait",
-                parent.patience_s,
-                0.0,
-                parent.roster[wanted.aggregator],
-                "",
-                nonce,
+            treatment = Treatment(
+                patience_s=parent.treatment.patience_s, aggregator=parent.roster[wanted.aggregator], collect="star"
             )
+            document = Document(wanted.mathematics, names, stores, treatment, "", nonce)
             _ = document.id  # raises if the document is too large
         except UsageError as error:
             self._ctx.report("no-job", within=parent.id, name=wanted.name, reason=str(error))
@@ -145,7 +139,7 @@ class JobWorkspace:
         if preparing is None:
             return None
         self._watch(preparing)
-        patient = self._ctx.now - preparing.progress_at < self._document.patience_s
+        patient = self._ctx.now - preparing.progress_at < self._document.treatment.patience_s
         pending = [key for key in self._pending(preparing) if not self._hopeless(preparing, key)]
         if pending and patient:
             if not self._ctx.timers.armed(self._timer):

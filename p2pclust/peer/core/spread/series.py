@@ -27,6 +27,7 @@ from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Ref, Task
+from p2pclust.peer.core.treatment import Treatment
 
 __all__ = ["OVER", "PAUSES", "PREFIX", "Documents", "Series", "census_of"]
 
@@ -71,9 +72,10 @@ def census_of(document: Document) -> Document:
     """Return the census that follows a turn; every peer of its roster derives the same one."""
     assert document.turn is not None
     turn = replace(document.turn, number=document.turn.number + 1)
+    given = document.treatment
+    treatment = Treatment(patience_s=given.patience_s, collect="star", every_s=given.every_s)
     return Document(
-        CENSUS, document.roster, document.store_ids, "wait", document.patience_s, 0.0, "", "", f"{document.id}/0/next",
-        turn=turn,
+        CENSUS, document.roster, document.store_ids, treatment, "", f"{document.id}/0/next", turn=turn
     )  # fmt: skip
 
 
@@ -125,7 +127,7 @@ class Series:
             self._decided(document)
         elif not self._tombstones.forbids(document) and not self._documents.series_cancelled_by(turn.series):
             self._expected[census_of(document).id] = document
-            self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, turn.every_s)
+            self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, document.treatment.every_s)
 
     def fire(self, job_id: str) -> None:
         """Handle the timer of the pause after a turn."""
@@ -178,7 +180,13 @@ class Series:
         stores = self._stores(before, turn)
         if stores is None:
             return None
-        document = replace(before, submitter=self._ctx.me, nonce=census.id, aggregator="", turn=turn)
+        document = replace(
+            before,
+            submitter=self._ctx.me,
+            nonce=census.id,
+            turn=turn,
+            treatment=replace(before.treatment, aggregator=""),
+        )
         for job in (mathematics, before.job):  # where the last centers make it too large, it begins as before
             try:
                 made = self._documents.with_roster(
@@ -204,7 +212,7 @@ class Series:
         alive = [name for name in membership.alive() if store_id(name)]
         if len(alive) < majority(len(membership.members) + 1):
             return None
-        if before.missing == "all" or before.collect == "gossip":
+        if before.treatment.missing == "all" or before.treatment.collect == "gossip":
             return {name: store_id(name) for name in alive}
         away = [name for name in membership.members if membership.status(name) == "dead" and store_id(name)]
         return {name: store_id(name) for name in sorted([*alive, *away])}

@@ -13,6 +13,7 @@ from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
 
 ROSTER = tuple("abcde")
 RING = {name: [ROSTER[i - 1], ROSTER[(i + 1) % 5]] for i, name in enumerate(ROSTER)}
@@ -21,8 +22,9 @@ STORES = tuple(f"s-{name}" for name in ROSTER)
 
 def document(missing: str = "wait", links: bytes | None = None, **more: object) -> Document:
     packed = pack_links(ROSTER, RING) if links is None else links
-    given = {"collect": "gossip", "tolerance": 1e-9, "mixing": "push-sum", "links": packed} | more
-    return Document(b"job", ROSTER, STORES, missing, 1.0, 0.0, "", "a", "n", **given)  # type: ignore[arg-type]
+    given = {"collect": "gossip", "tolerance": 1e-9, "mixing": "push-sum"} | more
+    treatment = Treatment(missing, 1.0, **given)  # type: ignore[arg-type]
+    return Document(b"job", ROSTER, STORES, treatment, "a", "n", packed)
 
 
 class Members:
@@ -234,9 +236,9 @@ def test_documents_that_cannot_be_are_refused(more: dict[str, object], words: st
 
 def test_no_aggregator_and_no_deadline() -> None:
     with pytest.raises(UsageError, match="has no aggregator"):
-        Document(b"", ROSTER, STORES, "drop", 1.0, 1.0, "", "a", "n", "gossip", 1e-9, "push-sum", b"")
+        document("drop", deadline_s=1.0)
     with pytest.raises(UsageError, match="aggregator = 'b'"):
-        Document(b"", ROSTER, STORES, "wait", 1.0, 0.0, "b", "a", "n", "gossip", 1e-9, "push-sum", b"")
+        document(aggregator="b")
 
 
 def test_hostile_documents_raise_nothing_else() -> None:

@@ -19,6 +19,7 @@ from p2pclust.peer.core.spread import facts
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute, DescribeState, NoResult, Ref, StateTask, Task
 from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.tasks import BlobAccess, perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -37,7 +38,12 @@ def test_a_roster_may_hold_names_that_are_enrolled_nowhere_here() -> None:
     """A job names a peer that this one's configuration does not know: it takes part as well as it can."""
     net = met()
     document = Document(
-        toy(), ("p1", "p2", "zz"), ("store-p1", "store-p2", "store-zz"), "wait", 5.0, 0.0, "", "p2", "1"
+        toy(),
+        ("p1", "p2", "zz"),
+        ("store-p1", "store-p2", "store-zz"),
+        Treatment("wait", 5.0, collect="star"),
+        "p2",
+        "1",
     )
     for name in ("p1", "p3"):
         net.arrive("p2", name, FactDelta("p2", 0, ("job/" + document.id,), (2**40,), (document.encode(),)))

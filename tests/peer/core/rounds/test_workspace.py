@@ -15,6 +15,7 @@ from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, Open
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, FactDelta, Message
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.core.tasks import Wanted, WantedJob
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.workspace import digest_of
 
 # -- fetching ---------------------------------------------------------------------------------------------------------
@@ -309,14 +310,14 @@ class TestRun:
         net.finish(job)
         stores = ("store-p1", "store-p2", "store-p3")
         for nonce in (f"{job}/0/g", "7", "job-1/x/y", ""):
-            document = Document(CHILD, net.names, stores, "wait", 5.0, 0.0, "", "", nonce)
+            document = Document(CHILD, net.names, stores, Treatment("wait", 5.0, collect="star"), "", nonce)
             net.core("p1").jobs.learn(Fact("p2", "job/" + document.id, 2**40, document.encode()))
             delta = FactDelta("p2", 0, ("job/" + document.id,), (2**40,), (document.encode(),))
             net.arrive("p2", "p1", delta)
         net.advance(10)
         assert list(net.core("p1").jobs.jobs) == [job]
         assert net.rows("p1")["job"] == [job]
-        with_one = Document(CHILD, net.names, stores, "wait", 5.0, 0.0, "", "p2", f"{job}/0/g")
+        with_one = Document(CHILD, net.names, stores, Treatment("wait", 5.0, collect="star"), "p2", f"{job}/0/g")
         net.core("p1").jobs.learn(Fact("p2", "job/" + with_one.id, 2**40, with_one.encode()))
         assert with_one.id in net.core("p1").jobs.jobs
         assert with_one.parent == "", "whatever its nonce looks like"
@@ -458,10 +459,20 @@ class TestKeep:
         job = net.begin(rounds=2)
         net.finish(job)
         child = Document(
-            CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", f"{job}/1/x"
+            CHILD,
+            net.names,
+            ("store-p1", "store-p2", "store-p3"),
+            Treatment("wait", 5.0, aggregator="p1", collect="star"),
+            "",
+            f"{job}/1/x",
         )
         orphan = Document(
-            CHILD, net.names, ("store-p1", "store-p2", "store-p3"), "wait", 5.0, 0.0, "p1", "", "job-9/1/x"
+            CHILD,
+            net.names,
+            ("store-p1", "store-p2", "store-p3"),
+            Treatment("wait", 5.0, aggregator="p1", collect="star"),
+            "",
+            "job-9/1/x",
         )
         net.crash("p2")
         for document in (child, orphan):
@@ -572,9 +583,9 @@ def _opens(packet: Packet, round_: int) -> bool:
 
 def test_a_document_tells_whether_a_job_is_within_another() -> None:
     stores = ("a", "b")
-    within = Document(b"", ("p1", "p2"), stores, "wait", 5.0, 0.0, "", "", "job-7/12/1.0.3")
+    within = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, collect="star"), "", "job-7/12/1.0.3")
     assert (within.parent, within.parent_round) == ("job-7", 12)
-    handed_in = Document(b"", ("p1", "p2"), stores, "wait", 5.0, 0.0, "", "p1", "job-7/12/1.0.3")
+    handed_in = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, collect="star"), "p1", "job-7/12/1.0.3")
     assert handed_in.parent == ""
     assert Document.decode(within.encode()) == within
     assert msgpack.unpackb(within.encode())[-3:] == ["", "job-7/12/1.0.3", "star"]

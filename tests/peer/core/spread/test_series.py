@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -14,6 +15,7 @@ from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Synced
 from p2pclust.peer.core.spread.series import census_of
+from p2pclust.peer.core.treatment import Treatment
 
 EVERY_S = 10.0
 
@@ -177,15 +179,12 @@ def test_a_cancel_ends_the_series(when: str) -> None:
 
 
 def test_the_document_says_which_turn_it_is() -> None:
-    document = Document(
-        b"x", ("a", "b"), ("1", "2"), "wait", 1.0, 0.0, "", "a", "n", turn=Turn("series-1", 3, 60.0, True)
-    )
+    treatment = Treatment("wait", 1.0, collect="star", every_s=60.0)
+    document = Document(b"x", ("a", "b"), ("1", "2"), treatment, "a", "n", turn=Turn("series-1", 3, True))
     assert Document.decode(document.encode()) == document
-    assert census_of(document).turn == Turn("series-1", 4, 60.0, True)
+    assert census_of(document).turn == Turn("series-1", 4, True)
     assert Document.decode(census_of(document).encode()).census
-    gossip = Document(
-        b"x", ("a", "b"), ("1", "2"), "wait", 1.0, 0.0, "", "a", "n", "gossip", 1e-9, "push-sum", turn=document.turn
-    )  # fmt: skip
+    gossip = replace(document, treatment=replace(treatment, collect="gossip", tolerance=1e-9, mixing="push-sum"))
     assert Document.decode(gossip.encode()) == gossip
 
 
@@ -201,18 +200,19 @@ def test_the_document_says_which_turn_it_is() -> None:
     ],
 )
 def test_a_turn_that_is_none(turn: list[Any]) -> None:
-    plain = msgpack.unpackb(Document(b"x", ("a",), ("1",), "wait", 1.0, 0.0, "", "a", "n").encode())
+    document = Document(b"x", ("a",), ("1",), Treatment("wait", 1.0, collect="star"), "a", "n")
+    plain = msgpack.unpackb(document.encode())
     with pytest.raises(WireError):
         Document.decode(msgpack.packb([*plain, turn]))
     with pytest.raises(UsageError):
-        Turn("series-1", 0, float("nan"), False)
+        replace(document, treatment=replace(document.treatment, every_s=float("nan")), turn=Turn("series-1", 0, False))
 
 
 @pytest.mark.parametrize("every_s", [1e-9, 0.99, -1.0, 1e9, float("inf"), float("nan")])
 def test_turns_come_neither_faster_than_heartbeats_nor_never(every_s: float) -> None:
     net = Net(3)
     net.meet()
-    net.step("p1", Submit(toy(1), every_s=every_s))
+    net.step("p1", Submit(toy(1), treatment=Treatment(every_s=every_s)))
     net.advance(2.0)
     (told,) = net.verbs("refused")
     assert told[1]["reason"] == f"every_s = {every_s:g}: expected at least 1 s, and less than 1e+09 s"

@@ -1,0 +1,123 @@
+"""How the fleet treats a job, from the person who submits it to the document that every peer holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+from p2pclust.peer.core.timing import PRESETS
+
+__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "Treatment", "every_flaw"]
+
+#: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
+MISSING: Final = ("all", "wait", "drop")
+
+#: How contributions come together (docs/peer/tree.md, "Sums along a tree").
+COLLECT: Final = ("star", "tree", "gossip")
+
+#: A person may not set less: a peer would be passed over before a message to it could be repeated once. Documents that are
+#: here already are read whatever they say.
+LEAST_PATIENCE_S: Final = 0.1
+
+#: The default `Treatment.tolerance` of gossip rounds.
+TOLERANCE: Final = 1e-9
+
+#: Followers learn with the next heartbeat at the latest that a turn is over. The slowest heartbeat of all presets counts,
+#: so that a document is valid at every peer or at none.
+_LEAST_EVERY_S: Final = max(timing.heartbeat_s for timing in PRESETS.values())
+_FOREVER_S: Final = 1e9
+_MOST_TICKS: Final = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """How the fleet treats a job.
+
+    In a request, a field left at 0 or empty stands for its default; in a document every field has its final value.
+
+    Parameters
+    ----------
+    missing : {"all", "wait", "drop"}
+        What happens when a peer does not answer.
+    patience_s : float
+        How long a round waits for a silent peer; by default, as the timing preset says.
+    deadline_s : float
+        Of ``missing="drop"``: the longest duration of a round.
+    aggregator : str
+        Of term 1; by default, elected.
+    collect : {"star", "tree", "gossip"}
+        How contributions come together; by default, as the overlay requires.
+    tolerance : float
+        Of ``collect="gossip"``, as the next two: how closely all estimates of a sum agree, relative to the sum of absolute
+        values; by default 1e-9.
+    mixing : {"push-sum", "metropolis-hastings"}
+        By default push-sum; with `ticks` metropolis-hastings.
+    ticks : int
+        After which each peer goes on from its own estimate, in stages that allow it; 0: never.
+    every_s : float
+        Above 0: repeat the job so long after each end.
+
+    Examples
+    --------
+    >>> Treatment(missing="drop", patience_s=5.0, collect="star").check()
+    Traceback (most recent call last):
+    ...
+    p2pclust.errors.UsageError: missing = 'drop' needs deadline_s above 0
+    """
+
+    missing: str = "wait"
+    patience_s: float = 0.0
+    deadline_s: float = 0.0
+    aggregator: str = ""
+    collect: str = ""
+    tolerance: float = 0.0
+    mixing: str = ""
+    ticks: int = 0
+    every_s: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, by field."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """Check a treatment in which every field has its final value.
+
+        Raises
+        ------
+        UsageError
+            If a field has an impossible value, or two fields contradict each other.
+        """
+        if self.missing not in MISSING:
+            raise UsageError(f"missing = {self.missing!r}: expected one of {', '.join(MISSING)}")
+        if self.collect not in COLLECT:
+            raise UsageError(f"collect = {self.collect!r}: expected one of {', '.join(COLLECT)}")
+        durations = (self.patience_s, self.deadline_s)
+        if not all(type(s) is float and 0 <= s < _FOREVER_S for s in durations) or self.patience_s == 0:
+            raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
+        if self.missing == "drop" and self.deadline_s == 0:
+            raise UsageError("missing = 'drop' needs deadline_s above 0")
+        if self.collect != "gossip" and (self.tolerance or self.mixing or self.ticks):
+            raise UsageError(f"tolerance, mixing and ticks are for collect = 'gossip', not {self.collect!r}")
+        if self.collect == "gossip" and (self.aggregator or self.missing == "drop"):
+            given = f"aggregator = {self.aggregator!r}" if self.aggregator else "missing = 'drop'"
+            raise UsageError(f"{given}: collect = 'gossip' has no aggregator, and so no deadline")
+        if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
+            raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
+        if type(self.every_s) is not float:
+            raise UsageError("every_s: expected seconds")
+        if self.every_s and (flaw := every_flaw(self.every_s)):
+            raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
+
+
+def every_flaw(every_s: float) -> str:
+    """Return why a job cannot be repeated so long after each end, or an empty string.
+
+    Examples
+    --------
+    >>> every_flaw(3600.0), every_flaw(1e-9)
+    ('', 'expected at least 1 s, and less than 1e+09 s')
+    """
+    if _LEAST_EVERY_S <= every_s < _FOREVER_S:
+        return ""
+    return f"expected at least {_LEAST_EVERY_S:g} s, and less than {_FOREVER_S:g} s"
