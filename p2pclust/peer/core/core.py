@@ -33,6 +33,7 @@ from p2pclust.peer.core.events import (
     Submit,
 )  # fmt: skip
 from p2pclust.peer.core.jobs.jobs import Jobs
+from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.core.members.enrolment import Enrolment
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import (
@@ -52,7 +53,6 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )  # fmt: skip
-from p2pclust.peer.core.rounds.ledger import adopted_blobs
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import Fact, Facts

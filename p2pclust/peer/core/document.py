@@ -12,11 +12,12 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import Links
 
-__all__ = ["CENSUS", "Document", "Turn", "pack_links"]
+__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links"]
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
@@ -213,3 +214,19 @@ def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -
         if other in place and place[name] < place[other]
     }
     return np.array(sorted(pairs), dtype="<u2").tobytes()
+
+
+def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
+    """Return the links between the peers of a gossip job, as its document has them; empty for any other job.
+
+    Raises
+    ------
+    UsageError
+        If this peer knows no links between them.
+    """
+    if treatment.collect != "gossip" or routing.whole:
+        return b""
+    links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
+    if not links and len(roster) > 1:
+        raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
+    return links

@@ -152,7 +152,7 @@ class Questions:
             caller.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
             return
         running = self._running(job)
-        if turn is not None and running is None and (before := self._shell.core.jobs.series_cancelled_by(turn.series)):
+        if turn is not None and running is None and (before := self._shell.core.jobs.cancels.by(turn.series)):
             reason = f"the series was cancelled by {before}"
             caller.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
             return
@@ -188,7 +188,7 @@ class Questions:
     def _running(self, job: AggregatedJob | GossipJob) -> AggregatedJob | GossipJob | None:
         """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
         turn, jobs = job.document.turn, self._shell.core.jobs
-        turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.turns(turn.series) if d.id in jobs.jobs]
+        turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.table.turns(turn.series) if d.id in jobs.jobs]
         return next((one for one in turns if not one.ledger.finished and not one.document.census), None)
 
     def _job(self, caller: Caller, fields: dict[str, Any]) -> None:

@@ -169,7 +169,7 @@ def _turn(shell: Shell, job: AggregatedJob | GossipJob) -> dict[str, Any]:
     next_s = None if until is None else round(max(0.0, until - shell.now), 3)
     return {
         "series": turn.series, "number": turn.number, "every_s": job.document.treatment.every_s, "next_s": next_s,
-        "series_cancelled_by": shell.core.jobs.series_cancelled_by(turn.series),
+        "series_cancelled_by": shell.core.jobs.cancels.by(turn.series),
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import msgpack
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.core import StoreContents
-from p2pclust.peer.core.rounds.ledger import adopted_blobs
+from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.commits import Commits
 from p2pclust.peer.shell.disk import failing, failure, primary_code

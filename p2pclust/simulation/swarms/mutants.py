@@ -15,10 +15,10 @@ import msgpack
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
 from p2pclust.peer.core.jobs.jobs import Jobs
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.rounds import aggregator
 from p2pclust.peer.core.rounds.election import Election, Role
-from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.cancels import Cancels

@@ -185,7 +185,7 @@ class SeriesSwarm(Swarm):
         """Cancel the series: the running turn ends, and no other begins."""
         peer = self.world.peers[self.names[self.plan.seed % len(self.names)]]
         assert peer.core is not None
-        job = next(d.id for d in peer.core.jobs.turns(self.turns.series) if not d.census)
+        job = next(d.id for d in peer.core.jobs.table.turns(self.turns.series) if not d.census)
         self.world.step(peer, Cancel(job, "admin"))
         self.world.run_until(self.world.now + _QUIET_S)
         last = self._newest()

@@ -17,8 +17,8 @@ from liar import LIAR, Liar
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import Adopted, Close, Open
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Message, Relay
-from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.spread.facts import _MAX_KEYS as MAX_KEYS
 from p2pclust.peer.core.timing import Limits

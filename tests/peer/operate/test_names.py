@@ -28,7 +28,7 @@ def at_turn(number: int, *, going: bool = False) -> tuple[Net, str]:
     def ended() -> bool:
         return any(
             d.turn is not None and d.turn.number == number and not d.census and net.job("p2", d.id).ledger.finished
-            for d in net.core("p2").jobs.turns(series)
+            for d in net.core("p2").jobs.table.turns(series)
         )
 
     net.until(ended, 120.0)
@@ -127,4 +127,4 @@ def test_a_series_is_cancelled_by_its_name() -> None:
     asker = Caller()
     Questions(shell).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
     assert [told["series"] for told in asker.told] == [series, series]
-    assert net.core("p2").jobs.series_cancelled_by(series) == "p2"
+    assert net.core("p2").jobs.cancels.by(series) == "p2"

@@ -82,7 +82,7 @@ def test_a_running_job_goes_on_a_finished_one_stays_and_a_series_has_its_next_tu
     net.start("p1")
 
     def second() -> list[str]:
-        turns = [d for d in net.core("p1").jobs.turns(net.job("p1", SERIES).document.turn.series) if not d.census]  # type: ignore[union-attr]
+        turns = [d for d in net.core("p1").jobs.table.turns(net.job("p1", SERIES).document.turn.series) if not d.census]  # type: ignore[union-attr]
         return [d.id for d in turns if d.turn is not None and d.turn.number == 1]
 
     net.until(lambda: bool(second()) and net.finished(second()[0]) == list(net.names), 60.0)

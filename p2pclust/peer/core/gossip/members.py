@@ -31,9 +31,9 @@ from zlib import crc32
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import Join
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
-from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.protocols.gossip.push_sum import Links
 
 __all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]

@@ -11,18 +11,19 @@ A peer that submitted a job without taking part cannot know when it ends: it ann
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
 
-__all__ = ["JOB", "TOLD", "Announcements", "KeptJobs"]
+__all__ = ["JOB", "TOLD", "Announcements"]
 
 #: Of the fact's key; the job's id follows. Its value is the document.
 JOB: Final = "job/"
@@ -32,40 +33,27 @@ _TELL_S: Final = 86_400.0
 _MOST_KEPT: Final = 500
 
 
-class KeptJobs(Protocol):
-    """The jobs that this peer keeps."""
-
-    def handed_in(self) -> list[Document]:
-        """Return the documents that were submitted and are not of a series, oldest first."""
-
-    def goes_on(self, document: Document) -> bool:
-        """Return whether this peer takes part in the job, and the job has not ended here."""
-
-    def forget(self, job_id: str) -> None:
-        """Drop a job and its document."""
-
-
 class Announcements:
     """The machine."""
 
     def __init__(
-        self, context: Context, facts: Facts, tombstones: Tombstones, kept: KeptJobs, stored: Mapping[str, bytes]
+        self, context: Context, facts: Facts, tombstones: Tombstones, table: JobTable, stored: Mapping[str, bytes]
     ) -> None:
         self._facts = facts
         self._tombstones = tombstones
-        self._kept = kept
+        self._table = table
         self._days = Elapsed(context, TOLD, stored)
         facts.stands = self._stands
 
-    def start(self) -> None:
-        """Go on after a restart."""
-        documents = self._kept.handed_in()
+    def start(self) -> list[Document]:
+        """Go on after a restart; return the jobs to forget."""
+        documents = self._table.submitted()
         self._days.keep_only(document.id for document in documents)
         for document in documents:
             if not self._days.over(document.id):
                 self.tell(document)
                 self.look_at(document)
-        self._forget_oldest()
+        return self._oldest()
 
     def tell(self, document: Document) -> None:
         """Announce a document, unless its day is over."""
@@ -74,13 +62,13 @@ class Announcements:
 
     def look_at(self, document: Document) -> None:
         """Begin a job's day if it has ended here, or if this peer submitted it without taking part."""
-        if document.turn is None and not document.parent and not self._kept.goes_on(document):
+        if document.turn is None and not document.parent and not self._table.runs(document.id):
             self._days.begin(document.id, _TELL_S)
 
-    def ended(self, document: Document) -> None:
-        """Begin the day of a job that ended here, and forget the oldest jobs."""
+    def ended(self, document: Document) -> list[Document]:
+        """Begin the day of a job that ended here; return the jobs to forget."""
         self.look_at(document)
-        self._forget_oldest(document.id)
+        return self._oldest(document.id)
 
     def fire(self, job_id: str) -> None:
         """Handle the timer of a job's day."""
@@ -96,11 +84,9 @@ class Announcements:
         self._facts.retract(JOB + job_id)
         self._facts.retract(CANCEL + job_id)
 
-    def _forget_oldest(self, but: str = "") -> None:
-        documents = self._kept.handed_in()
-        over = [document for document in documents if document.id != but and not self._kept.goes_on(document)]
-        for document in over[: max(0, len(over) - _MOST_KEPT)]:
-            self._kept.forget(document.id)
+    def _oldest(self, but: str = "") -> list[Document]:
+        over = [d for d in self._table.submitted() if d.id != but and not self._table.runs(d.id)]
+        return over[: max(0, len(over) - _MOST_KEPT)]
 
     def _stands(self, key: str, value: bytes) -> bool:
         """Return whether this peer still claims a fact of its own that other peers hold."""

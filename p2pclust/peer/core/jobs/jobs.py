@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, TimerKey
@@ -10,17 +10,18 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
+from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
-from p2pclust.peer.core.jobs.submission import Submissions, links_of
+from p2pclust.peer.core.jobs.submission import Submissions, Submitted
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
@@ -28,7 +29,7 @@ from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import JobToken, Outcome, Ref
+from p2pclust.peer.core.tasks import JobToken, Outcome
 
 __all__ = ["Jobs"]
 
@@ -45,15 +46,17 @@ class Jobs:
         self._facts = facts
         self._blobs = blobs
         self._fitness = Fitness(fitness, facts, membership)
-        self._submissions = Submissions(context, membership, self)
+        self._submissions = Submissions(context, membership)
         self._acceptance = Acceptance(context)
-        self._documents: dict[str, Document] = {}  # of all jobs that this peer keeps, with or without taking part
+        self.table = JobTable()
         self._abstentions = Abstentions(context)
         self._early = EarlyMessages()
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
-        self.series = Series(context, membership, facts, self, self._tombstones, stored.get(PAUSES, {}))
-        self._announcements = Announcements(context, facts, self._tombstones, self, stored.get(TOLD, {}))
+        self.series = Series(
+            context, membership, facts, self.table, self.cancels, self._tombstones, stored.get(PAUSES, {})
+        )
+        self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
         #: In the order in which this peer learnt of them; those from a store of an older version come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
@@ -62,7 +65,7 @@ class Jobs:
         ):
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
-            self._documents[job_id] = document
+            self.table.documents[job_id] = document
             if context.me in document:
                 note = stored.get("note", {}).get(job_id)
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
@@ -70,33 +73,39 @@ class Jobs:
     def start(self) -> None:
         """Go on with the stored jobs."""
         self._fitness.tell()
-        for job_id, document in list(self._documents.items()):
+        for job_id, document in list(self.table.documents.items()):
             parent = self.jobs.get(document.parent)
             if document.turn is None and document.parent and (parent is None or parent.ledger.finished):
                 self.drop(job_id)  # the process ended before the child was forgotten
-        for job_id in [job_id for job_id in self._numbers if job_id not in self._documents]:
+        for job_id in [job_id for job_id in self._numbers if job_id not in self.table.documents]:
             del self._numbers[job_id]  # the process ended while it forgot that job
             self._ctx.persist("order", job_id, None, sync=False)
-        self._announcements.start()
-        self.cancels.start(self._is_kept, self._may_be_cancelled)
+        self._forget(self._announcements.start())
+        self.cancels.start(self.table)
         for job in list(self.jobs.values()):
             job.start(fresh=False)
-        turns = [document.turn for document in self._documents.values() if document.turn and not document.census]
-        self.series.start(list(dict.fromkeys(turn.series for turn in turns)))
+        for document in self.series.start():
+            if self.table.ended(document.id):  # a document before it may have replaced it
+                self._turn_ended(document)
 
     def submit(self, event: Submit) -> None:
         """Take a submission; the document is made once the peers' store ids are known."""
-        self._submissions.take(event)
+        self._submitted(self._submissions.take(event))
 
-    def hand_in(self, document: Document, asked: str) -> None:
-        """Keep the document of a submitted job, and announce it."""
-        self._acceptance.await_(document)
-        told = {"asked": asked} if asked else {}
-        told |= {} if document.turn is None else {"series": document.turn.series}
-        self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
-        self._keep(document, document.encode())
-        self._tell(document.id)
-        self._announcements.look_at(document)
+    def _submitted(self, jobs: list[Submitted]) -> None:
+        """Keep the documents of submitted jobs, and announce them."""
+        for job in jobs:
+            document = job.document
+            if document is None:
+                self._refuse(job.asked, job.reason)
+                continue
+            self._acceptance.await_(document)
+            told = {"asked": job.asked} if job.asked else {}
+            told |= {} if document.turn is None else {"series": document.turn.series}
+            self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
+            self._keep(document, document.encode())
+            self._tell(document.id)
+            self._announcements.look_at(document)
 
     def _tell(self, job_id: str) -> None:
         """Announce a submitted document, repeatedly until a majority of its roster has it on disk."""
@@ -108,7 +117,7 @@ class Jobs:
 
     def cancel(self, event: Cancel) -> None:
         """Cancel a job, and its series if it is part of one."""
-        document, job = self._documents.get(event.job), self.jobs.get(event.job)
+        document, job = self.table.documents.get(event.job), self.jobs.get(event.job)
         reason = ""
         if document is None:
             reason = f"this peer does not know the job {event.job}"
@@ -117,7 +126,7 @@ class Jobs:
         elif job is not None and job.ledger.finished and document.turn is None:
             reason = "too late: the job has ended"
         if reason or document is None:
-            self.refuse(event.asked, reason)
+            self._refuse(event.asked, reason)
             return
         named = event.job if document.turn is None else document.turn.series
         self.cancels.ask(named, event.by)
@@ -126,20 +135,12 @@ class Jobs:
     def _cancelled(self, named: str) -> None:
         """Act on a new cancel of a job or series."""
         self._ctx.report("cancel", job=named, by=self.cancels.by(named))
-        ended = [named, *(document.id for document in self.turns(named))]
+        ended = [named, *(document.id for document in self.table.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
         self.series.cancelled(named)
 
-    def _is_kept(self, named: str) -> bool:
-        """Return whether this peer keeps a document of the job or series of that name."""
-        return named in self._documents or bool(self.turns(named))
-
-    def _may_be_cancelled(self, named: str) -> bool:
-        """Return whether the name is of a series, or of a job that runs here."""
-        return bool(self.turns(named)) or (named in self.jobs and not self.jobs[named].ledger.finished)
-
-    def refuse(self, asked: str, reason: str) -> None:
+    def _refuse(self, asked: str, reason: str) -> None:
         """Report why a request was refused."""
         self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
 
@@ -147,7 +148,7 @@ class Jobs:
         """Take a fact about a job: its document, or its cancel."""
         if fact.key.startswith(CANCEL):
             named = fact.key.removeprefix(CANCEL)
-            if self.cancels.learn(fact, known=self._is_kept(named)):
+            if self.cancels.learn(fact, known=self.table.keeps(named)):
                 self._cancelled(named)
         if not fact.key.startswith((JOB, SERIES)):
             return
@@ -161,14 +162,30 @@ class Jobs:
         if fact.key == JOB + named and document.submitter and document.turn is None:
             self._keep(document, fact.value)
         elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
-            self.series.learn(document)
+            self._take_turn(document)
+
+    def _take_turn(self, document: Document) -> None:
+        """Go over to a newer document of a series."""
+        older = self.series.advance(document)
+        if older is not None:
+            self._forget(older)
+            self._keep(document, document.encode())
+
+    def _turn_ended(self, document: Document) -> None:
+        """Go on after a turn, or after a census: with the document that its roster agreed on."""
+        if not document.census:
+            self.series.ended(document)
+        elif (following := self.series.decided(document)) is not None:
+            self._take_turn(following)
+            if self.series.tells_first(following):
+                self.series.tell(following)
 
     def _keep(self, document: Document, data: bytes) -> None:
         job_id, takes_part = document.id, self._ctx.me in document
-        if job_id not in self._documents and self._tombstones.forbids(document):
+        if job_id not in self.table.documents and self._tombstones.forbids(document):
             return
-        if job_id not in self._documents and (takes_part or document.submitter == self._ctx.me):
-            self._documents[job_id] = document
+        if job_id not in self.table.documents and (takes_part or document.submitter == self._ctx.me):
+            self.table.documents[job_id] = document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
             self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
             self._ctx.persist("job", job_id, data)
@@ -196,6 +213,7 @@ class Jobs:
                 job.receive(name, early)
 
     def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> AggregatedJob | GossipJob:
+        self.table.ledgers[document.id] = ledger
         job = JobContext(
             self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
         )  # fmt: skip
@@ -208,7 +226,7 @@ class Jobs:
     def run(self, document: Document) -> AggregatedJob:
         """Begin a child job, or return the one that runs."""
         if document.id not in self.jobs:
-            self._documents[document.id] = document
+            self.table.documents[document.id] = document
             self._ctx.persist("job", document.id, document.encode())
             self._begin(document)
         job = self.jobs[document.id]
@@ -223,7 +241,8 @@ class Jobs:
     def drop(self, job_id: str) -> None:
         """Forget a child job."""
         self.jobs.pop(job_id).forget()
-        del self._documents[job_id]
+        del self.table.ledgers[job_id]
+        del self.table.documents[job_id]
 
     def note_for(self, parent: str, round_: int) -> bytes:
         """Return this peer's note from before that round of the parent."""
@@ -231,42 +250,22 @@ class Jobs:
 
     def look(self) -> None:
         """Check whether a workspace, or a submission, has what it waited for."""
-        self._submissions.look()
+        self._submitted(self._submissions.look())
         for job in list(self.jobs.values()):
             if isinstance(job, AggregatedJob) and job.workspace.busy:
                 job.look()
 
-    # -- series (Documents) ---------------------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------------------------
 
-    def turns(self, series: str) -> list[Document]:
-        """Return the documents of a series that are kept here, censuses included."""
-        return [d for d in self._documents.values() if d.turn is not None and d.turn.series == series]
-
-    def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
-        """Return the state in the register of a job, and whether it is finished."""
-        job = self.jobs.get(job_id)
-        return (None, False) if job is None else (job.ledger.register.ref, job.ledger.finished)
-
-    def series_cancelled_by(self, series: str) -> str:
-        """Return who cancelled the series."""
-        return self.cancels.by(series)
-
-    def idle(self, but: str) -> bool:
-        """Return whether no other job runs here."""
-        return all(job.ledger.finished or job.id == but or job.document.census for job in self.jobs.values())
-
-    def take_up(self, document: Document) -> None:
-        """Keep a document, and begin the job if this peer takes part."""
-        self._keep(document, document.encode())
-
-    def hold_census(self, document: Document) -> None:
-        """Begin a census."""
-        self.run(document)
+    def _forget(self, documents: Sequence[Document]) -> None:
+        for document in documents:
+            self.forget(document.id)
 
     def forget(self, job_id: str) -> None:
         """Drop a job and its document."""
-        self._tombstones.bury(self._documents[job_id])
+        self._tombstones.bury(self.table.documents[job_id])
         job = self.jobs.pop(job_id, None)
+        self.table.ledgers.pop(job_id, None)
         self._abstentions.forget(job_id)
         if job is not None:
             job.forget()
@@ -275,29 +274,16 @@ class Jobs:
         self._acceptance.forget(job_id)
         self.cancels.forget(job_id)
         self._announcements.forgotten(job_id)
-        del self._documents[job_id]
+        del self.table.documents[job_id]
         if self._numbers.pop(job_id, None):
             self._ctx.persist("order", job_id, None, sync=False)
 
-    def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
-        """Return a document for another job roster."""
-        links = links_of(self._ctx, document.treatment, roster)
-        return replace(document, roster=roster, store_ids=store_ids, links=links)
-
     def ended(self, job_id: str) -> None:
         """Act on the end of a job."""
-        self.series.ended(self._documents[job_id])
-        self._announcements.ended(self._documents[job_id])
-
-    # -- what is announced and kept (KeptJobs) -------------------------------------------------------------------------
-
-    def handed_in(self) -> list[Document]:
-        """Return the documents that were submitted and are not of a series, oldest first."""
-        return [d for d in self._documents.values() if d.turn is None and not d.parent]
-
-    def goes_on(self, document: Document) -> bool:
-        """Return whether this peer takes part in the job, and the job has not ended here."""
-        return document.id in self.jobs and not self.jobs[document.id].ledger.finished
+        document = self.table.documents[job_id]
+        if document.turn is not None:
+            self._turn_ended(document)
+        self._forget(self._announcements.ended(document))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -314,8 +300,8 @@ class Jobs:
             if isinstance(message, PreVote | Join):  # the questions of a peer that was away
                 self._ctx.send(source, Ended(job_id))
             return
-        if job_id not in self.jobs:
-            self.series.expects(job_id)
+        if job_id not in self.jobs and (census := self.series.expects(job_id)) is not None:
+            self.run(census)
         job = self.jobs.get(job_id)
         if job is None:
             self._facts.greet(source)  # the document of that job has not come yet
@@ -335,13 +321,14 @@ class Jobs:
     def fire(self, key: TimerKey) -> None:
         """Handle a timer of a job."""
         if key[0] == "submit" and not key[1]:
-            self._submissions.fire()
+            self._submitted(self._submissions.fire())
         elif key[0] == "submit":
             self._tell(key[1])
         elif key[0] == TOLD:
             self._announcements.fire(key[1])
         elif key[0] == PAUSES:
-            self.series.fire(key[1])
+            if (census := self.series.fire(key[1])) is not None:
+                self.run(census)
         elif key[1] in self.jobs:
             self.jobs[key[1]].fire(key)
 
@@ -356,7 +343,7 @@ class Jobs:
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""
         if token.job in self.jobs:  # otherwise it was forgotten meanwhile
-            self._abstentions.computed(self._documents[token.job], token, outcome)
+            self._abstentions.computed(self.table.documents[token.job], token, outcome)
             self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
@@ -369,7 +356,7 @@ class Jobs:
         """Discard what a revoked peer sent, and announce the jobs that it submitted in its place."""
         self._early.forget(name)
         self._acceptance.revoked(name)
-        for document in list(self._documents.values()):
+        for document in list(self.table.documents.values()):
             if document.submitter == name and document.turn is None:
                 self._announcements.tell(document)
         for job in list(self.jobs.values()):

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, Turn, pack_links
+from p2pclust.peer.core.document import Document, Turn, links_of
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
-from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE, Treatment
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
 from p2pclust.protocols.gossip.push_sum import usual_mixing
 
-__all__ = ["SubmissionHooks", "Submissions", "links_of"]
+__all__ = ["Submissions", "Submitted"]
 
 
-class SubmissionHooks(Protocol):
-    """What takes the outcome of a submission."""
+@dataclass(frozen=True)
+class Submitted:
+    """A submitted job: its document, or why it was refused."""
 
-    def hand_in(self, document: Document, asked: str) -> None:
-        """Take the document of a submitted job."""
-
-    def refuse(self, asked: str, reason: str) -> None:
-        """Report why a job was refused."""
+    asked: str  # as in the submission
+    document: Document | None = None
+    reason: str = ""
 
 
 @dataclass
@@ -37,66 +35,62 @@ class _Waiting:
 class Submissions:
     """The machine."""
 
-    def __init__(self, context: Context, membership: Membership, handed: SubmissionHooks) -> None:
+    def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context
         self._membership = membership
-        self._handed = handed
         self._waiting: list[_Waiting] = []
 
-    def take(self, event: Submit) -> None:
-        """Take a submission."""
+    def take(self, event: Submit) -> list[Submitted]:
+        """Take a submission; this and the next two return the jobs that are submitted or refused now."""
         members = self._membership
         asked = [name for name in event.roster or members.alive() if members.present(name)]
         until = self._ctx.now + self._ctx.timing.patience_s + 4 * self._ctx.timing.retry_s
         self._waiting.append(_Waiting(event, asked, until))
-        self.fire()
+        return self.fire()
 
-    def look(self) -> None:
+    def look(self) -> list[Submitted]:
         """Check whether all store ids are known now."""
-        if self._waiting:
-            self._go_on(again=False)
+        return self._go_on(again=False) if self._waiting else []
 
-    def fire(self) -> None:
+    def fire(self) -> list[Submitted]:
         """Ask the peers whose store id is unknown again."""
-        self._go_on(again=True)
+        return self._go_on(again=True)
 
-    def _go_on(self, *, again: bool) -> None:
-        members, waiting = self._membership, self._waiting
+    def _go_on(self, *, again: bool) -> list[Submitted]:
+        members, waiting, over = self._membership, self._waiting, []
         self._waiting = []
         for job in waiting:
             while job.asked and (members.store_id(job.asked[-1]) or not members.present(job.asked[-1])):
                 job.asked.pop()
             if not job.asked or self._ctx.now >= job.until:
-                self._make(job.event)
+                over.append(self._made(job.event))
                 continue
             self._waiting.append(job)
             if again:
                 members.call([name for name in job.asked if not members.store_id(name)])
         if self._waiting and again:
             self._ctx.set_timer(("submit", ""), self._ctx.timing.retry_s)
+        return over
 
-    def _make(self, event: Submit) -> None:
+    def _made(self, event: Submit) -> Submitted:
         members = self._membership
         alive = [name for name in members.alive() if members.store_id(name)]
         n_enrolled = len(members.members) + 1
         if not event.roster and len(alive) < majority(n_enrolled):
             here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
             reason = f"{here}: start others, or name the peers that take part (--roster NAME,...)"
-            self._handed.refuse(event.asked, reason)
-            return
+            return Submitted(event.asked, reason=reason)
         roster = tuple(sorted(event.roster or alive))
         unseen = [name for name in roster if not members.store_id(name)]
         if unseen:
             # A peer whose store id is unknown could never count for a majority.
-            self._handed.refuse(event.asked, f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
-            return
+            return Submitted(event.asked, reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
         try:
             document = self._document(event, roster)
             document.encode()
         except UsageError as error:
-            self._handed.refuse(event.asked, str(error))
-        else:
-            self._handed.hand_in(document, event.asked)
+            return Submitted(event.asked, reason=str(error))
+        return Submitted(event.asked, document)
 
     def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
         ctx, treatment = self._ctx, event.treatment
@@ -113,21 +107,6 @@ class Submissions:
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}"
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
-        return Document(event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx, treatment, roster), turn)
-
-
-def links_of(context: Context, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
-    """Return the links between the peers of a gossip job, as its document has them.
-
-    Raises
-    ------
-    UsageError
-        If this peer knows no links between them.
-    """
-    routing = context.routing
-    if treatment.collect != "gossip" or routing.whole:
-        return b""
-    links = pack_links(roster, {name: routing.neighbours_of(name) for name in roster})
-    if not links and len(roster) > 1:
-        raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
-    return links
+        return Document(
+            event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn
+        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Open
-from p2pclust.peer.core.rounds.ledger import Register
+from p2pclust.peer.core.ledger import Register
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.rounds.ledger import Ledger
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.series import Series

@@ -8,11 +8,12 @@ ends once, cancelled or done, and the same at every peer. A final state that was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.protocols.engine.reasons import MAX_REASON
 
@@ -33,16 +34,16 @@ class Cancels:
         self._by = {job_id: _name(value) for job_id, value in stored.items()}
         self._early: dict[str, str] = {}
 
-    def start(self, kept: Callable[[str], bool], goes_on: Callable[[str], bool]) -> None:
+    def start(self, table: JobTable) -> None:
         """Publish the cancels of running jobs again: facts are not on disk.
 
         The row of a finished job stays as long as the job does: other peers may still hold this peer's fact and remind it
         of that, and what it publishes must be on its disk.
         """
         for job_id in sorted(self._by):
-            if not kept(job_id):
+            if not table.keeps(job_id):
                 self.forget(job_id)
-            elif goes_on(job_id):
+            elif table.turns(job_id) or table.runs(job_id):
                 self._publish(job_id)
 
     def forget(self, job_id: str) -> None:

@@ -15,21 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import CENSUS, Document, Turn
+from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of
 from p2pclust.peer.core.effects import Reload
+from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import ContinueJob, Ref, Task
+from p2pclust.peer.core.tasks import ContinueJob, Task
 from p2pclust.peer.core.treatment import Treatment
 
-__all__ = ["OVER", "PAUSES", "PREFIX", "Documents", "Series", "census_of"]
+__all__ = ["OVER", "PAUSES", "PREFIX", "Series", "census_of"]
 
 #: Prefix of the key of the fact with the newest document of a series; the series' name follows.
 PREFIX: Final = "series/"
@@ -38,34 +40,6 @@ PAUSES: Final = "pause"
 #: The state of a census that ends the series.
 OVER: Final = b"\xc0"
 _TELLERS: Final = 3  # roster peers that publish a new document at once, beside its aggregator
-
-
-class Documents(Protocol):
-    """What a series needs of the other jobs at this peer."""
-
-    def turns(self, series: str) -> list[Document]:
-        """Return the documents of a series that are kept here, censuses included."""
-
-    def state_of(self, job_id: str) -> tuple[Ref | None, bool]:
-        """Return the state in the register of a job, and whether it is finished."""
-
-    def series_cancelled_by(self, series: str) -> str:
-        """Return who cancelled the series; empty if no cancel is known here."""
-
-    def idle(self, but: str) -> bool:
-        """Return whether no other job runs here."""
-
-    def take_up(self, document: Document) -> None:
-        """Keep a document, and begin the job if this peer takes part."""
-
-    def hold_census(self, document: Document) -> None:
-        """Begin a census."""
-
-    def forget(self, job_id: str) -> None:
-        """Drop a job and its document."""
-
-    def with_roster(self, document: Document, roster: tuple[str, ...], store_ids: tuple[str, ...]) -> Document:
-        """Return a document for another job roster, with the links between its peers if it has any."""
 
 
 def census_of(document: Document) -> Document:
@@ -83,77 +57,72 @@ class Series:
     """The machine of all series at one peer."""
 
     def __init__(
-        self, context: Context, membership: Membership, facts: Facts, documents: Documents, tombstones: Tombstones,
-        waited: Mapping[str, bytes],
+        self, context: Context, membership: Membership, facts: Facts, table: JobTable, cancels: Cancels,
+        tombstones: Tombstones, waited: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._facts = facts
-        self._documents = documents
+        self._table = table
+        self._cancels = cancels
         self._tombstones = tombstones
         self._pauses = Elapsed(context, PAUSES, waited)  # by job: the pause after that turn
         self._expected: dict[str, Document] = {}  # by id of the expected census: the turn before it
         self._complained: dict[str, str] = {}
         self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census at the latest
 
-    def start(self, names: list[str]) -> None:
-        """Go on after a restart."""
-        self._pauses.keep_only(document.id for series in names for document in self._documents.turns(series))
+    def start(self) -> list[Document]:
+        """Go on after a restart; return the turns and censuses that have ended here."""
+        turns = [document.turn for document in self._table.documents.values() if not document.census]
+        names = list(dict.fromkeys(turn.series for turn in turns if turn is not None))
+        self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
+        over = []
         for series in names:
-            turns = self._documents.turns(series)
-            numbers = [document.turn.number for document in turns if document.turn and not document.census]
+            documents = self._table.turns(series)
+            numbers = [document.turn.number for document in documents if document.turn and not document.census]
             self._tombstones.advance(series, max(numbers))  # older stores have documents only
-            for document in turns:
+            for document in documents:
                 if document.turn and document.turn.number == self._tombstones.newest(series):
                     self.tell(document)
-                if self._documents.state_of(document.id)[1]:
-                    self.ended(document)
+                if self._table.ended(document.id):
+                    over.append(document)
+        return over
 
     def begins(self, document: Document) -> None:
         """Read the rows again for a new turn, unless another job uses them."""
         if document.turn is None or document.census:
             return
-        if self._documents.idle(document.id):
+        if self._table.idle(document.id):
             self._ctx.effects.append(Reload())
         else:
             self._ctx.report("not-reloaded", job=document.id, hint="another job is at work on these rows")
 
     def ended(self, document: Document) -> None:
-        """Go on after a turn or a census that has finished here."""
+        """Expect a census after the pause that follows a turn which has ended here."""
         turn = document.turn
-        if turn is None:
+        if turn is None or self._tombstones.forbids(document) or self._cancels.by(turn.series):
             return
-        if document.census:
-            self._decided(document)
-        elif not self._tombstones.forbids(document) and not self._documents.series_cancelled_by(turn.series):
-            self._expected[census_of(document).id] = document
-            self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, document.treatment.every_s)
+        self._expected[census_of(document).id] = document
+        self.waits_until[document.id] = self._ctx.now + self._pauses.begin(document.id, document.treatment.every_s)
 
-    def fire(self, job_id: str) -> None:
-        """Handle the timer of the pause after a turn."""
+    def fire(self, job_id: str) -> Document | None:
+        """Handle the timer of the pause after a turn; return the census that begins now."""
         if not self._pauses.fire(job_id):
-            return
+            return None
         self.waits_until.pop(job_id, None)
-        for census_id, document in list(self._expected.items()):
-            if (
-                document.id == job_id
-                and document.turn
-                and not self._documents.series_cancelled_by(document.turn.series)
-            ):
-                self._take(census_id)
+        for census_id, document in self._expected.items():
+            if document.id == job_id and document.turn and not self._cancels.by(document.turn.series):
+                return self.expects(census_id)
+        return None
 
-    def expects(self, job_id: str) -> bool:
-        """Begin a census that another peer has begun, if it is expected here; return whether it was."""
-        if job_id not in self._expected:
-            return False
-        self._take(job_id)
-        return True
-
-    def _take(self, census_id: str) -> None:
-        document = self._expected.pop(census_id)
+    def expects(self, job_id: str) -> Document | None:
+        """Return the census of that id, if it is expected here: it begins now."""
+        document = self._expected.pop(job_id, None)
+        if document is None:
+            return None
         self._pauses.end(document.id)
         self.waits_until.pop(document.id, None)
-        self._documents.hold_census(census_of(document))
+        return census_of(document)
 
     # -- the next document ----------------------------------------------------------------------------------------------
 
@@ -162,37 +131,34 @@ class Series:
         before = self._before(census)
         if before is None:
             return None
-        ref, _ = self._documents.state_of(before.id)
-        assert ref is not None
-        return ContinueJob(before.job, len(before.roster), ref)
+        return ContinueJob(before.job, len(before.roster), self._table.state(before.id))
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
-        return next((d for d in self._documents.turns(census.turn.series) if d.id == census.parent), None)
+        return next((d for d in self._table.turns(census.turn.series) if d.id == census.parent), None)
 
     def propose(self, census: Document, mathematics: bytes) -> bytes | None:
         """Return the next document that this peer proposes; None while too few peers are present."""
         before, turn = self._before(census), census.turn
         if before is None or turn is None:
             return None
-        if self._documents.series_cancelled_by(turn.series):
+        if self._cancels.by(turn.series):
             return OVER
         stores = self._stores(before, turn)
         if stores is None:
             return None
-        document = replace(
-            before,
-            submitter=self._ctx.me,
-            nonce=census.id,
-            turn=turn,
-            treatment=replace(before.treatment, aggregator=""),
-        )
-        for job in (mathematics, before.job):  # where the last centers make it too large, it begins as before
+        roster, treatment = tuple(stores), replace(before.treatment, aggregator="")
+        for job in (
+            mathematics or before.job,
+            before.job,
+        ):  # where the last centers make it too large, it begins as before
             try:
-                made = self._documents.with_roster(
-                    replace(document, job=job or before.job), tuple(stores), tuple(stores.values())
-                )
-                return made.encode()
+                document = replace(
+                    before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
+                    nonce=census.id, turn=turn, treatment=treatment,
+                    links=links_of(self._ctx.routing, treatment, roster),
+                )  # fmt: skip
+                return document.encode()
             except UsageError as error:
                 if self._complained.get(census.id) != str(error):
                     self._complained[census.id] = str(error)
@@ -217,25 +183,24 @@ class Series:
         away = [name for name in membership.members if membership.status(name) == "dead" and store_id(name)]
         return {name: store_id(name) for name in sorted([*alive, *away])}
 
-    def _decided(self, census: Document) -> None:
-        """Take the next document that a census agreed on, or the end of the series."""
-        ref, _ = self._documents.state_of(census.id)
+    def decided(self, census: Document) -> Document | None:
+        """Return the next document that a census agreed on, or None at the end of the series."""
+        data = self._table.state(census.id).payload or b""
         assert census.turn is not None
-        assert ref is not None
-        data = ref.payload or b""
         if data == OVER:
             self._ctx.report("series-ended", series=census.turn.series, number=census.turn.number)
-            return
+            return None
         try:
             document = Document.decode(data)
         except WireError as error:
             self._ctx.report("bad-document", owner=census.parent, reason=str(error))
-            return
+            return None
         self._complained.pop(census.id, None)
-        if document.turn == census.turn:
-            self.learn(document)
-            if self._ctx.me in document.roster[:_TELLERS]:
-                self.tell(document)
+        return document if document.turn == census.turn else None
+
+    def tells_first(self, document: Document) -> bool:
+        """Return whether this peer is one of those that publish a new document at once."""
+        return self._ctx.me in document.roster[:_TELLERS]
 
     # -- spreading --------------------------------------------------------------------------------------------------------
 
@@ -244,27 +209,21 @@ class Series:
         if document.turn is not None and not document.census:
             self._facts.publish(PREFIX + document.turn.series, document.encode())
 
-    def learn(self, document: Document) -> None:
-        """Take a document of a series, from a census or a fact."""
+    def advance(self, document: Document) -> list[Document] | None:
+        """Go over to a newer document of a series; return the older ones to forget, or None if it is not newer."""
         turn = document.turn
         if turn is None or self._tombstones.forbids(document):
-            return
+            return None
         self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
         said = self._facts.get(self._ctx.me, PREFIX + turn.series)
         if said is not None and said.value != document.encode():
             self.tell(document)  # otherwise other peers would repeat this peer's old turn for ever
-        for older in self._documents.turns(turn.series):
-            assert older.turn is not None
-            if older.turn.number < turn.number - (0 if older.census else 1):
-                self._drop(older)
-        for job_id in [d.id for d in self._expected.values() if d.turn and d.turn.series == turn.series]:
-            if job_id != document.id:
-                self._settle(job_id)
-        self._documents.take_up(document)
-
-    def _drop(self, document: Document) -> None:
-        self._settle(document.id)
-        self._documents.forget(document.id)
+        turns = [(d, d.turn.number) for d in self._table.turns(turn.series) if d.turn is not None]
+        older = [d for d, number in turns if number < turn.number - (0 if d.census else 1)]
+        expected = [d for d in self._expected.values() if d.turn and d.turn.series == turn.series]
+        for before in [*older, *(d for d in expected if d.id != document.id)]:
+            self._settle(before.id)
+        return older
 
     def _settle(self, job_id: str) -> None:
         """Expect no census after a turn any more."""
@@ -275,6 +234,6 @@ class Series:
 
     def cancelled(self, series: str) -> None:
         """Stop the pauses of a cancelled series."""
-        for document in self._documents.turns(series):
+        for document in self._table.turns(series):
             self._pauses.end(document.id)
             self.waits_until.pop(document.id, None)

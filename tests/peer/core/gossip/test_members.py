@@ -11,7 +11,7 @@ from p2pclust.peer.core.document import Document, pack_links
 from p2pclust.peer.core.effects import Report, Send
 from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.job_messages import Join
-from p2pclust.peer.core.rounds.ledger import Ledger
+from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 
