@@ -116,6 +116,7 @@ class Blobs:
 
     def made(self, digest: bytes) -> None:
         """Note a blob that this peer's worker stored, and stop fetching it."""
+        self._ctx.effects += [SendChunk(name, digest, index) for name, index in self._askers.pop(digest, {})]
         self._stop(digest)
         self._verifying.pop(digest, None)
         self._partial.pop(digest, None)
@@ -223,8 +224,22 @@ class Blobs:
                 self._go_on()
             elif not self.fetching(digest):
                 self.pull(digest, message.size_bytes, holders)
+        elif self._comes(source, message):
+            self._askers.setdefault(digest, {})[source, message.index] = None
         else:
             self._ctx.send(source, BlobMissing(digest))
+
+    def _comes(self, asker: str, message: BlobRequest) -> bool:
+        """Return whether a chunk is on its way here, and not from the peer that asks for it: then that peer gets it at once.
+
+        A peer behind a single link that works would otherwise turn to sources that it cannot hear, for many time-outs.
+        """
+        pull = self._pulls.get(message.digest)
+        return (
+            pull is not None
+            and message.index in pull.missing
+            and all(source != asker for source, _ in pull.asked.values())
+        )
 
     def _passes_on(self, message: BlobRequest) -> bool:
         """Return whether to fetch a chunk for another peer: it must be possible, and there must be room."""
@@ -347,4 +362,6 @@ class Blobs:
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))
         if self._pulls.pop(digest, None) is not None:
+            if digest not in self._passing:
+                self._askers.pop(digest, None)
             self._go_on()

@@ -255,6 +255,23 @@ def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
     assert puller.pull("p2", "p3") == [("p3", 0)]
 
 
+def test_a_peer_that_fetches_a_blob_itself_sends_it_on_when_it_comes() -> None:
+    """It once said that it had nothing: a peer behind one link that works then asked peers that it cannot hear."""
+    puller = Puller()
+    puller.pull("p2")
+    puller.hear(BlobRequest(DIGEST, 1), "p9")
+    puller.hear(BlobRequest(DIGEST, 0), "p9")
+    puller.hear(BlobRequest(DIGEST, 99), "p9")  # there is no such chunk
+    puller.hear(BlobRequest(DIGEST, 0), "p2")  # the peer that this one waits for: both would wait
+    assert puller.effects()[-2:] == [Send("p9", BlobMissing(DIGEST)), Send("p2", BlobMissing(DIGEST))]
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
+    sent = [effect for effect in puller.effects() if isinstance(effect, SendChunk)]
+    assert sent == [SendChunk("p9", DIGEST, 0)]
+    puller.blobs.made(DIGEST)
+    assert puller.effects() == [SendChunk("p9", DIGEST, 1)]
+    assert puller.blobs._askers == {}
+
+
 def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_times() -> None:
     puller, usual_s = Puller(), PRESETS["fast"].chunk_timeout_s
     puller.pull("p2")
