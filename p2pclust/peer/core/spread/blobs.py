@@ -230,16 +230,15 @@ class Blobs:
             self._ctx.send(source, BlobMissing(digest))
 
     def _comes(self, asker: str, message: BlobRequest) -> bool:
-        """Return whether a chunk is on its way here, and not from the peer that asks for it: then that peer gets it at once.
+        """Return whether a chunk comes here soon, from the source that certainly has it: then its asker gets it at once.
 
-        A peer behind a single link that works would otherwise turn to sources that it cannot hear, for many time-outs.
+        A peer behind a single link that works would otherwise turn to sources that it cannot hear, for many time-outs. Peers
+        that ask other sources do not let anyone wait, because they could wait for each other.
         """
         pull = self._pulls.get(message.digest)
-        return (
-            pull is not None
-            and message.index in pull.missing
-            and all(source != asker for source, _ in pull.asked.values())
-        )
+        if pull is None or message.index not in pull.missing or pull.sources[0] == asker:
+            return False
+        return any(source == pull.sources[0] for source, _ in pull.asked.values())
 
     def _passes_on(self, message: BlobRequest) -> bool:
         """Return whether to fetch a chunk for another peer: it must be possible, and there must be room."""

@@ -259,17 +259,28 @@ def test_a_peer_that_fetches_a_blob_itself_sends_it_on_when_it_comes() -> None:
     """It once said that it had nothing: a peer behind one link that works then asked peers that it cannot hear."""
     puller = Puller()
     puller.pull("p2")
+    puller.effects()
     puller.hear(BlobRequest(DIGEST, 1), "p9")
     puller.hear(BlobRequest(DIGEST, 0), "p9")
+    assert puller.effects() == []
     puller.hear(BlobRequest(DIGEST, 99), "p9")  # there is no such chunk
     puller.hear(BlobRequest(DIGEST, 0), "p2")  # the peer that this one waits for: both would wait
-    assert puller.effects()[-2:] == [Send("p9", BlobMissing(DIGEST)), Send("p2", BlobMissing(DIGEST))]
+    assert puller.effects() == [Send("p9", BlobMissing(DIGEST)), Send("p2", BlobMissing(DIGEST))]
     puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)))
     sent = [effect for effect in puller.effects() if isinstance(effect, SendChunk)]
     assert sent == [SendChunk("p9", DIGEST, 0)]
     puller.blobs.made(DIGEST)
     assert puller.effects() == [SendChunk("p9", DIGEST, 1)]
     assert puller.blobs._askers == {}
+
+
+def test_a_peer_that_asks_a_source_that_may_lack_a_blob_lets_no_peer_wait_for_it() -> None:
+    """Peers that all find the aggregator slow would ask each other, and wait for each other."""
+    puller = Puller()
+    puller.pull("p2", "p3")
+    assert puller.time_out() == [("p3", 0)]
+    puller.hear(BlobRequest(DIGEST, 0), "p9")
+    assert puller.effects() == [Send("p9", BlobMissing(DIGEST))]
 
 
 def test_a_slow_link_is_given_twice_the_time_whenever_nothing_came_up_to_eight_times() -> None:
