@@ -15,14 +15,15 @@ from typing import Final, Protocol
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, Heartbeat, HeartbeatReply, Open, Partial
+from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Partial
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience, Resort
-from p2pclust.peer.core.rounds.tree_sums import Branches, Part, as_peers, tree_of
 from p2pclust.peer.core.tasks import (
     BeginJob,
     CancelJob,
@@ -38,7 +39,7 @@ from p2pclust.peer.core.tasks import (
     Task,
     TermToken,
 )
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["AggregatorTerm", "TermHooks"]
@@ -67,7 +68,6 @@ class AggregatorTerm:
     def __init__(self, job: JobContext, election: Election, headway: Headway, hooks: TermHooks) -> None:
         self._ctx = job.context
         self._membership = job.membership
-        self._blobs = job.blobs
         self._document = job.document
         self._ledger = job.ledger
         self._cancels = job.cancels
@@ -78,6 +78,8 @@ class AggregatorTerm:
         self.term = self._ledger.term
         self._headway = headway
         self._patience = Patience(job, headway)
+        self._answers = Answers(job, self._patience)
+        self._invitations = Invitations(job, self._patience)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
@@ -89,7 +91,7 @@ class AggregatorTerm:
         """Begin the term."""
         self._describe()
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
-        self._heartbeat()
+        self._invitations.heartbeat(self._round)
 
     def end(self) -> None:
         """End the term."""
@@ -112,12 +114,8 @@ class AggregatorTerm:
         if opened is None or opened.combining:
             return []
         if opened.final:
-            return [name for name in roster if name not in opened.adopted and not self._gone(name)]
-        wanted = opened.wanted()
-        lacking = {i: None for i in wanted if roster[i] not in opened.answered and i not in opened.left_out}
-        if not opened.adopted_by_majority:
-            lacking |= {i: None for i, name in enumerate(roster) if name not in opened.adopted}
-        return [roster[index] for index in sorted(lacking)]
+            return [name for name in roster if name not in opened.adopted and not self._membership.gone(name)]
+        return opened.lacking(roster)
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
@@ -172,144 +170,52 @@ class AggregatorTerm:
             "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
         )
         if self._document.treatment.collect == "tree" and info.additive:
-            self._grow_tree(opened)
+            self._invitations.grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
-        message = self._message(opened)  # one for all, so that it is encoded once
-        below = 0 if opened.tree is None else opened.tree.below[self._me]
-        for index, name in enumerate(self._document.roster):
-            if index == self._me or self._gone(name):
-                continue
-            if below >> index & 1 and opened.tree is not None and opened.tree.parents[index] != self._me:
-                opened.sent_at[name] = self._ctx.now  # another hands it on
-            else:
-                self._send_open(name, message)
+        self._invitations.send_all(opened)
         self._hooks.adopt_own(self.term, opened)
-
-    def _grow_tree(self, opened: OpenRound) -> None:
-        """Make a tree of the reachable peers; this peer asks the others directly."""
-        roster = self._document.roster
-        parents = [-1] * len(roster)
-        for name, above in self._ctx.routing.tree([name for name in roster if not self._gone(name)]).items():
-            parents[self._document.index(name)] = self._document.index(above)
-        opened.tree = tree_of(tuple(parents), self._me)
-        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
-        for name in self._ctx.barred:
-            if name in self._document:
-                opened.branches.drop(self._document.index(name))
-
-    def _message(self, opened: OpenRound, name: str = "") -> Open:
-        """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""
-        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
-        if branches is not None and tree is not None and name:
-            index = self._document.index(name)
-            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
-        return opened.message(self._document.id, self.term, self._me, direct=direct)
 
     def _proposer(self, opened: OpenRound) -> int:
         """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
-            gone = self._gone(self._document.roster[index]) and self._document.treatment.missing != "all"
+            gone = self._membership.gone(self._document.roster[index]) and self._document.treatment.missing != "all"
             if not gone and index not in opened.left_out:
                 return index
         return -1
-
-    def _send_open(self, name: str, message: Open | None = None) -> None:
-        assert self._round is not None
-        self._round.sent_at[name] = self._ctx.now
-        self._ctx.send(name, message or self._message(self._round, name))
 
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
         """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
             self._patience.rests(self._ctx.me)
-            self._answer(self._ctx.me, ref, abstains)
+            self._go_on(self._answers.take(self._round, self._ctx.me, ref, abstains))
 
     def own_adopted(self) -> None:
         """Count this peer: its register holds the opened state."""
         assert self._round is not None
         self._round.adopted[self._ctx.me] = None
-        self._progress()
+        self.look()
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def on_adopted(self, source: str, message: Adopted) -> None:
         """Take an acknowledgement, with a contribution or an abstention."""
         self._patience.heard(source)
-        opened = self._round
-        if opened is None or opened.combining or message.round != opened.round:
-            return
-        if message.digest != opened.ref.digest:
-            return
-        self._patience.rests(source)
-        if self._document.counts(source, message.store_id):
-            opened.adopted[source] = None
-        ref = None
-        if not message.abstains and not opened.final:
-            payload = message.payload[0] if message.payload else None
-            ref = Ref(message.contribution, message.size_bytes, payload)
-        self._answer(source, ref, message.abstains)
+        self._go_on(self._round is not None and self._answers.adopted(self._round, source, message))
 
     def on_partial(self, source: str, message: Partial) -> None:
         """Take a partial sum from a peer in the tree."""
         self._patience.heard(source)
-        opened = self._round
-        if opened is None or opened.branches is None or opened.combining:
-            return
-        if (message.round, message.digest) == (opened.round, opened.ref.digest):
-            part = opened.branches.take(source, message)
-            if part is not None:
-                self._count(opened, part)
-
-    def _count(self, opened: OpenRound, part: Part) -> None:
-        roster = self._document.roster
-        for index in as_peers(part.answered):
-            if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
-                self._patience.heard(roster[index])
-            opened.answered[roster[index]] = None
-            opened.left_out.pop(index, None)
-            self._patience.rests(roster[index])
-        for index in as_peers(part.adopted):
-            if roster[index] not in self._ctx.barred:
-                opened.adopted[roster[index]] = None
-        opened.abstained.update(part.abstained)
-        self._progress()
+        self._go_on(self._round is not None and self._answers.partial(self._round, source, message))
 
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
-        opened = self._round
         if message.busy:
             self._patience.works(source)
-        if opened is None or (message.register_term, message.register_round) != (self.term, opened.round):
-            return
-        if self._document.counts(source, message.store_id):
-            opened.adopted[source] = None
-            self._progress()
-
-    def _answer(self, name: str, ref: Ref | None, abstains: str) -> None:
-        opened = self._round
-        assert opened is not None
-        index = self._document.index(name)
-        known = opened.contributions.get(index)
-        if ref is not None and known is not None and ref.digest != known.digest:
-            # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
-            self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
-        if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
-            opened.pulling[index] = ref
-            self._patience.works(name)
-            self._blobs.pull(ref.digest, ref.size_bytes, [name])
-            return
-        if abstains == NOT_ASKED and index == opened.proposer:
-            return  # its answer from before it was asked came late
-        opened.answered[name] = None
-        opened.left_out.pop(index, None)
-        if ref is not None:
-            opened.contributions[index] = ref
-        elif abstains and abstains != NOT_ASKED:
-            opened.abstained[index] = abstains
-        self._progress()
+        if self._round is not None and message.register_term == self.term:
+            self._go_on(self._answers.heartbeat(self._round, source, message))
 
     def blob_ready(self, digest: bytes) -> None:
         """Take the contributions whose blob is complete now."""
@@ -317,38 +223,19 @@ class AggregatorTerm:
         if opened is None or opened.combining:
             return
         for index in [index for index, ref in opened.pulling.items() if ref.digest == digest]:
-            self._answer(self._document.roster[index], opened.pulling.pop(index), "")
+            self._go_on(self._answers.take(opened, self._document.roster[index], opened.pulling.pop(index), ""))
         for part in opened.branches.blob_ready(digest) if opened.branches is not None else ():
-            self._count(opened, part)
+            self._answers.count(opened, part)
+            self.look()
 
     def revoked(self, name: str) -> None:
-        """Discard what a revoked peer acknowledged and contributed in this round.
-
-        A partial sum cannot be taken apart, so all other peers in it are asked directly. A round that is being combined
-        stays as it is.
-        """
+        """Discard what a revoked peer sent in this round; a round that is being combined stays as it is."""
         self._patience.revoked(name)
         opened = self._round
-        if opened is None or opened.combining:
-            return
-        index = self._document.index(name)
-        opened.adopted.pop(name, None)
-        opened.answered.pop(name, None)
-        for kept in (opened.contributions, opened.abstained, opened.pulling):
-            kept.pop(index, None)
-        for other in opened.branches.drop(index) if opened.branches is not None else ():
-            self._ask_itself(opened, other)
-        opened.adopted_by_majority = has_majority(opened.adopted, self._document.roster)
-
-    def _ask_itself(self, opened: OpenRound, index: int) -> None:
-        """Discard what came from this peer along the tree, and ask it directly."""
-        name = self._document.roster[index]
-        opened.adopted.pop(name, None)
-        if index not in opened.contributions:
-            opened.answered.pop(name, None)
-            opened.abstained.pop(index, None)
-        if not self._gone(name):
-            self._send_open(name)
+        if opened is not None and not opened.combining:
+            for other in self._answers.drop(opened, name):
+                if not self._membership.gone(other):
+                    self._invitations.send(opened, other)
 
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
@@ -356,17 +243,22 @@ class AggregatorTerm:
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
-            self._send_open(name)
-        elif self._gone(name) and opened.tree is not None:
-            for index in opened.tree.without(self._document.index(name)):
-                below = self._document.roster[index]
-                if below not in opened.answered and not self._gone(below):
-                    self._send_open(below)  # the peer that would have handed on its answer is gone
-        self._progress()
+            self._invitations.send(opened, name)
+        elif (
+            self._membership.gone(name) and opened.tree is not None
+        ):  # the peer that would have handed on their answers is gone
+            below = opened.tree.without(self._document.index(name))
+            self._invitations.send_present(opened, [self._document.roster[index] for index in below])
+        self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
 
-    def _progress(self) -> None:
+    def _go_on(self, may_end: bool) -> None:
+        if may_end:
+            self.look()
+
+    def look(self) -> None:
+        """End the round, or the job, if nothing is missing any more."""
         opened = self._round
         if opened is None or opened.combining:
             return
@@ -381,10 +273,6 @@ class AggregatorTerm:
             self._cancel(opened, by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
-
-    def look(self) -> None:
-        """Check whether the round can end after a change other than an answer."""
-        self._progress()
 
     def _revocation(self, opened: OpenRound) -> str:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
@@ -416,14 +304,11 @@ class AggregatorTerm:
         if name in opened.answered or index in opened.left_out:
             return True
         missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
-        gone = self._gone(name) or self._patience.astray(name)
+        gone = self._membership.gone(name) or self._patience.astray(name)
         if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.treatment.deadline_s):
             opened.left_out[index] = None
             return True
         return False
-
-    def _gone(self, name: str) -> bool:
-        return self._membership.gone(name)
 
     def _next_proposer(self) -> None:
         """Ask the next proposer of the permutation: this one is gone or silent."""
@@ -438,7 +323,7 @@ class AggregatorTerm:
         if opened.proposer == self._me:
             self._hooks.adopt_own(self.term, opened)
         else:
-            self._send_open(self._document.roster[opened.proposer])
+            self._invitations.send(opened, self._document.roster[opened.proposer])
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
@@ -472,16 +357,16 @@ class AggregatorTerm:
             )  # fmt: skip
             self._election.hand_over()
             return
-        self._heartbeat()
+        self._invitations.heartbeat(self._round)
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
             self._patience.note_pulls(self._round)
-            self._repeat(self._round)
+            self._invitations.repeat(self._round)
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:
-                self._progress()
+                self.look()
 
     def _stands_still(self) -> bool:
         """Return whether the term made no progress for too long: no task ended here, and no further peer adopted its state.
@@ -496,28 +381,6 @@ class AggregatorTerm:
         alone = len(self._document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()
 
-    def _heartbeat(self) -> None:
-        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
-        sent_at = {} if self._round is None else self._round.sent_at
-        round_ = self._ledger.register.round if self._round is None else self._round.round
-        lately = self._ctx.now - self._ctx.timing.heartbeat_s
-        for name in self._document.roster:
-            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
-                self._ctx.send(name, Heartbeat(self._document.id, self.term, round_))
-
-    def _repeat(self, opened: OpenRound) -> None:
-        for name in self._document.roster:
-            if name == self._ctx.me or name in opened.answered or self._gone(name):
-                continue
-            if not self._ctx.routing.hop(name):
-                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
-                opened.sent_at.pop(name, None)
-                continue
-            if self._patience.works_still(name):
-                continue
-            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
-                self._send_open(name)
-
     def _lose_patience(self, opened: OpenRound) -> bool:
         """Ask silent peers through other peers, or leave them out; return whether another aggregator should try.
 
@@ -525,8 +388,7 @@ class AggregatorTerm:
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
-                message = opened.message(self._document.id, self.term, self._me)
-                relays = self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+                relays = self._invitations.send_around(opened, name, _RELAYS)
                 self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
             elif resort is Resort.GIVE_UP_BUSY:
                 opened.left_out[self._document.index(name)] = None

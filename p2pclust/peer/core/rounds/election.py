@@ -297,9 +297,10 @@ class Election:
         """Return how much longer to wait while a clearly fitter peer with an intact store is present.
 
         Without this wait a less fit peer could win, because the drawn times overlap. A peer whose last term had no result
-        does not count as fitter, and waits itself: its worker may hang.
+        does not count as fitter, and waits itself: its worker may hang. A peer that computes one answer for very long waits
+        too.
         """
-        if self._ctx.me in self._headway.tried:
+        if self._ctx.me in self._headway.tried or self._headway.may_hang():
             return at_most_s
         others = (name for name in self._document.roster if name != self._ctx.me and name not in self._headway.tried)
         able = (name for name in others if self._document.counts(name, self._membership.store_id(name)))

@@ -230,6 +230,7 @@ class Follower:
         token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
         if token not in self._computing:
             self._computing[token] = task
+            self._headway.computes(token)
             self._ctx.effects.append(Compute(token, task))
 
     def _note(self) -> bytes:
@@ -248,6 +249,7 @@ class Follower:
     def contributed(self, token: AnswerToken, outcome: Outcome) -> None:
         """The contribution is computed, or the worker says what it needs first."""
         task = self._computing.pop(token)
+        self._headway.computed(token)
         register = self._ledger.register
         if register.ref is None or register.ref.digest != token.state or self._ledger.finished:
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.tasks import AnswerToken
 
 __all__ = ["Headway"]
 
@@ -38,6 +39,7 @@ class Headway:
         self._given_up: dict[str, int] = {}  # how often each peer computed for too long
         self.hung: dict[str, None] = {}  # peers that are not waited for until they answer
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state
+        self._computing: dict[AnswerToken, float] = {}  # this peer's answers that are computed, and since when
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
@@ -68,10 +70,19 @@ class Headway:
 
     def given_up(self, name: str, *, proven: bool) -> None:
         """Note that a peer computed for too long; `proven` if a majority of the asked peers was much faster."""
+        self._adopted = None  # the length of this round says nothing about what this job needs
         self._given_up[name] = self._given_up.get(name, 0) + 1
         self._unproven += not proven
         if proven or self._given_up[name] > 1:
             self.hung[name] = None
+
+    def computes(self, token: AnswerToken) -> None:
+        """Note that this peer's worker has an answer to compute."""
+        self._computing[token] = self._ctx.now
+
+    def computed(self, token: AnswerToken) -> None:
+        """Note that the worker is done with an answer."""
+        self._computing.pop(token, None)
 
     # -- what follows -----------------------------------------------------------------------------------------------
 
@@ -79,6 +90,10 @@ class Headway:
         """Return for how long this term may make no progress before another peer should aggregate."""
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
+
+    def may_hang(self) -> bool:
+        """Return whether this peer's worker may hang: it has had one answer for longer than a term may stand still."""
+        return any(self._ctx.now - since > self._shortest_s() for since in self._computing.values())
 
     def busy_limit_s(self, slowest_s: float) -> float:
         """Return for how long a peer may compute, where the slowest of the others took so long."""

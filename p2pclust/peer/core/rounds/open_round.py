@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from p2pclust.peer.core.job_messages import Open
@@ -41,6 +41,13 @@ class OpenRound:
     def wanted(self) -> list[int]:
         """Return the peers whose contributions are wanted, in roster order."""
         return sorted(index for index in ((self.proposer,) if self.one else self.asked) if index >= 0)
+
+    def lacking(self, roster: Sequence[str]) -> list[str]:
+        """Return the peers whose answers are missing, in roster order."""
+        lacking = {i for i in self.wanted() if roster[i] not in self.answered and i not in self.left_out}
+        if not self.adopted_by_majority:
+            lacking |= {i for i, name in enumerate(roster) if name not in self.adopted}
+        return [roster[index] for index in sorted(lacking)]
 
     def message(self, job: str, term: int, aggregator: int, *, direct: bool = True) -> Open:
         """Return the message that opens the round: for one peer, or for all below it in the tree."""

@@ -1,0 +1,99 @@
+"""What an aggregator sends: the opened state, to each peer directly or down a tree, and heartbeats between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from p2pclust.peer.core.job_messages import Heartbeat, Open
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
+
+__all__ = ["Invitations"]
+
+
+class Invitations:
+    """The invitations to the rounds of one term."""
+
+    def __init__(self, job: JobContext, patience: Patience) -> None:
+        self._ctx = job.context
+        self._membership = job.membership
+        self._blobs = job.blobs
+        self._document = job.document
+        self._patience = patience
+        self._me = job.document.index(job.context.me)
+        self._ledger = job.ledger
+        self._term = job.ledger.term
+
+    def grow_tree(self, opened: OpenRound) -> None:
+        """Make a tree of the reachable peers; this peer asks the others directly."""
+        roster = self._document.roster
+        parents = [-1] * len(roster)
+        reachable = [name for name in roster if not self._membership.gone(name)]
+        for name, above in self._ctx.routing.tree(reachable).items():
+            parents[self._document.index(name)] = self._document.index(above)
+        opened.tree = tree_of(tuple(parents), self._me)
+        opened.branches = Branches(self._blobs, self._document, opened.tree, self._me)
+        for name in self._ctx.barred:
+            if name in self._document:
+                opened.branches.drop(self._document.index(name))
+
+    def send_all(self, opened: OpenRound) -> None:
+        """Send the opened state to all present peers, except those that get it along the tree."""
+        message = self._message(opened)  # one for all, so that it is encoded once
+        below = 0 if opened.tree is None else opened.tree.below[self._me]
+        for index, name in enumerate(self._document.roster):
+            if index == self._me or self._membership.gone(name):
+                continue
+            if below >> index & 1 and opened.tree is not None and opened.tree.parents[index] != self._me:
+                opened.sent_at[name] = self._ctx.now  # another peer hands it on
+            else:
+                self.send(opened, name, message)
+
+    def send(self, opened: OpenRound, name: str, message: Open | None = None) -> None:
+        """Send the opened state to one peer."""
+        opened.sent_at[name] = self._ctx.now
+        self._ctx.send(name, message or self._message(opened, name))
+
+    def send_present(self, opened: OpenRound, names: Iterable[str]) -> None:
+        """Send the opened state to those of the peers that are present and have not answered."""
+        for name in names:
+            if name not in opened.answered and not self._membership.gone(name):
+                self.send(opened, name)
+
+    def send_around(self, opened: OpenRound, name: str, most: int) -> list[str]:
+        """Send the opened state to a silent peer through others; return these."""
+        message = opened.message(self._document.id, self._term, self._me)
+        return self._ctx.send_around(name, message, self._membership.alive(), most)
+
+    def _message(self, opened: OpenRound, name: str = "") -> Open:
+        """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""
+        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
+        if branches is not None and tree is not None and name:
+            index = self._document.index(name)
+            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
+        return opened.message(self._document.id, self._term, self._me, direct=direct)
+
+    def heartbeat(self, opened: OpenRound | None) -> None:
+        """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""
+        sent_at = {} if opened is None else opened.sent_at
+        round_ = self._ledger.register.round if opened is None else opened.round
+        lately = self._ctx.now - self._ctx.timing.heartbeat_s
+        for name in self._document.roster:
+            if name != self._ctx.me and sent_at.get(name, float("-inf")) <= lately:
+                self._ctx.send(name, Heartbeat(self._document.id, self._term, round_))
+
+    def repeat(self, opened: OpenRound) -> None:
+        """Send the opened state again to peers that have not answered for `retry_s`."""
+        for name in self._document.roster:
+            if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
+                continue
+            if not self._ctx.routing.hop(name):
+                # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
+                opened.sent_at.pop(name, None)
+                continue
+            if self._patience.works_still(name):
+                continue
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
+                self.send(opened, name)

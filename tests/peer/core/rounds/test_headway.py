@@ -1,0 +1,36 @@
+"""How long a term may stand still, and which peers let others stand first."""
+
+from __future__ import annotations
+
+from harness import Net, toy
+
+from p2pclust.peer.core.job_messages import Open
+
+PATIENCE_S = 1.0
+
+
+def test_a_round_that_waited_for_a_hung_worker_does_not_lengthen_the_limit_of_the_term() -> None:
+    """It once did: an aggregator whose large messages are lost then kept the job for twice as long as that round."""
+    net = Net(4)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p4"
+    net.lost = lambda packet: packet.source == "p1" and isinstance(packet.message, Open) and packet.message.round > 0
+    net.submit("p1", toy(3), aggregator="p1", patience_s=PATIENCE_S)
+    net.until(lambda: any(fields.get("busy") for _, fields in net.verbs("left-out")), limit_s=120.0)
+    waited_s = net.now
+    net.until(lambda: net.verbs("stands-still") != [], limit_s=240.0)
+    ((_, still),) = net.verbs("stands-still")
+    assert still["seconds"] < waited_s / 2
+
+
+def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
+    """It once won the election by chance, and the job stood still for another term."""
+    for hung, other in (("p2", "p3"), ("p3", "p2")):
+        net = Net(3)
+        net.meet()
+        net.hold_work = lambda name, effect, hung=hung: name == hung  # type: ignore[misc]
+        job = net.submit("p1", toy(50), aggregator="p1", missing="all", patience_s=PATIENCE_S)
+        net.advance(30.0)
+        net.crash("p1")
+        net.until(lambda net=net, job=job: net.aggregator(job) != "", limit_s=60.0)  # type: ignore[misc]
+        assert net.aggregator(job) == other
