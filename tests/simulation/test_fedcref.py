@@ -126,9 +126,10 @@ def run_case(case: Case, seed: int = 0) -> None:
     if case.mode == "refined":
         together = [(PEERS[NAMES.index(name)].truth, found(result, name)) for name in NAMES if name not in gone]
         truth, labels = (np.concatenate(parts) for parts in zip(*together, strict=True))
-        assert accuracy(truth, labels) > 0.95
-    if case.at in ("graph", "train", "refine", "within"):
-        # What was agreed on before the misfortune stays.
+        # A peer that was away while others needed its models may be missing in their tests, and then they report that.
+        assert accuracy(truth, labels) > 0.95 or (case.at in ("models", "verdicts") and by_verb(result, "without"))
+    # What was agreed on before the fault stays; when the round of the graph is opening, no majority has the graph yet.
+    if case.at in ("graph", "train", "refine", "within") and (case.at, case.step) != ("graph", "opening"):
         assert agreed(result).association.digest == agreed(undisturbed(case.mode)).association.digest or (
             agreed(result).iteration > 1
         )

@@ -58,9 +58,6 @@ class TermHooks(Protocol):
     def finished(self, term: int, opened: OpenRound) -> None:
         """End the job: a majority adopted the final state."""
 
-    def computes(self) -> bool:
-        """Return whether this peer's worker computes its own answer."""
-
 
 class AggregatorTerm:
     """One term of aggregation."""
@@ -74,7 +71,6 @@ class AggregatorTerm:
         self._series = job.series
         self._election = election
         self._hooks = hooks
-        self._me = self._document.index(self._ctx.me)
         self.term = self._ledger.term
         self._headway = headway
         self._patience = Patience(job, headway)
@@ -244,9 +240,8 @@ class AggregatorTerm:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
             self._invitations.send(opened, name)
-        elif (
-            self._membership.gone(name) and opened.tree is not None
-        ):  # the peer that would have handed on their answers is gone
+        elif self._membership.gone(name) and opened.tree is not None:
+            # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
             self._invitations.send_present(opened, [self._document.roster[index] for index in below])
         self.look()
@@ -295,7 +290,7 @@ class AggregatorTerm:
             while opened.proposer >= 0 and self._settled(opened, opened.proposer):
                 if opened.proposer not in opened.left_out:
                     return True
-                self._next_proposer()
+                self._next_proposer(opened)
             return opened.proposer < 0
         return all(self._settled(opened, index) for index in opened.asked)
 
@@ -310,20 +305,19 @@ class AggregatorTerm:
             return True
         return False
 
-    def _next_proposer(self) -> None:
+    def _next_proposer(self, opened: OpenRound) -> None:
         """Ask the next proposer of the permutation: this one is gone or silent."""
-        opened = self._round
-        assert opened is not None
         opened.proposer = self._proposer(opened)
         if opened.proposer < 0:
             return
-        self._ctx.report("proposer", **self._document.told, proposer=self._document.roster[opened.proposer])
-        opened.answered.pop(self._document.roster[opened.proposer], None)
+        name = self._document.roster[opened.proposer]
+        self._ctx.report("proposer", **self._document.told, proposer=name)
+        opened.answered.pop(name, None)
         opened.opened_at = self._ctx.now
-        if opened.proposer == self._me:
+        if name == self._ctx.me:
             self._hooks.adopt_own(self.term, opened)
         else:
-            self._invitations.send(opened, self._document.roster[opened.proposer])
+            self._invitations.send(opened, name)
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
@@ -376,7 +370,7 @@ class AggregatorTerm:
         opened = self._round
         stage = () if opened is None else (opened.round, opened.combining, len(opened.adopted))
         spread = opened is not None and not opened.combining and not opened.adopted_by_majority
-        if stage != self._stage or not (self._working or spread or self._hooks.computes()):
+        if stage != self._stage or not (self._working or spread or self._headway.busy):
             self._stage, self._moved_at = stage, self._ctx.now
         alone = len(self._document.roster) == 1
         return not alone and self._ctx.now - self._moved_at > self._headway.standing_limit_s()

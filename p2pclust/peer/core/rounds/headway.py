@@ -91,6 +91,11 @@ class Headway:
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
 
+    @property
+    def busy(self) -> bool:
+        """Whether this peer's worker has an answer to compute."""
+        return bool(self._computing)
+
     def may_hang(self) -> bool:
         """Return whether this peer's worker may hang: it has had one answer for longer than a term may stand still."""
         return any(self._ctx.now - since > self._shortest_s() for since in self._computing.values())

@@ -314,10 +314,6 @@ class AggregatedJob:
         if self._term is not None and not self.ledger.finished:
             self._term.look()
 
-    def computes(self) -> bool:
-        """Return whether the worker computes this peer's own answer."""
-        return self._follower.phase == "computing"
-
     def adopt_own(self, term: int, opened: OpenRound) -> None:
         """Adopt what this peer opened: the aggregator is its own first follower."""
         new = self._follower.adopt_own(term, opened)
