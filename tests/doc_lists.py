@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from p2pclust.peer.core import effects, events
+from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - its classes are found through their base
+from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.operate.questions import VERBS
 from p2pclust.protocols.engine import base
 
@@ -69,9 +70,25 @@ def verb_rows() -> list[str]:
     return rows
 
 
+def report_classes() -> list[type[Report]]:
+    """Return the reports of the core, by their words."""
+    found = {cls.verb: cls for base in (Report, JobReport) for cls in base.__subclasses__()}
+    return [found[verb] for verb in sorted(found) if verb != JobReport.verb]
+
+
+def report_rows() -> list[str]:
+    """Return a table of the reports of the core: word in logs and events, fields, meaning."""
+    rows = ["| word | class | fields | meaning |", "|---|---|---|---|"]
+    for cls in report_classes():
+        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls))
+        rows.append(f"| `{cls.verb}` | `{cls.__name__}` | {fields} | {first_line(cls)} |")
+    return rows
+
+
 LISTS: dict[str, Callable[[], list[str]]] = {
     "events": lambda: dataclass_rows(events.Event),
     "effects": lambda: dataclass_rows(effects.Effect),
+    "reports": report_rows,
     "protocol": protocol_rows,
     "verbs": verb_rows,
 }

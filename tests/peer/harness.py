@@ -26,7 +26,6 @@ from p2pclust.peer.core.effects import (
     Compute,
     Effect,
     Persist,
-    Report,
     Send,
     SendChunk,
     SendRoster,
@@ -59,6 +58,7 @@ from p2pclust.peer.core.messages import (
     Relay,
     RosterCopy,
 )  # fmt: skip
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import (

@@ -11,8 +11,9 @@ import pytest
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link, PeerSpec
-from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.messages import FactDelta, Message
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job

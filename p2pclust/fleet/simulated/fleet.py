@@ -16,8 +16,9 @@ from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated.actions import SimulatedActions
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
-from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.world.network import Conditions, Network

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from p2pclust.peer.core.effects import Effect, Persist, Report, Send
+from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
 
@@ -161,9 +161,9 @@ class Context:
         """Write one row."""
         self.effects.append(Persist(table, key, value, sync))
 
-    def report(self, verb: str, **fields: Any) -> None:
+    def report(self, report: Report) -> None:
         """Make a report for people, logs and tests."""
-        self.effects.append(Report(verb, fields))
+        self.effects.append(report)
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         """Arm a timer `delay_s` from now."""

@@ -53,6 +53,7 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )  # fmt: skip
+from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVersion
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import Fact, Facts
@@ -240,7 +241,7 @@ class Core:
         self._minors[name] = minor
         if self._ctx.serial:
             own = f"{WIRE_VERSION}.{WIRE_MINOR}"
-            self._ctx.report("wire-version", member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own)
+            self._ctx.report(OtherMinorVersion(member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own))
 
     def _linked(self, name: str, *, up: bool) -> None:
         """Act on a link that appeared or vanished, then publish this peer's links."""
@@ -317,7 +318,7 @@ class Core:
         """Link to another peer that lost the same neighbour, so that all keep their number of links."""
         other = self.routing.replacement(lost)
         if other:
-            self._ctx.report("replaced", lost=lost, by=other)
+            self._ctx.report(NeighbourReplaced(lost=lost, by=other))
             self._linked(other, up=True)
 
     def _learn_links(self, fact: Fact) -> None:
@@ -330,7 +331,7 @@ class Core:
         try:
             routing.learn(fact.owner, fact.value)
         except WireError as error:
-            self._ctx.report("bad-links", owner=fact.owner, reason=str(error))
+            self._ctx.report(BadLinks(owner=fact.owner, reason=str(error)))
 
     def _sweep(self) -> None:
         """Drop the blobs that no job needs, at the end of a step: a register may just have left one.

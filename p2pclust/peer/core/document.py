@@ -117,9 +117,9 @@ class Document:
         return int(self.nonce.split("/")[1])
 
     @cached_property
-    def told(self) -> dict[str, str]:
-        """The fields by which reports name the job, and its parent if it has one."""
-        return {"job": self.id} | ({"within": self.parent} if self.parent else {})
+    def named(self) -> tuple[str, str | None]:
+        """The first two fields of all reports on the job: its id, and its parent if it has one."""
+        return self.id, self.parent or None
 
     def __contains__(self, name: str) -> bool:
         """Whether the peer is on the roster."""

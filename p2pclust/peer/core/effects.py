@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.tasks import Task, Token
 
 __all__ = [
-    "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload", "Report",
+    "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload",
     "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster",
 ]  # fmt: skip
 
@@ -121,11 +119,3 @@ class Compute(Effect):
 @dataclass(frozen=True, slots=True)
 class Reload(Effect):
     """Read this peer's rows again before the next task: a job begins with the present rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report(Effect):
-    """Something that people, logs, tests and armed faults may need to know. Never contains data rows."""
-
-    verb: str
-    fields: Mapping[str, Any]

@@ -24,7 +24,6 @@ from p2pclust.peer.core.effects import (
     Effect,
     Persist,
     Reload,
-    Report,
     Send,
     SendChunk,
     SendRoster,
@@ -33,6 +32,7 @@ from p2pclust.peer.core.effects import (
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker

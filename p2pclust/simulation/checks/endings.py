@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgpack
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Effect, Persist, Report
+from p2pclust.peer.core.effects import Effect, Persist
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.spread.tombstones import ENDED, SERIES
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer

@@ -22,7 +22,7 @@ from typing import Any
 import msgpack
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Compute, Effect, Persist, Report, Send
+from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.job_messages import (
     Adopted,
     Close,
@@ -35,6 +35,7 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, MemberSync, Ping
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL

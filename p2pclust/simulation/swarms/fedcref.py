@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.reports import Report
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState, Stage

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from p2pclust.peer.core.effects import Effect, Report, Send
+from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
+from p2pclust.peer.core.reports import Report
 from p2pclust.simulation.swarms.plan import SwarmPlan
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer

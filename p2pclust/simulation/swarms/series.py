@@ -14,8 +14,9 @@ import msgpack
 import numpy as np
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Effect, Report
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.reports import Report
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local

@@ -26,7 +26,6 @@ from p2pclust.peer.core.effects import (
     Effect,
     Persist,
     Reload,
-    Report,
     Send,
     SendChunk,
     SendRoster,
@@ -36,6 +35,7 @@ from p2pclust.peer.core.effects import (
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.tasks import StateMade
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.work.tasks import BlobAccess, Memories, perform

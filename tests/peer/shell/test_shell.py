@@ -23,7 +23,6 @@ from p2pclust.peer.core.effects import (
     DropBlob,
     Effect,
     Persist,
-    Report,
     Send,
     SendChunk,
     StoreChunk,
@@ -31,6 +30,8 @@ from p2pclust.peer.core.effects import (
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.reports import JobFinished, Refuted
+from p2pclust.peer.core.round_reports import Deposed, Elected, PhaseBegun, WaitsForMajority
 from p2pclust.peer.core.tasks import BeginJob, NoResult, TermToken
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, explain
@@ -212,18 +213,18 @@ class TestEffects:
         async def test(b: Bench) -> None:
             b.links.refuses = refuses
             answered = asyncio.get_running_loop().create_future()
-            b.core.answers[LinkChecked] = [Report("checked", {})]
+            b.core.answers[LinkChecked] = [Refuted(1)]
             b.shell._watch = lambda verb, fields: answered.set_result(verb)
             b.start(CheckLink("other"))
-            assert await answered == "checked"
+            assert await answered == "refuted"
             assert b.core.events == [Started(), LinkChecked("other", refuses)]
 
         bench(test)
 
     def test_reports_go_to_whoever_watches(self, bench: Run) -> None:
         async def test(b: Bench) -> None:
-            b.start(Report("waiting", {"present": 1, "of": 3}))
-            assert b.told == [("waiting", {"present": 1, "of": 3})]
+            b.start(WaitsForMajority("j", None, 1, 3))
+            assert b.told == [("waiting", {"job": "j", "present": 1, "of": 3})]
 
         bench(test)
 
@@ -234,7 +235,7 @@ class TestTime:
             loop = asyncio.get_running_loop()
             woken = loop.create_future()
             b.core.wake_at = asked = loop.time() + 0.05
-            b.core.answers[Woken] = [Report("woken", {})]
+            b.core.answers[Woken] = [Refuted(1)]
 
             def watch(verb: str, fields: Mapping[str, Any]) -> None:
                 b.core.wake_at = INFINITY
@@ -462,8 +463,8 @@ class TestPlannedFaults:
         return kills
 
     @staticmethod
-    def phase(name: str, round_: int) -> Report:
-        return Report("phase", {"phase": name, "job": "j", "term": 1, "round": round_})
+    def phase(name: str, round_: int) -> PhaseBegun:
+        return PhaseBegun("j", None, name, 1, round_)
 
     def test_the_aggregator_is_struck_once_in_the_middle_of_its_effects(
         self, bench: Run, kills: list[int], tmp_path: Path
@@ -472,7 +473,7 @@ class TestPlannedFaults:
             b.start(self.phase("opening", 5))
             assert kills == [], "not the aggregator"
             b.core.answers[Arrived] = [
-                Report("elected", {"job": "j", "term": 1}), self.phase("opening", 2), self.phase("combining", 4),
+                Elected("j", None, 1, 0, 2, 3), self.phase("opening", 2), self.phase("combining", 4),
                 self.phase("opening", 4), self.phase("opening", 5),
             ]  # fmt: skip
             b.hear(BEAT)
@@ -484,9 +485,9 @@ class TestPlannedFaults:
 
     def test_whoever_aggregates_no_more_is_not_struck(self, bench: Run, kills: list[int], tmp_path: Path) -> None:
         async def test(b: Bench) -> None:
-            elected, over = Report("elected", {"job": "j", "term": 1}), {"job": "j", "term": 1}
-            b.start(elected, Report("deposed", over), self.phase("adopting", 5))
-            b.core.answers[Arrived] = [elected, Report("finished", over), self.phase("adopting", 5)]
+            elected, over = Elected("j", None, 1, 0, 2, 3), JobFinished("j", None, 1, 5, "")
+            b.start(elected, Deposed("j", None, 1), self.phase("adopting", 5))
+            b.core.answers[Arrived] = [elected, over, self.phase("adopting", 5)]
             b.hear(BEAT)
             assert kills == []
 
@@ -519,6 +520,8 @@ from p2pclust.errors import FleetError
 from p2pclust.peer import main
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Woken
+from p2pclust.peer.core.reports import JobFinished, Refuted
+from p2pclust.peer.core.round_reports import Deposed, Elected, PhaseBegun, WaitsForMajority
 
 step = Core.step
 

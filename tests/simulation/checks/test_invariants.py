@@ -10,10 +10,12 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.core.effects import Compute, Persist, Report, Send
+from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, HeldState, RequestVote, Synced, VoteReply
 from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
+from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.round_reports import Elected
 from p2pclust.peer.core.tasks import CombineRound, Ref, TermToken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
@@ -75,12 +77,12 @@ def test_s1_two_aggregators_of_one_term(stage: Stage) -> None:
     elected = next(key for key in stage.watcher._aggregators)
     other = "a" if stage.watcher._aggregators[elected] != "a" else "b"
     with stage.breaks("S1"):
-        stage.does(other, Report("elected", {"job": elected[0], "term": elected[1]}))
+        stage.does(other, Elected(elected[0], None, elected[1], 0, votes=2, of=3))
 
 
 def test_s1_an_aggregator_without_votes_on_disk(stage: Stage) -> None:
     with stage.breaks("S1"):
-        stage.does("a", Report("elected", {"job": stage.job, "term": 99}))
+        stage.does("a", Elected(stage.job, None, 99, 0, votes=2, of=3))
 
 
 def test_s2_a_peer_in_a_sum_twice(stage: Stage) -> None:
@@ -105,7 +107,7 @@ def test_s4_two_states_of_one_term_and_round(stage: Stage) -> None:
 def test_s5_two_ends(stage: Stage) -> None:
     stage.watcher._final[stage.job] = ONE
     with stage.breaks("S5"):
-        stage.does("a", Report("finished", {"job": stage.job, "digest": TWO.hex()}))
+        stage.does("a", JobFinished(stage.job, None, 1, 1, TWO.hex()))
 
 
 def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
@@ -142,11 +144,11 @@ def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> 
         stage.does(name, Persist("ballot", stage.job, msgpack.packb([60, "a"])))
     stage.watcher._adopted[stage.job, 60, ONE] = {"a": None, "b": None}
     task = CombineRound(b"", 3, Ref(ONE, 32, b""), (((0,), Ref(TWO, 32, b"")),))
-    stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
+    stage.does("a", Elected(stage.job, None, 60, 0, votes=2, of=3))
     stage.does("a", Compute(TermToken(stage.job, "combine", 60), task))
     core._ctx.barred["b"] = None
     with stage.breaks("S10"):
-        stage.does("a", Report("elected", {"job": stage.job, "term": 60}))
+        stage.does("a", Elected(stage.job, None, 60, 0, votes=2, of=3))
     with stage.breaks("S10"):
         stage.does("a", Compute(TermToken(stage.job, "combine", 60), task))
     brought = replace(task, contributions=(((1,), Ref(TWO, 32, b"")),))
@@ -156,7 +158,7 @@ def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> 
 
 def test_s6_an_end_that_is_not_on_disk(stage: Stage) -> None:
     with stage.breaks("S6"):
-        stage.does("a", Report("finished", {"job": stage.job, "digest": ONE.hex()}))
+        stage.does("a", JobFinished(stage.job, None, 1, 1, ONE.hex()))
 
 
 def test_s7_incarnation_term_and_register_never_fall(stage: Stage) -> None:
@@ -175,7 +177,7 @@ def test_s7_incarnation_term_and_register_never_fall(stage: Stage) -> None:
 def test_s8_an_end_before_a_majority_has_it(stage: Stage) -> None:
     stage.adopts("a", 50, 100, ONE, finished=True)
     with stage.breaks("S8"):
-        stage.does("a", Report("finished", {"job": stage.job, "digest": ONE.hex()}))
+        stage.does("a", JobFinished(stage.job, None, 1, 1, ONE.hex()))
 
 
 def test_l5_a_peer_that_waits_without_a_timer(stage: Stage) -> None:
@@ -190,6 +192,6 @@ def test_l5_a_peer_that_waits_without_a_timer(stage: Stage) -> None:
 
 def test_a_broken_invariant_tells_the_story_before_it(stage: Stage) -> None:
     with pytest.raises(AssertionError) as caught:
-        stage.does("a", Report("elected", {"job": stage.job, "term": 99}))
+        stage.does("a", Elected(stage.job, None, 99, 0, votes=2, of=3))
     story = str(caught.value).splitlines()[1:]
     assert any("elected" in line for line in story)

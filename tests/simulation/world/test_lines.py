@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.peer.core.effects import Report
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.lines import Lines, Parcel

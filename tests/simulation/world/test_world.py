@@ -6,9 +6,10 @@ import msgpack
 import numpy as np
 import pytest
 
-from p2pclust.peer.core.effects import Effect, Persist, Report, Send
+from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.events import Arrived, Event, Submit
 from p2pclust.peer.core.messages import BlobMissing
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

@@ -30,6 +30,16 @@ from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
 from p2pclust.peer.core.gossip.work import GossipWork
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.round_reports import (
+    AnswerMalformed,
+    Averaged,
+    Mixing,
+    PhaseBegun,
+    RoundCombined,
+    StateTaken,
+    Unable,
+)
 from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
@@ -222,7 +232,7 @@ class GossipJob:
         try:
             return self._round.read(word, n_peers=len(self.document.roster))
         except WireError as error:
-            self._ctx.report("malformed", **self.document.told, peer=name, reason=str(error))
+            self._ctx.report(AnswerMalformed(*self.document.named, peer=name, reason=str(error)))
             return None
 
     def _say(self) -> None:
@@ -231,7 +241,7 @@ class GossipJob:
         tick = self._round.tick + (self._round.hops if self._half_way else 0)
         self._exchange.say((self._version.round, tick), self._round.told.encode())
         if tick and tick % _TOLD == 0:
-            self._ctx.report("mixing", **self.document.told, round=self._version.round, tick=tick)
+            self._ctx.report(Mixing(*self.document.named, round=self._version.round, tick=tick))
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +276,7 @@ class GossipJob:
         assert self.circles.circle is not None
         phase = "closing" if self._final else "adopting"
         self._ctx.report(
-            "phase", phase=phase, **self.document.told, term=self.circles.circle.epoch, round=self._version.round
+            PhaseBegun(*self.document.named, phase=phase, term=self.circles.circle.epoch, round=self._version.round)
         )
         if self._final:
             self._mix(self._present)
@@ -310,7 +320,7 @@ class GossipJob:
         self._round = None
         if not ended.complete:  # a peer withheld answers of others
             self._ctx.report(
-                "malformed", **self.document.told, peer="", reason="answers are missing at the end of a round"
+                AnswerMalformed(*self.document.named, peer="", reason="answers are missing at the end of a round")
             )
             self.circles.renew()
             return
@@ -318,9 +328,9 @@ class GossipJob:
             self._closed(ended)
             return
         self._exchange.expect((version.round + 1, 0))
-        told = self.document.told | {"round": version.round}
-        self._ctx.report("averaged", **told, epoch=circle.epoch, ticks=ended.tick, reached=ended.reached)
-        self._ctx.report("phase", phase="combining", **told, term=circle.epoch)
+        named, round_ = self.document.named, version.round
+        self._ctx.report(Averaged(*named, round_, circle.epoch, ticks=ended.tick, reached=ended.reached))
+        self._ctx.report(PhaseBegun(*named, "combining", circle.epoch, round_))
         assert self._ref is not None
         self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
 
@@ -331,7 +341,7 @@ class GossipJob:
         if self.ledger.finished:
             return
         if isinstance(outcome, NoResult):  # another version of the software, say
-            self._ctx.report("unable", **self.document.told, task=token.kind, reason=outcome.reason)
+            self._ctx.report(Unable(*self.document.named, task=token.kind, reason=outcome.reason))
             if self._taken is not None and self._taken.digest == token.state:
                 self._handover.refuse(self._taken.digest)
                 self.entered()  # with what it had
@@ -365,8 +375,7 @@ class GossipJob:
         self.ledger.adopt(epoch, round_ + 1, made.ref, final=made.info.final)
         if self._me == self.circles.circle.members[0]:  # all members report the same, so one does
             contributors = [roster[index] for index in made.info.contributors]
-            fields = {**made.info.to_dict(roster), **self.document.told, "contributors": contributors}
-            self._ctx.report("combined", term=epoch, round=round_, **fields)
+            self._ctx.report(RoundCombined(*self.document.named, epoch, round_, contributors, made.info, roster))
         self._work_on(Version(round_ + 1, epoch, made.ref.digest), made.ref, made.info)
 
     # -- states of others -------------------------------------------------------------------------------------------
@@ -390,7 +399,7 @@ class GossipJob:
         self._round, self._half_way = None, False
         self._entry = self._taken = version
         self._exchange.enter(self._near(), (version.round, 0), again=True)
-        self._ctx.report("took", **self.document.told, peer=source, round=version.round)
+        self._ctx.report(StateTaken(*self.document.named, peer=source, round=version.round))
         self._work.describe(ref)
 
     def _near(self) -> list[str]:
@@ -426,7 +435,7 @@ class GossipJob:
         self._ctx.timers.cancel(self._timer)
         self._round = None
         self._handover.forget()
-        self._ctx.report("finished", **self.document.told, term=epoch, round=round_, digest=ref.digest.hex())
+        self._ctx.report(JobFinished(*self.document.named, term=epoch, round=round_, digest=ref.digest.hex()))
         self._children.ended(self.id)
 
     def _on_close(self, source: str, message: Close) -> None:

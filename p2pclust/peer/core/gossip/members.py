@@ -34,6 +34,7 @@ from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
 from p2pclust.protocols.gossip.push_sum import Links
 
 __all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
@@ -136,7 +137,7 @@ class GossipMembership:
             self._enter(GossipMembers(epoch, members))
             return True
         if self.circle is not None:
-            self._ctx.report("outside", **self._document.told, peer=source, epoch=epoch)
+            self._ctx.report(LeftEpoch(*self._document.named, peer=source, epoch=epoch))
             self._leave()
             self._hooks.outside()
         self._rejoin(members)
@@ -197,7 +198,7 @@ class GossipMembership:
     def _wait(self, present: int) -> None:
         if present != self._waiting:
             self._waiting = present
-            self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))
+            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))
 
     def _gone(self, member: int) -> bool:
         return self._membership.gone(self._document.roster[member])
@@ -226,7 +227,7 @@ class GossipMembership:
         epoch = ((max(self._highest, self._ledger.term) >> _STORE_BITS) + 1 << _STORE_BITS) + store
         self._proposed_at = self._ctx.now
         told = [self._document.roster[member] for member in members]
-        self._ctx.report("circle", **self._document.told, epoch=epoch, members=told)
+        self._ctx.report(EpochBegun(*self._document.named, epoch=epoch, members=told))
         self._enter(GossipMembers(epoch, members))
 
     def _enter(self, circle: GossipMembers) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.reports import Abstains
 from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
@@ -32,7 +33,7 @@ class Abstentions:
             reason = outcome.offer.answer.abstains if isinstance(outcome, Offered) else ""
         if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
             self._said[document.id] = None
-            self._ctx.report("abstains", **document.told, reason=reason)
+            self._ctx.report(Abstains(*document.named, reason=reason))
 
     def forget(self, job_id: str) -> None:
         """Forget a job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.reports import JobAccepted
 
 __all__ = ["Acceptance"]
 
@@ -34,7 +35,7 @@ class Acceptance:
         self._synced[job_id][name] = None
         if has_majority(self._synced[job_id], self._documents[job_id].roster):
             self.forget(job_id)
-            self._ctx.report("accepted", job=job_id)
+            self._ctx.report(JobAccepted(job=job_id))
 
     def revoked(self, name: str) -> None:
         """Do not count a revoked peer."""

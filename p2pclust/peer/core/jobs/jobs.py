@@ -19,6 +19,7 @@ from p2pclust.peer.core.jobs.submission import Submissions, Submitted
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import BadDocument, CancelKnown, JobBegun, JobRefused, JobSubmitted
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -100,9 +101,8 @@ class Jobs:
                 self._refuse(job.asked, job.reason)
                 continue
             self._acceptance.await_(document)
-            told = {"asked": job.asked} if job.asked else {}
-            told |= {} if document.turn is None else {"series": document.turn.series}
-            self._ctx.report("submitted", job=document.id, roster=list(document.roster), **told)
+            series = None if document.turn is None else document.turn.series
+            self._ctx.report(JobSubmitted(document.id, list(document.roster), job.asked or None, series))
             self._keep(document, document.encode())
             self._tell(document.id)
             self._announcements.look_at(document)
@@ -134,7 +134,7 @@ class Jobs:
 
     def _cancelled(self, named: str) -> None:
         """Act on a new cancel of a job or series."""
-        self._ctx.report("cancel", job=named, by=self.cancels.by(named))
+        self._ctx.report(CancelKnown(job=named, by=self.cancels.by(named)))
         ended = [named, *(document.id for document in self.table.turns(named))]
         for job in [self.jobs[job_id] for job_id in ended if job_id in self.jobs]:
             job.cancelled()
@@ -142,7 +142,7 @@ class Jobs:
 
     def _refuse(self, asked: str, reason: str) -> None:
         """Report why a request was refused."""
-        self._ctx.report("refused", reason=reason, **({"asked": asked} if asked else {}))
+        self._ctx.report(JobRefused(reason, asked or None))
 
     def learn(self, fact: Fact) -> None:
         """Take a fact about a job: its document, or its cancel."""
@@ -156,7 +156,7 @@ class Jobs:
             document = Document.decode(fact.value)
             named = document.id
         except (WireError, UsageError) as error:
-            self._ctx.report("bad-document", owner=fact.owner, reason=str(error))
+            self._ctx.report(BadDocument(owner=fact.owner, reason=str(error)))
             return
         # A document without a submitter is derived from what was agreed on, and never sent.
         if fact.key == JOB + named and document.submitter and document.turn is None:
@@ -199,7 +199,7 @@ class Jobs:
 
     def _begin(self, document: Document) -> None:
         assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
-        self._ctx.report("job", roster=list(document.roster), **document.told)
+        self._ctx.report(JobBegun(*document.named, roster=list(document.roster)))
         job = self._make(document, Ledger(self._ctx, document, None, None), None)
         self.jobs[document.id] = job
         self.cancels.begun(document.id)

@@ -19,6 +19,7 @@ from p2pclust.peer.core.effects import CheckRoster, SendRoster, TakeRoster
 from p2pclust.peer.core.events import RosterRead
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message, RosterCopy, RosterOffer, RosterRequest
+from p2pclust.peer.core.reports import KeysExpired, RosterRefused, RosterTaken
 
 __all__ = ["CURRENT", "TABLE", "Changes", "Enrolment"]
 
@@ -113,7 +114,7 @@ class Enrolment:
     def _distrust(self, event: RosterRead) -> None:
         self._distrusted[event.source] = self._ctx.now + _DISTRUST_S
         reason = event.reason or f"its serial is {event.serial}, and a newer one was promised"
-        self._ctx.report("roster-refused", peer=event.source, reason=reason)
+        self._ctx.report(RosterRefused(peer=event.source, reason=reason))
 
     def _adopt(self, event: RosterRead) -> None:
         ctx, before = self._ctx, self._peers
@@ -124,7 +125,9 @@ class Enrolment:
         new = sorted(name for name in self._peers if name not in before)
         renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])
         ctx.report(
-            "roster", serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
+            RosterTaken(
+                serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
+            )
         )
         self._revoke(gone)
         for name in new:
@@ -140,7 +143,7 @@ class Enrolment:
         """Treat peers with expired keys as revoked."""
         over = [name for name in names if self._peers.pop(name, None) is not None]
         for name in over:
-            self._ctx.report("expired", member=name)
+            self._ctx.report(KeysExpired(member=name))
         self._revoke(over)
 
     def _revoke(self, names: list[str]) -> None:

@@ -29,6 +29,7 @@ from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.members.suspicions import Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
+from p2pclust.peer.core.reports import MemberChanged, NoAnswer, Refuted, StoreForgot
 
 __all__ = ["Membership"]
 
@@ -240,10 +241,7 @@ class Membership(MemberTable):
         self._greet(member.name)
         member.greetings += 1
         if member.greetings % _COMPLAIN_AFTER == 0:
-            self._ctx.report(
-                "no-answer", member=member.name, address=member.address,
-                hint="is it running there, and is it on the newest fleet roster?",
-            )  # fmt: skip
+            self._ctx.report(NoAnswer(member.name, member.address))
             if self._ctx.routing.mapped:
                 self._accept(
                     Update(member.name, "dead", 0, "", "", "")
@@ -284,7 +282,7 @@ class Membership(MemberTable):
         if worse or other_store or update.incarnation > self._me.incarnation:
             self._me.incarnation = update.incarnation + 1
             self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
-            self._ctx.report("refuted", incarnation=self._me.incarnation)
+            self._ctx.report(Refuted(incarnation=self._me.incarnation))
             self._spread(self._me.update())
 
     def forgot(self, why: str) -> None:
@@ -297,7 +295,7 @@ class Membership(MemberTable):
         if self._ctx.now - self._began_at > self._ctx.timing.patience_s:
             return
         store_id = "".join(f"{int(self._ctx.rng.integers(2**32)):08x}" for _ in range(4))
-        self._ctx.report("store-forgot", reason=why, store=self._ctx.store_id)
+        self._ctx.report(StoreForgot(reason=why, store=self._ctx.store_id))
         self._ctx.persist("self", "store_id", store_id.encode())
         self._ctx.store_id = self._me.store_id = store_id
         self._me.incarnation += 1
@@ -338,7 +336,7 @@ class Membership(MemberTable):
         if before != member.status:
             self._changes.append((member.name, before))
             self._ctx.report(
-                "member", member=member.name, status=member.status, before=before, incarnation=member.incarnation
+                MemberChanged(member=member.name, status=member.status, before=before, incarnation=member.incarnation)
             )
         if not expected:
             self._spread(member.update())

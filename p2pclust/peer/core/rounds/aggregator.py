@@ -17,6 +17,17 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Partial
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.round_reports import (
+    Cancelling,
+    LeftOut,
+    OutOfReach,
+    PhaseBegun,
+    ProposerAsked,
+    Relayed,
+    RoundCombined,
+    StandsStill,
+    Unable,
+)
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
@@ -44,7 +55,6 @@ from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["AggregatorTerm", "TermHooks"]
 
-_RELAYS: Final = 3
 #: The only state of a census.
 _AGREED: Final = StateInfo(final=True)
 
@@ -146,15 +156,14 @@ class AggregatorTerm:
             self._propose(outcome.mathematics if isinstance(outcome, Continued) else b"")
         elif isinstance(outcome, NoResult):
             # This peer cannot work with the state or the job (another version of the software, say); another may.
-            self._ctx.report("unable", **self._document.told, task=token.kind, reason=outcome.reason)
+            self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
             self._election.withdraw()
         elif isinstance(outcome, StateMade):
             closed, roster = self._round, self._document.roster
             if closed is not None and token.kind == CombineRound.kind:
-                self._ctx.report(
-                    "combined", **self._document.told, term=self.term, round=closed.round,
-                    contributors=[roster[index] for index in closed.contributors()], **outcome.info.to_dict(roster),
-                )  # fmt: skip
+                contributors = [roster[index] for index in closed.contributors()]
+                named, term, info = self._document.named, self.term, outcome.info
+                self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
             self._open(outcome.ref, self._ledger.register.round if closed is None else closed.round + 1, outcome.info)
 
     def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
@@ -162,9 +171,7 @@ class AggregatorTerm:
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
-        self._ctx.report(
-            "phase", phase="closing" if opened.final else "opening", **self._document.told, term=self.term, round=round_
-        )
+        self._ctx.report(PhaseBegun(*self._document.named, "closing" if opened.final else "opening", self.term, round_))
         if self._document.treatment.collect == "tree" and info.additive:
             self._invitations.grow_tree(opened)
         # Sending before our own copy is synced is safe (Ongaro 10.2.1): we count ourselves only afterwards.
@@ -280,7 +287,7 @@ class AggregatorTerm:
     def _cancel(self, opened: OpenRound, by: str) -> None:
         """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
-        self._ctx.report("cancelling", **self._document.told, term=self.term, round=opened.round, by=by)
+        self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=by))
         self._compute(CancelJob(self._document.job, len(self._document.roster), opened.ref, by))
 
     def _complete(self, opened: OpenRound) -> bool:
@@ -311,7 +318,7 @@ class AggregatorTerm:
         if opened.proposer < 0:
             return
         name = self._document.roster[opened.proposer]
-        self._ctx.report("proposer", **self._document.told, proposer=name)
+        self._ctx.report(ProposerAsked(*self._document.named, proposer=name))
         opened.answered.pop(name, None)
         opened.opened_at = self._ctx.now
         if name == self._ctx.me:
@@ -321,7 +328,7 @@ class AggregatorTerm:
 
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
-        self._ctx.report("phase", phase="combining", **self._document.told, term=self.term, round=opened.round)
+        self._ctx.report(PhaseBegun(*self._document.named, phase="combining", term=self.term, round=opened.round))
         have = opened.contributors()
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
@@ -346,9 +353,7 @@ class AggregatorTerm:
             return
         if self._stands_still():
             waited_s = round(self._ctx.now - self._moved_at, 3)
-            self._ctx.report(
-                "stands-still", **self._document.told, term=self.term, phase=self.phase, seconds=waited_s
-            )  # fmt: skip
+            self._ctx.report(StandsStill(*self._document.named, self.term, self.phase, waited_s))
             self._election.hand_over()
             return
         self._invitations.heartbeat(self._round)
@@ -382,17 +387,14 @@ class AggregatorTerm:
         """
         for name, resort in self._patience.lost_with(opened):
             if resort is Resort.ASK_AROUND:
-                relays = self._invitations.send_around(opened, name, _RELAYS)
-                self._ctx.report("relayed", **self._document.told, round=opened.round, peer=name, via=relays)
-            elif resort is Resort.GIVE_UP_BUSY:
-                opened.left_out[self._document.index(name)] = None
-                self._patience.left_out_busy(name, opened)
-                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name, busy=True)
-            elif self._document.treatment.missing == "all":
-                self._ctx.report("out-of-reach", **self._document.told, round=opened.round, peer=name)
+                relays = self._invitations.send_around(opened, name)
+                self._ctx.report(Relayed(*self._document.named, round=opened.round, peer=name, via=relays))
+            elif resort is Resort.GIVE_UP and self._document.treatment.missing == "all":
+                self._ctx.report(OutOfReach(*self._document.named, opened.round, name))
                 return True
             else:
+                busy = resort is Resort.GIVE_UP_BUSY
                 opened.left_out[self._document.index(name)] = None
-                self._patience.left_out(name)
-                self._ctx.report("left-out", **self._document.told, round=opened.round, peer=name)
+                self._patience.left_out(name, opened, busy=busy)
+                self._ctx.report(LeftOut(*self._document.named, opened.round, name, busy or None))
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Partial
 from p2pclust.peer.core.quorum import has_majority
+from p2pclust.peer.core.round_reports import AnswerDiffers
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
@@ -60,7 +61,7 @@ class Answers:
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
-            self._ctx.report("differs", **self._document.told, round=opened.round, peer=name)
+            self._ctx.report(AnswerDiffers(*self._document.named, round=opened.round, peer=name))
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
             self._patience.works(name)

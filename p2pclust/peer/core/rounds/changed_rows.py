@@ -6,7 +6,9 @@ contribution that was made before, and is repeated, is still of the old rows.
 
 from __future__ import annotations
 
-from p2pclust.peer.core.effects import Compute, Effect, Report
+from p2pclust.peer.core.effects import Compute, Effect
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.round_reports import PhaseBegun, RowsDamaged
 from p2pclust.peer.core.tasks import Contribute, JobToken, MakeOffer
 
 __all__ = ["FirstUse"]
@@ -31,14 +33,14 @@ class FirstUse:
 
         A round below an earlier reported one is reported as well: another aggregator opened it again.
         """
-        if isinstance(effect, Report) and effect.verb == "phase" and effect.fields["phase"] == "adopting":
-            if "within" not in effect.fields:
-                self._adopted[effect.fields["job"]] = effect.fields["round"]
+        if isinstance(effect, PhaseBegun):
+            if effect.phase == "adopting" and effect.within is None:
+                self._adopted[effect.job] = effect.round
         elif isinstance(effect, Compute) and isinstance(effect.task, Contribute | MakeOffer) and self._told is not None:
             assert isinstance(effect.token, JobToken)
             job = effect.token.job
             round_ = self._adopted.get(job)
             if round_ is not None and round_ < self._told.get(job, round_ + 1):
                 self._told[job] = round_
-                return Report("damaged", {"job": job, "round": round_, "number": self._number})
+                return RowsDamaged(job, round_, self._number)
         return None

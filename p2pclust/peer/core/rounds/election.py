@@ -14,6 +14,7 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.quorum import has_majority, majority
+from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -100,7 +101,7 @@ class Election:
         self.role = Role.FOLLOWER
         self._arm()
         if was is Role.AGGREGATOR:
-            self._ctx.report("deposed", **self._document.told, term=self._ledger.term)
+            self._ctx.report(Deposed(*self._document.named, term=self._ledger.term))
             self._rule.deposed()
 
     def resign(self) -> None:
@@ -268,8 +269,10 @@ class Election:
         self.role = Role.AGGREGATOR
         self.aggregator = self.terms[self._ledger.term] = self._ctx.me
         self._ctx.timers.cancel(self._timer)
-        fields = {**self._document.told, "term": self._ledger.term, "round": self._ledger.register.round}
-        self._ctx.report("elected", **fields, votes=len(self._votes), of=len(self._document.roster))
+        term, round_ = self._ledger.term, self._ledger.register.round
+        self._ctx.report(
+            Elected(*self._document.named, term, round_, votes=len(self._votes), of=len(self._document.roster))
+        )
         self._rule.elected()
 
     def _ask(self, message: Message) -> None:
@@ -311,4 +314,4 @@ class Election:
         within_reach = [name for name in self._document.roster if self._ctx.routing.hop(name)]
         present = sum(self._membership.present(name) for name in within_reach)
         if self.role is Role.FOLLOWER or present < majority(len(self._document.roster)):
-            self._ctx.report("waiting", **self._document.told, present=present, of=len(self._document.roster))
+            self._ctx.report(WaitsForMajority(*self._document.named, present=present, of=len(self._document.roster)))

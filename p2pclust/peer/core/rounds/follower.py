@@ -11,6 +11,7 @@ from collections.abc import Callable
 from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
+from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.handover import state_of
@@ -104,7 +105,7 @@ class Follower:
             try:
                 self._place = TreeSum(self._job, message)
             except WireError as error:
-                self._ctx.report("bad-tree", **self._document.told, reason=str(error))
+                self._ctx.report(BadTree(*self._document.named, reason=str(error)))
 
     def leave_place(self) -> None:
         """Leave the tree."""
@@ -161,9 +162,7 @@ class Follower:
             self._answer()
             return
         if same and not held and register.ref is not None:
-            self._ctx.report(
-                "contradiction", **self._document.told, peer=source, term=message.term, round=message.round
-            )
+            self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
             return  # two states in one round of one term: the aggregator is faulty
         ref = self.resolve(source, message)
         if ref is None:
@@ -200,7 +199,7 @@ class Follower:
 
     def _adopt(self, term: int, round_: int, ref: Ref, *, final: bool) -> None:
         before = self._ledger.register.ref
-        self._ctx.report("phase", phase="adopting", **self._document.told, term=term, round=round_)
+        self._ctx.report(PhaseBegun(*self._document.named, phase="adopting", term=term, round=round_))
         self._ledger.adopt(term, round_, ref, final=final)
         self._headway.adopts(term, round_)
         if before is not None and before.digest != ref.digest:

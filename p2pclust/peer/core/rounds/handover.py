@@ -9,6 +9,7 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Open
 from p2pclust.peer.core.ledger import Register
+from p2pclust.peer.core.round_reports import StateCorrupt
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
@@ -47,7 +48,7 @@ def state_of(
     """
     if message.state:
         if digest_of(message.state[0]) != message.digest:
-            context.report("corrupt", **document.told, peer=sources[0])
+            context.report(StateCorrupt(*document.named, peer=sources[0]))
             return None
         return Ref(message.digest, len(message.state[0]), message.state[0])
     if blobs.has(message.digest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from p2pclust.peer.core.job_messages import Heartbeat, Open
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -11,6 +12,8 @@ from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
 
 __all__ = ["Invitations"]
+
+_RELAYS: Final = 3
 
 
 class Invitations:
@@ -62,10 +65,10 @@ class Invitations:
             if name not in opened.answered and not self._membership.gone(name):
                 self.send(opened, name)
 
-    def send_around(self, opened: OpenRound, name: str, most: int) -> list[str]:
+    def send_around(self, opened: OpenRound, name: str) -> list[str]:
         """Send the opened state to a silent peer through others; return these."""
         message = opened.message(self._document.id, self._term, self._me)
-        return self._ctx.send_around(name, message, self._membership.alive(), most)
+        return self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
 
     def _message(self, opened: OpenRound, name: str = "") -> Open:
         """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""

@@ -23,6 +23,8 @@ from p2pclust.peer.core.job_messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.round_reports import BadPart, CatchesUp, Fenced, LateAnswer, TermLeap
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness
@@ -111,7 +113,7 @@ class AggregatedJob:
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._ctx.report("term-leap", **self.document.told, peer=source, term=term, own_term=self.ledger.term)
+            self._ctx.report(TermLeap(*self.document.named, peer=source, term=term, own_term=self.ledger.term))
         self.election.step_down(self.ledger.term + _MOST_LEAP)
         self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
         return True
@@ -128,7 +130,7 @@ class AggregatedJob:
         if source == self._ctx.me:
             return
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
-            self._ctx.report("fenced", **self.document.told, peer=source, term=message.term, own_term=self.ledger.term)
+            self._ctx.report(Fenced(*self.document.named, peer=source, term=message.term, own_term=self.ledger.term))
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
             return
         if carrier == source or self._follower.is_news(message):
@@ -143,7 +145,7 @@ class AggregatedJob:
 
     def _from_follower(self, source: str, message: Adopted | HeartbeatReply) -> None:
         if self._term is None or message.term != self.ledger.term:
-            self._ctx.report("late-answer", **self.document.told, peer=source, term=message.term)
+            self._ctx.report(LateAnswer(*self.document.named, peer=source, term=message.term))
         elif isinstance(message, Adopted):
             before = self._adopted.get(source)
             if before is None or (before.term, before.round) <= (message.term, message.round):
@@ -168,7 +170,7 @@ class AggregatedJob:
             else:
                 self._follower.on_partial(source, message)
         except WireError as error:
-            self._ctx.report("bad-part", **self.document.told, peer=source, reason=str(error))
+            self._ctx.report(BadPart(*self.document.named, peer=source, reason=str(error)))
 
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""
@@ -178,7 +180,7 @@ class AggregatedJob:
             return
         ref = self._follower.resolve(source, message)
         if ref is not None:
-            self._ctx.report("catches-up", **self.document.told, peer=source, term=position[0], round=position[1])
+            self._ctx.report(CatchesUp(*self.document.named, peer=source, term=position[0], round=position[1]))
             self._follower.learn(*position, ref, final=message.final)
             self.election.stand_again()
         elif self._blobs.fetching(message.digest):
@@ -339,7 +341,7 @@ class AggregatedJob:
         self.deposed()
         self.workspace.finish()
         self._final = self._offered = None
-        self._ctx.report("finished", **self.document.told, term=term, round=round_, digest=ref.digest.hex())
+        self._ctx.report(JobFinished(*self.document.named, term=term, round=round_, digest=ref.digest.hex()))
         self._job.children.ended(self.id)
 
     def _close_message(self, *, with_state: bool) -> Close:

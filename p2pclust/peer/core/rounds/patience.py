@@ -79,15 +79,16 @@ class Patience:
         """Return whether a peer need not be waited for: it hangs, or is out of reach since it was left out."""
         return name in self._headway.hung or (name in self._astray and not self._ctx.routing.hop(name))
 
-    def left_out(self, name: str) -> None:
-        """Note that the round goes on without a peer; it is waited for again once there is a route to it."""
-        if not self._ctx.routing.hop(name):
-            self._astray[name] = None
+    def left_out(self, name: str, opened: OpenRound, *, busy: bool) -> None:
+        """Note that the round goes on without a peer, which has computed for too long (`busy`) or is silent.
 
-    def left_out_busy(self, name: str, opened: OpenRound) -> None:
-        """Note that the round goes on without a peer that has computed for too long."""
-        fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
-        self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
+        A silent peer is waited for again once there is a route to it.
+        """
+        if busy:
+            fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
+            self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
+        elif not self._ctx.routing.hop(name):
+            self._astray[name] = None
 
     def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
         """Return whether a peer has computed for too long, while the others are done or were not asked."""

@@ -20,6 +20,7 @@ from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Open, Partial
+from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken
@@ -347,7 +348,7 @@ class TreeSum:
         unread = whole.summed & ~summed
         if unread:
             self._ctx.report(
-                "unread", **self._document.told, peers=[self._document.roster[i] for i in as_peers(unread)]
+                ContributionsUnread(*self._document.named, peers=[self._document.roster[i] for i in as_peers(unread)])
             )
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))

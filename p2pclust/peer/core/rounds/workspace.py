@@ -18,6 +18,7 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.round_reports import NoJob, Without
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob
 from p2pclust.peer.core.treatment import Treatment
@@ -129,7 +130,7 @@ class JobWorkspace:
             document = Document(wanted.mathematics, names, stores, treatment, "", nonce)
             _ = document.id  # raises if the document is too large
         except UsageError as error:
-            self._ctx.report("no-job", within=parent.id, name=wanted.name, reason=str(error))
+            self._ctx.report(NoJob(within=parent.id, name=wanted.name, reason=str(error)))
             return None
         return document
 
@@ -148,7 +149,7 @@ class JobWorkspace:
         given_up = self._pending(preparing)
         if given_up:
             names = [key.hex()[:12] if isinstance(key, bytes) else key.name for key in given_up]
-            self._ctx.report("without", **self._document.told, round=preparing.round, what=names[:8], of=len(names))
+            self._ctx.report(Without(*self._document.named, round=preparing.round, what=names[:8], of=len(names)))
         self._preparing = None
         self._ctx.timers.cancel(self._timer)
         at_hand = tuple(digest for digest in self._holding if self._blobs.has(digest))

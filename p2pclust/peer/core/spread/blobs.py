@@ -14,6 +14,7 @@ from typing import Final
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
 from p2pclust.peer.core.tasks import VerifyBlob, VerifyToken
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -166,7 +167,7 @@ class Blobs:
         have = self._partial.setdefault(digest, {})
         missing = {index: None for index in range(n_chunks) if index not in have}
         pull = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
-        self._ctx.report("pulling", blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have))
+        self._ctx.report(BlobPulled(blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have)))
         if not missing:
             self._verify(pull)
         elif sources:
@@ -282,7 +283,7 @@ class Blobs:
         if digest not in self._verifying:
             return  # dropped meanwhile
         if not good:
-            self._ctx.report("blob-corrupt", blob=digest.hex()[:12])
+            self._ctx.report(BlobCorrupt(blob=digest.hex()[:12]))
             self._forget(digest)
             return
         del self._verifying[digest]

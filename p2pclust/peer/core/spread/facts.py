@@ -27,6 +27,7 @@ from zlib import crc32
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
+from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
 
 __all__ = ["Fact", "Facts"]
@@ -100,7 +101,7 @@ class Facts:
         standing = {key: fact.value for key, fact in own.items() if key not in self._void and key != _FLOOR}
         self._owes_floor = self._floor_next = False
         self._void.clear()
-        self._ctx.report("floor", standing=len(standing), void=len(own) - len(standing))
+        self._ctx.report(FactsCleared(standing=len(standing), void=len(own) - len(standing)))
         self.publish(_FLOOR, b"")
         self._clear_below(self._ctx.me)
         for key, value in standing.items():
@@ -234,7 +235,7 @@ class Facts:
                 continue
             if len(known) >= _MAX_KEYS and key not in known and key != _FLOOR:
                 # Skipped for good; otherwise two peers with different ones would ask each other for ever.
-                self._ctx.report("too-many-facts", owner=delta.owner)
+                self._ctx.report(TooManyFacts(owner=delta.owner))
                 self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
             elif version > (known[key].version if key in known else 0):
                 fact = Fact(delta.owner, key, version, value)

@@ -24,6 +24,7 @@ from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.reports import BadDocument, NoNext, NotReloaded, SeriesEnded
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
@@ -95,7 +96,7 @@ class Series:
         if self._table.idle(document.id):
             self._ctx.effects.append(Reload())
         else:
-            self._ctx.report("not-reloaded", job=document.id, hint="another job is at work on these rows")
+            self._ctx.report(NotReloaded(document.id))
 
     def ended(self, document: Document) -> None:
         """Expect a census after the pause that follows a turn which has ended here."""
@@ -162,7 +163,7 @@ class Series:
             except UsageError as error:
                 if self._complained.get(census.id) != str(error):
                     self._complained[census.id] = str(error)
-                    self._ctx.report("no-next", series=turn.series, number=turn.number, reason=str(error))
+                    self._ctx.report(NoNext(series=turn.series, number=turn.number, reason=str(error)))
         return None
 
     def _stores(self, before: Document, turn: Turn) -> dict[str, str] | None:
@@ -188,12 +189,12 @@ class Series:
         data = self._table.state(census.id).payload or b""
         assert census.turn is not None
         if data == OVER:
-            self._ctx.report("series-ended", series=census.turn.series, number=census.turn.number)
+            self._ctx.report(SeriesEnded(series=census.turn.series, number=census.turn.number))
             return None
         try:
             document = Document.decode(data)
         except WireError as error:
-            self._ctx.report("bad-document", owner=census.parent, reason=str(error))
+            self._ctx.report(BadDocument(owner=census.parent, reason=str(error)))
             return None
         self._complained.pop(census.id, None)
         return document if document.turn == census.turn else None

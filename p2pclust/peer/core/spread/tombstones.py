@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.reports import JobGone
 
 __all__ = ["ENDED", "SERIES", "Tombstones"]
 
@@ -54,7 +55,7 @@ class Tombstones:
         said[source] = None
         if not all(name in said for name in others):
             return False
-        self._ctx.report("job-gone", job=job_id, peers=list(said))
+        self._ctx.report(JobGone(job=job_id, peers=list(said)))
         return True
 
     def bury(self, document: Document) -> None:

@@ -13,6 +13,7 @@ from p2pclust.peer.core.events import Arrived, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -110,9 +111,9 @@ def test_a_word_that_is_none_is_named_and_replaced_by_a_better_one(word: bytes) 
     reports: list[str] = []
     report = job._ctx.report
 
-    def watch(verb: str, **fields: object) -> None:
-        reports.append(verb)
-        report(verb, **fields)
+    def watch(one: Report) -> None:
+        reports.append(one.verb)
+        report(one)
 
     job._ctx.report = watch  # type: ignore[method-assign]
     for ahead in range(3):  # whichever tick it is at when its own word is ready

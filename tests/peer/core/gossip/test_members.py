@@ -8,10 +8,11 @@ import pytest
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document, pack_links
-from p2pclust.peer.core.effects import Report, Send
+from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.gossip.members import GossipMembers, GossipMembership
 from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.ledger import Ledger
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 

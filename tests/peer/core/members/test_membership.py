@@ -9,9 +9,10 @@ import pytest
 from harness import alone
 
 from p2pclust.peer.core.core import Core, StoreContents
-from p2pclust.peer.core.effects import CheckLink, Effect, Persist, Report, Send
+from p2pclust.peer.core.effects import CheckLink, Effect, Persist, Send
 from p2pclust.peer.core.events import Arrived, Leave, LinkChecked, Woken
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import PRESETS
 
 TIMING = PRESETS["default"]

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from p2pclust.peer.core.effects import Compute, Report
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.round_reports import PhaseBegun
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.core.tasks import AnswerToken, CombineRound, Contribute, Ref, TermToken
 
 STATE = Ref(b"", 0, b"")
 
 
-def adopting(round_: int, job: str = "j", **more: str) -> Report:
-    return Report("phase", {"phase": "adopting", "job": job, "round": round_, **more})
+def adopting(round_: int, job: str = "j", within: str | None = None) -> Report:
+    return PhaseBegun(job, within, "adopting", 1, round_)
 
 
 def contributing(job: str = "j") -> Compute:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.effects import Persist, Report, Send
+from p2pclust.peer.core.effects import Persist, Send
 from p2pclust.peer.core.events import Cancel, Woken
 from p2pclust.peer.core.job_messages import Adopted, Open
 from p2pclust.peer.core.messages import FactDelta
+from p2pclust.peer.core.reports import Report
 
 
 def held(n: int = 3, **fields: Any) -> tuple[Net, str]:

@@ -1,0 +1,266 @@
+"""Reports: what people, logs, tests and armed faults may need to know, one class for each. No report contains data rows.
+
+The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md lists them all with their fields).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from p2pclust.peer.core.effects import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Effect):
+    """Base of all reports. The verb is the name of the class in small letters, unless the class names it.
+
+    Examples
+    --------
+    >>> report = JobSubmitted("job-1", ["a", "b"], series="series-1")
+    >>> report.verb, report.fields
+    ('submitted', {'job': 'job-1', 'roster': ['a', 'b'], 'series': 'series-1'})
+    """
+
+    verb: ClassVar[str]
+
+    def __init_subclass__(cls, verb: str = "") -> None:
+        if "verb" not in cls.__dict__:  # a class with slots is made twice, the second time without the argument
+            cls.verb = verb or re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields in plain values, without those that are None."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in given if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport(Report):
+    """Base of the reports on a job; its first two fields are `Document.named`."""
+
+    job: str
+    within: str | None  # the parent of a child job
+
+
+# -- members and the fleet roster ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChanged(Report, verb="member"):
+    """A member has another status."""
+
+    member: str
+    status: str
+    before: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer(Report):
+    """A member has not answered many greetings."""
+
+    member: str
+    address: str
+    hint: str = "is it running there, and is it on the newest fleet roster?"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted(Report):
+    """This peer refuted a claim about it."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreForgot(Report):
+    """This peer's store was restored from an older image, or lost its newest rows; `store` is its former id."""
+
+    reason: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMinorVersion(Report, verb="wire-version"):
+    """A member uses another minor version of the wire format."""
+
+    member: str
+    theirs: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourReplaced(Report, verb="replaced"):
+    """With a partial view, this peer opened a link to `by` in place of the one to `lost`."""
+
+    lost: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RosterTaken(Report, verb="roster"):
+    """A newer fleet roster is in force."""
+
+    serial: int
+    enrolled: list[str]
+    revoked: list[str]
+    renewed: list[str]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RosterRefused(Report):
+    """A fleet roster that a peer sent was refused."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeysExpired(Report, verb="expired"):
+    """The last day of a member's keys has passed."""
+
+    member: str
+
+
+# -- what spreads -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FactsCleared(Report, verb="floor"):
+    """This peer published its facts anew; `void` of them are not true any more."""
+
+    standing: int
+    void: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyFacts(Report):
+    """A peer has more facts than this peer keeps."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadDocument(Report):
+    """A fact, or the state of a census, should be a job document and is not."""
+
+    owner: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadLinks(Report):
+    """A peer published links that cannot be."""
+
+    owner: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPulled(Report, verb="pulling"):
+    """This peer begins to fetch a blob."""
+
+    blob: str
+    size_bytes: int
+    resumed_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlobCorrupt(Report):
+    """A fetched blob is not what its digest says."""
+
+    blob: str
+
+
+# -- jobs and series ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted(Report, verb="submitted"):
+    """A job was submitted at this peer."""
+
+    job: str
+    roster: list[str]
+    asked: str | None = None  # as in the submission
+    series: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRefused(Report, verb="refused"):
+    """A job that was submitted here, or a cancel, was refused."""
+
+    reason: str
+    asked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobAccepted(Report, verb="accepted"):
+    """A majority of the roster has the document on disk."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelKnown(Report, verb="cancel"):
+    """A job or series is cancelled."""
+
+    job: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobBegun(JobReport, verb="job"):
+    """This peer takes part in a job."""
+
+    roster: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Abstains(JobReport):
+    """This peer contributes nothing to the job."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished(JobReport, verb="finished"):
+    """The job has finished at this peer, with the state of that digest."""
+
+    term: int
+    round: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobGone(Report):
+    """This peer was away, and all present peers have forgotten the job after its end."""
+
+    job: str
+    peers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotReloaded(Report):
+    """A new turn works on the rows that are in memory."""
+
+    job: str
+    hint: str = "another job is at work on these rows"
+
+
+@dataclass(frozen=True, slots=True)
+class NoNext(Report):
+    """No document can be made for the next turn of a series."""
+
+    series: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesEnded(Report):
+    """A census agreed that the series is over."""
+
+    series: str
+    number: int
