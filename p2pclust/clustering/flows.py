@@ -13,9 +13,9 @@ never varies.
 The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
 its weights for it would never be used; they are left out, which changes nothing but their number.
 
-As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model; all
-models of a stack are trained in one batched program, and on a CPU, with one torch thread, a model's bits do not depend on
-what else is in the stack. What needs torch imports it when called; the architecture needs NumPy only.
+As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models are
+trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a CPU, with
+one torch thread, they are the same in every run. What needs torch imports it when called; the architecture needs NumPy only.
 """
 
 from __future__ import annotations
@@ -23,26 +23,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Weights
-from p2pclust.clustering.stacks import finite_rows, require_torch
+from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
-__all__ = ["FlowArchitecture", "latent", "log_likelihoods", "random_flows", "restored", "train_flows"]
+__all__ = ["FlowArchitecture", "log_likelihoods", "random_flows", "train_flows"]
 
 Floats32 = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int64]
-
-# How many weights are trained at once, and rows and weights of one block of evaluation: see `stacks`.
-_CHUNK_WEIGHTS = {"cpu": 400_000, "cuda": 200_000_000}
-_BLOCK_ROWS = {"cpu": 128, "cuda": 1024}
-_BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 200_000_000}
-# Rows of a batch are padded to a multiple of this, for whole vector registers.
-_ALIGNED = 32
 
 
 @dataclass(frozen=True)
@@ -117,17 +110,6 @@ class FlowArchitecture:
         """P, the length of a model's row of weights: each layer's matrix before its bias."""
         return sum(fan_in * fan_out + fan_out for fan_in, fan_out in self.shapes)
 
-    @property
-    def forward_flops(self) -> int:
-        """Floating-point operations of the matrix products for one row's likelihood; a multiply-add counts two."""
-        return 2 * sum(fan_in * fan_out for fan_in, fan_out in self.shapes)
-
-    @property
-    def training_flops(self) -> int:
-        """The same for one row of a training step; the first coupling needs no gradient of its input."""
-        first_in, first_out = self.shapes[0]
-        return 3 * self.forward_flops - 2 * first_in * first_out
-
 
 def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Generator]) -> Weights:
     """Make one untrained model per generator, float32 array of shape (M, P).
@@ -158,27 +140,11 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
 def log_likelihoods(
     architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike, *, device: str = "cpu"
 ) -> Floats32:
-    """Return the logarithm of each row's density under each model.
+    """Return the logarithm of each row's density under each model, shape (n, M), for weights (M, P) and rows (n, d).
 
-    Parameters
-    ----------
-    architecture : FlowArchitecture
-    weights : float32 array, shape (M, P)
-    X : array, shape (n, d)
-    device : str
-
-    Returns
-    -------
-    float32 array, shape (n, M)
-        Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
-        model is never the best.
-
-    Raises
-    ------
-    DataError
-        If the rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing, or the weights do not fit the architecture.
+    Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a model is
+    never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and
+    UsageError if torch or the device is missing, or the weights do not fit the architecture.
 
     Examples
     --------
@@ -188,54 +154,17 @@ def log_likelihoods(
     -1.8379
     """
     require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
 
-    placed = kernels.placed(device)
+    placed = network.placed(device)
     rows, _, _ = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
-    height = max(1, _BLOCK_WEIGHTS[placed.type] // architecture.n_parameters)
-    with kernels.one_thread():
-        found = kernels.log_likelihoods(architecture, models, rows, height, _BLOCK_ROWS[placed.type], placed)
+    found = np.empty((len(rows), len(models)), dtype=np.float32)
+    with network.one_thread():
+        for m, model in enumerate(models):
+            found[:, m] = network.log_likelihoods(architecture, model, rows, placed)
     np.copyto(found, -np.inf, where=~np.isfinite(found))
     return found
-
-
-def latent(architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike) -> Floats32:
-    """Return what each model maps each row to, shape (M, n, d): standard Gaussian if the model is right.
-
-    Raises
-    ------
-    DataError, UsageError
-        As :func:`log_likelihoods`.
-    """
-    require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
-
-    (rows, _, _), models = finite_rows(X, architecture.n_features, "the data"), _fitting(weights, architecture)
-    with kernels.one_thread():
-        return kernels.latent(architecture, models, rows, kernels.placed("cpu"))
-
-
-def restored(architecture: FlowArchitecture, weights: npt.ArrayLike, Z: npt.ArrayLike) -> Floats32:
-    """Return the rows that each model maps to z, shape (M, n, d): the inverse of :func:`latent`; samples, of noise.
-
-    Parameters
-    ----------
-    architecture : FlowArchitecture
-    weights : float32 array, shape (M, P)
-    Z : array, shape (n, d)
-
-    Raises
-    ------
-    DataError, UsageError
-        As :func:`log_likelihoods`.
-    """
-    require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
-
-    (rows, _, _), models = finite_rows(Z, architecture.n_features, "z"), _fitting(weights, architecture)
-    with kernels.one_thread():
-        return kernels.restored(architecture, models, rows, kernels.placed("cpu"))
 
 
 def train_flows(
@@ -254,21 +183,16 @@ def train_flows(
 
     Parameters
     ----------
-    architecture : FlowArchitecture
     weights : float32 array, shape (M, P)
         To start from; they are left as they are.
     samples : sequence of M arrays, shapes (n_m, d)
         A model without rows comes back unchanged.
     rngs : sequence of M numpy.random.Generator
         Each model's own: it draws the order of its rows, anew whenever all have been seen.
-    steps : int
-        Of Adam, for every model that has rows.
-    batch : int
-        Rows of a minibatch; a model with fewer takes all it has.
-    learning_rate : float
-        Adam's, with its usual 0.9, 0.999 and 1e-8.
-    decay : float
-        L2: this times the weights is added to the gradient.
+    steps, batch : int
+        Steps of Adam, for every model that has rows, and rows of a minibatch; a model with fewer takes all it has.
+    learning_rate, decay : float
+        Adam's, with its usual 0.9, 0.999 and 1e-8; and L2: this times the weights is added to the gradient.
     device : str
         "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
 
@@ -294,9 +218,9 @@ def train_flows(
     [False, True]
     """
     require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
 
-    placed = kernels.placed(device)
+    placed = network.placed(device)
     models = _fitting(weights, architecture)
     if len(samples) != len(models) or len(rngs) != len(models):
         raise UsageError(f"{len(models)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
@@ -305,40 +229,13 @@ def train_flows(
             f"steps {steps}, batch {batch}, learning rate {learning_rate} and decay {decay} must be positive"
         )
     rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
-    trained, busy = models.copy(), [m for m in range(len(models)) if len(rows[m])]
-    height = max(1, min(len(busy), _CHUNK_WEIGHTS[placed.type] // architecture.n_parameters))
-    if not busy or steps == 0:
-        return trained
-    width = -(-batch // _ALIGNED) * _ALIGNED
-    with kernels.one_thread():
-        trainer = kernels.FlowTrainer(architecture, height, width, learning_rate, decay, placed)
-        for start in range(0, len(busy), height):
-            chunk = busy[start : start + height]
-            picks, filled = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], steps, batch, width)
-            trained[chunk] = trainer.run(models[chunk], [rows[m] for m in chunk], picks, filled)
+    trained = models.copy()
+    with network.one_thread():
+        for model, own, rng in zip(trained, rows, rngs, strict=True):
+            if len(own):
+                batches = islice(minibatches(len(own), batch, rng), steps)
+                model[:] = network.trained(architecture, model, own, batches, learning_rate, decay, placed)
     return trained
-
-
-def _schedule(
-    sizes: Sequence[int], rngs: Sequence[np.random.Generator], steps: int, batch: int, width: int
-) -> tuple[Columns, Columns]:
-    """Lay out a chunk's minibatches: picks (steps, A, width) of the rows one below the other, and how many of them count.
-
-    What a model does not use of the width points at its first row, with weight zero.
-    """
-    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    picks = np.broadcast_to(firsts[:, np.newaxis], (steps, len(sizes), width)).astype(np.int64)
-    filled = np.empty((steps, len(sizes)), dtype=np.int64)
-    for m, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
-        per_epoch = -(-n // batch)
-        for step in range(steps):
-            turn = step % per_epoch
-            if turn == 0:
-                shuffled = firsts[m] + rng.permutation(n)
-            taken = shuffled[turn * batch : (turn + 1) * batch]
-            picks[step, m, : len(taken)] = taken
-            filled[step, m] = len(taken)
-    return picks, filled
 
 
 def _fitting(weights: npt.ArrayLike, architecture: FlowArchitecture) -> Weights:

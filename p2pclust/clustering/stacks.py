@@ -21,7 +21,7 @@ float32; nothing is ever trained in bfloat16, which gained nothing at these size
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,9 @@ from p2pclust.errors import DataError, UsageError
 if TYPE_CHECKING:
     from p2pclust.clustering.stack_kernels import Schedule
 
-__all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "refuse_device", "require_torch", "train"]
+__all__ = [
+    "finite_rows", "minibatches", "reconstruction_errors", "reconstructions", "refuse_device", "require_torch", "train",
+]  # fmt: skip
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -222,6 +224,14 @@ def _schedule(
         picks[:mine, m, :batch] = shuffled.reshape(mine, batch)
         filled[:mine, m] = np.tile(np.minimum(batch, n - batch * np.arange(per_epoch[m])), epochs)
     return Schedule(picks, filled)
+
+
+def minibatches(n_rows: int, batch: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield minibatches of row numbers without end: permutations of the rows, one after the other, cut into pieces."""
+    while True:
+        order = rng.permutation(n_rows)
+        for start in range(0, n_rows, batch):
+            yield order[start : start + batch]
 
 
 def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32, float, float]:

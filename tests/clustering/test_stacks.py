@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -54,6 +55,13 @@ def rngs(*seeds: int) -> list[np.random.Generator]:
 
 def rows(n: int, seed: int = 0, d: int = 13) -> np.ndarray:
     return np.random.default_rng([seed, n]).random((n, d), dtype=np.float32)
+
+
+def test_minibatches_see_every_row_once_per_turn() -> None:
+    found = list(islice(stacks.minibatches(5, 2, rngs(0)[0]), 6))
+    assert [len(batch) for batch in found] == [2, 2, 1, 2, 2, 1]
+    for turn in (0, 3):
+        assert sorted(np.concatenate(found[turn : turn + 3]).tolist()) == [0, 1, 2, 3, 4]
 
 
 def network_of(architecture: Architecture, weights: np.ndarray) -> torch.nn.Sequential:
