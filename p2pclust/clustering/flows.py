@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, pairwise
 
 import numpy as np
@@ -79,7 +80,7 @@ class FlowArchitecture:
                 f"{self.couplings}, {self.hidden}, in an image of at least one column, not {self.image_width}"
             )
 
-    @property
+    @cached_property
     def halves(self) -> tuple[Columns, Columns]:
         """The features of either colour; the first coupling leaves the first half as it is."""
         root = math.isqrt(self.n_features)
@@ -88,7 +89,7 @@ class FlowArchitecture:
         colour = (feature // width + feature % width) % 2
         return np.flatnonzero(colour == 0), np.flatnonzero(colour == 1)
 
-    @property
+    @cached_property
     def coupling_shapes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Of each coupling's weight matrices, (units in, units out): the hidden layers, then s and t."""
         first, second = (len(half) for half in self.halves)
@@ -100,7 +101,7 @@ class FlowArchitecture:
             found.append((*layers, (widths[-1], moved), (widths[-1], moved)))
         return tuple(found)
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Of all weight matrices, coupling after coupling."""
         return tuple(shape for coupling in self.coupling_shapes for shape in coupling)
