@@ -99,7 +99,7 @@ class DecSettings:
 
 @dataclass(frozen=True, eq=False)
 class DecResult:
-    """Where DEC came to: labels (n,), the soft assignments q (n, K), and how many target distributions were aimed at."""
+    """The end of DEC: labels (n,), the soft assignments q (n, K), and the number of target distributions."""
 
     labels: Labels
     memberships: Floats
@@ -117,10 +117,10 @@ def deep_embedded_clustering(
 ) -> DecResult:
     """Cluster rows (n, d), best scaled to [0, 1], by DEC.
 
-    Fewer clusters come out if there are fewer distinct rows. `model` is what :func:`pretrained` returned for these rows:
-    pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X` is not a
-    matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or the device is
-    missing.
+    Fewer clusters come out if there are fewer distinct rows. `model` is what :func:`pretrained` returned for these
+    rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X`
+    is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
+    the device is missing.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Fuzzy c-means (Bezdek) on local arrays: memberships, local sums, objective.
 
-Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``. UsageError
-is raised if they do not fit the points or are not finite, or if the fuzzifier is not above 1: near 1 the memberships are
-crisp, large ones make them equal. `row_weights` (n,) says how many equal rows each row stands for; without them each is one.
+Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``.
+UsageError is raised if they do not fit the points or are not finite, or if the fuzzifier is not above 1: near 1 the
+memberships are crisp, large ones make them equal. `row_weights` (n,) says how many equal rows each row stands for;
+without them each is one.
 
 Notation of the paper "Federated FCM" (the horizontal case; Algorithms 1 and 2, Equations 3 and 4): centers v_c,
 fuzzifier λ, memberships μ_cj, local totals U_c = Σ_j μ_cj^λ and ws_c = Σ_j μ_cj^λ x_j.
@@ -113,8 +114,8 @@ def objective(
 ) -> float:
     """Return what the algorithm minimises, in squared units of the data.
 
-    With a fuzzifier, that is the sum of ``u^fuzzifier |x - v|^2`` over rows and centers; without, the k-means objective: the
-    sum over rows of the squared distance to the nearest center.
+    With a fuzzifier, that is the sum of ``u^fuzzifier |x - v|^2`` over rows and centers; without, the k-means
+    objective: the sum over rows of the squared distance to the nearest center.
 
     Examples
     --------

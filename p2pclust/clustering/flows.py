@@ -13,9 +13,10 @@ never varies.
 The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
 its weights for it would never be used; they are left out, which changes nothing but their number.
 
-As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models are
-trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a CPU, with
-one torch thread, they are the same in every run. What needs torch imports it when called; the architecture needs NumPy only.
+As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models
+are trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a
+CPU, with one torch thread, they are the same in every run. What needs torch imports it when called; the architecture
+needs NumPy only.
 """
 
 from __future__ import annotations
@@ -143,9 +144,9 @@ def log_likelihoods(
 ) -> Floats32:
     """Return the logarithm of each row's density under each model, shape (n, M), for weights (M, P) and rows (n, d).
 
-    Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a model is
-    never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite numbers, and
-    UsageError if torch or the device is missing, or the weights do not fit the architecture.
+    Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
+    model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
+    numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
 
     Examples
     --------

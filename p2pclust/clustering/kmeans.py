@@ -1,8 +1,8 @@
 """k-means (crisp c-means) on local arrays: nearest centers, local sums, k-means++ seeding.
 
-Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``; centers
-that do not fit the points, or are not finite, raise UsageError. `row_weights` (n,) says how many equal rows each row stands
-for; without them each is one.
+Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``;
+centers that do not fit the points, or are not finite, raise UsageError. `row_weights` (n,) says how many equal rows
+each row stands for; without them each is one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
 
 
 def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Labels]:
-    """Return the sums of ``x - points.shift`` over the rows that are nearest to each center (C, F), and their counts (C,).
+    """Return the sums (C, F) of ``x - points.shift`` over the rows nearest to each center, and their counts (C,).
 
     Examples
     --------
@@ -134,10 +134,10 @@ def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:
 
 
 def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -> Floats:
-    """Pick rows as first centers by plain D^2 sampling (k-means++ with one candidate per center), shape (n_clusters, F).
+    """Pick rows as first centers (n_clusters, F) by plain D^2 sampling (k-means++ with one candidate per center).
 
-    They are distinct as long as there are distinct rows left; after that, rows are picked uniformly. Raises UsageError if
-    `n_clusters` is below 1 or above the number of rows.
+    They are distinct as long as there are distinct rows left; after that, rows are picked uniformly. Raises UsageError
+    if `n_clusters` is below 1 or above the number of rows.
 
     Examples
     --------
