@@ -142,7 +142,7 @@ def deep_embedded_clustering(
     model = pretrained(rows, chosen, rng, device) if model is None else model
     encoder = Encoder(model, len(chosen.encoder), placed(device))
     code = encoder.encode(rows)
-    # Equal rows may have codes that differ in the last bit, so it is the rows that are told apart here.
+    # Equal rows may have codes that differ in the last bit, so distinct rows are counted here.
     wanted = min(n_clusters, len(np.unique(rows, axis=0)))
     centers = weighted_kmeans(code, np.ones(len(code)), wanted, rng, n_init=_RESTARTS).centers
     encoder.start(centers)

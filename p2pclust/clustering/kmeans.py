@@ -24,7 +24,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
-# Squared distances that differ by less than this, relatively, are not told apart by the expanded form.
+# Squared distances that differ by less than this, relatively, count as equal in the expanded form.
 _TIE = 1e-10
 
 

@@ -140,7 +140,7 @@ def train(
 
 
 def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu") -> Floats32:
-    """Return the mean squared error of each row's reconstruction by each model, shape (n, M), in the units of X squared.
+    """Return the mean squared error of each row's reconstruction by each model, in squared units of X, shape (n, M).
 
     Infinite where a model is broken (its weights or its reconstruction hold NaN or infinite numbers), so that such a
     model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite

@@ -14,15 +14,15 @@ The cut is the finest one that is nearly the best. Clusters that a peer found by
 cut then joins the classes, for good. A class in two groups does no harm: as their models are trained, one of them comes to
 serve the other's rows as well, and the other is left without any (:mod:`refinement`).
 
-Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what is
-hard for every model cancels. With half of a cluster's rows misplaced, the other half still counts, because only the first
-ranks do.
+Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what
+is hard for every model cancels. With half of a cluster's rows misplaced, the other half still counts, because only the
+first ranks do.
 
 Why whole numbers
 -----------------
-S is sent as one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly, and
-single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever their CPU
-or their linear algebra.
+S is sent as one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly,
+and single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever
+their CPU or their linear algebra.
 
 What a peer reveals
 -------------------
@@ -82,9 +82,9 @@ def spread_rows(n: int, most: int = 100) -> Ints:
 def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     """Return how highly a cluster's rows rank each foreign model (step 1), shape (M,).
 
-    `errors` (n, M) are those of the cluster's rows under each model; `foreign` (M,) says which models are other peers'. The
-    scores go from 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN for own
-    models and for models with an error that is not finite; these are ranked last.
+    `errors` (n, M) are those of the cluster's rows under each model; `foreign` (M,) says which models are other peers'.
+    The scores go from 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN
+    for own models and for models with an error that is not finite; these are ranked last.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_fe
 
 
 def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.uint8]:
-    """Return the codes that a peer sent, shape (K, M), or raise WireError if :func:`verdicts` cannot have written them."""
+    """Return the codes that a peer sent, shape (K, M); raise WireError if :func:`verdicts` cannot have made them."""
     shape = (clusters.counts[peer], clusters.total)
     if list(sent) != ["affinity"] or sent["affinity"].dtype != np.uint8 or sent["affinity"].shape != shape:
         raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")
@@ -199,7 +199,7 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 
 
 def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return for each group the member whose model serves the other members' rows best: the first with the lowest mean code.
+    """Return for each group the member whose model serves the others' rows best: the first with the lowest mean code.
 
     Examples
     --------

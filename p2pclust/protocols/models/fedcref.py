@@ -19,8 +19,8 @@ and rows are refined in turn until hardly a row changes: federated expectation-m
 
 Departures, and why
 -------------------
-- Whose models take part in an iteration, and what was told about them, are agreed entries. Who is away for one is left out
-  of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
+- Whose models take part in an iteration, and the verdicts on them, are agreed entries. A peer that is away for one is left
+  out of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
 - Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
   then serves these models: otherwise they would describe the partition before it.
 - A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
@@ -89,16 +89,14 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
     def associate(self, agreed: Agreed) -> Association:
         """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
-        told = agreed.verdicts(self._verdict)
-        if self.mode == "paper":
-            return mutual_test.associate(agreed.clusters, told)
-        return affinity.associate(agreed.clusters, told)
+        associate = mutual_test.associate if self.mode == "paper" else affinity.associate
+        return associate(agreed.clusters, agreed.table, agreed.told)
 
     def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
-        """Return the training jobs of the present round, for each group that has somebody to train it (line 23).
+        """Return the training jobs of the present round, for each group that some peer trains (line 23).
 
         In mode "paper" its members are the associated clusters, and it begins from random weights, the same for all of them;
-        in mode "refined" they are whoever has rows in the group, and it begins from its last model.
+        in mode "refined" they are the peers that have rows in the group, and it begins from its last model.
         """
         association = agreed.association
         groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
@@ -277,7 +275,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
             left = counted.without_unneeded(agreed, peers).left_counted()
             return replace(left, phase="train", refinement=agreed.refinement + 1)
-        # Lines 29 to 31; who once came to rest stays so.
+        # Lines 29 to 31; a peer that once came to rest stays so.
         resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
         resting[: len(agreed.resting)] = agreed.resting
         resting[[peer for peer, part in contributions if part["stable"]]] = True
@@ -325,7 +323,10 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         phase = int(state["cref_phase"])
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"
-        return Agreed.of(state).flaw()
+        agreed = Agreed.of(state)
+        if agreed.phase == "graph" and agreed.table.shape[1:] != (self._width(agreed),):
+            return "fedcref: verdicts do not fit the clusters"
+        return agreed.flaw()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

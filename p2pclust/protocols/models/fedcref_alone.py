@@ -1,9 +1,9 @@
-"""Models of clusters that are nobody else's: two for each, and each judges only the rows that it has not seen.
+"""Models of clusters that no other peer has: two for each, and each judges only the rows that it has not seen.
 
 A model that has seen a row serves it better than one that has not. A single model of an isolated cluster would keep the
 rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, each on one half
 of its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn once and stay the
-same: rows often come in some order, and every other one may be of one kind. The models are told to nobody.
+same: rows often come in some order, and every other one may be of one kind. The models are not sent.
 """
 
 from __future__ import annotations
@@ -61,21 +61,9 @@ def train_halves(
     work: AtWork, rows: Mapping[int, NDArray[np.int64]], rng: np.random.Generator, *, epochs: int, batch: int,
     learning_rate: float,
 ) -> Halves:  # fmt: skip
-    """Train the two models of each of these own clusters, from where they are, or from random weights.
+    """Train the two models of each of these own clusters, on its rows, from where they are, or from random weights.
 
-    Parameters
-    ----------
-    work : AtWork
-    rows : mapping of int to int64 array
-        For each cluster its rows.
-    rng : numpy.random.Generator
-    epochs, batch : int
-    learning_rate : float
-
-    Returns
-    -------
-    mapping of int to pair of bytes
-        Clusters whose training diverged are not among them.
+    Clusters whose training diverged are not among those returned.
     """
     known, names = halves_of(work.workspace.note), [(q, half) for q in sorted(rows) for half in (0, 1)]
     if not names:

@@ -1,7 +1,7 @@
 """What one peer does in each phase of FedCRef, with its rows, its note, and the blobs of its workspace.
 
-The note, told to nobody, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q is the
-peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
+The note, which is not sent, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q
+is the peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
 its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows wait for the next refinement.
 """
 
@@ -68,7 +68,7 @@ class AtWork:
     # -- what the peer has ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def X(self) -> Floats:  # noqa: N802 - what everybody calls it
+    def X(self) -> Floats:  # noqa: N802 - the usual name of rows
         """Its rows in working coordinates, shape (n, F)."""
         rows = self.local.points(self.state).X
         refuse_beyond(rows, self.job.output)
@@ -87,7 +87,7 @@ class AtWork:
 
     @property
     def _current(self) -> bool:
-        """Whether the note is of this iteration: who was away when models were exchanged has an older one."""
+        """Whether the note is of this iteration: a peer that was away when models were exchanged has an older one."""
         return self._known and int(self.workspace.note["iteration"]) == self.agreed.iteration
 
     def _partition(self, rng: np.random.Generator) -> tuple[Ints, int, int]:
@@ -150,7 +150,7 @@ class AtWork:
         return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
 
     def decoded(self, digest: bytes) -> ModelStack | None:
-        """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
+        """Return a model, or None if it could not be fetched or its bytes are not a model."""
         data = self.workspace.read(digest) if any(digest) else None
         if data is None:
             return None
@@ -254,7 +254,7 @@ class AtWork:
         return Arrays(groups=np.array(groups, np.int64), models=self._digests(models))
 
     def _train_alone(self, rng: np.random.Generator) -> None:
-        """Go on training the models of own clusters that are nobody else's."""
+        """Go on training the models of own clusters that no other peer has."""
         if not self._current or int(self.workspace.note["n_groups"]) != self.agreed.n_groups:
             return
         labels, n_groups, wanted = self._partition(rng)

@@ -155,8 +155,8 @@ def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) ->
     """Let members change to nearer groups, which the first merges could not know.
 
     In each turn, every owner's members are matched with different groups so that their mean distances to them have the
-    smallest sum; all owners at the same time, until nothing changes, at most 20 times. No two members of one group have the
-    same owner. A member of no group stays out; a group that is left with one member is dropped.
+    smallest sum; all owners at the same time, until nothing changes, at most 20 times. No two members of one group have
+    the same owner. A member of no group stays out; a group that is left with one member is dropped.
 
     Examples
     --------

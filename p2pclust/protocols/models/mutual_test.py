@@ -168,7 +168,7 @@ def verdicts(
 
 
 def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.bool_]:
-    """Return the bits that a peer sent, shape (K, M), or raise WireError if :func:`verdicts` cannot have written them."""
+    """Return the bits that a peer sent, shape (K, M); raise WireError if :func:`verdicts` cannot have made them."""
     shape = (clusters.counts[peer], -(-clusters.total // 8))
     if list(sent) != ["passes"] or sent["passes"].dtype != np.uint8 or sent["passes"].shape != shape:
         raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")

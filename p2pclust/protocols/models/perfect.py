@@ -9,7 +9,7 @@ Departures, and why
 -------------------
 - What a cluster truly is: what most of its rows are, the lowest of equals. The paper's Definition 4.1 speaks of clusters of
   "a different underlying data distribution" and does not say what a mixed one is of.
-- Each peer tells these classes in place of verdicts; nobody fetches models to try them. Two clusters of one peer are not
+- Each peer sends these classes in place of verdicts; no peer fetches models to try them. Two clusters of one peer are not
   linked, as everywhere, but a third may bring them into one component.
 """
 
@@ -100,10 +100,10 @@ class PerfectAssociations(FedCRefProtocol):
     def associate(self, agreed: Agreed) -> Association:
         """Link all clusters of different peers that are of the same class."""
         clusters = agreed.clusters
-        told = np.repeat(agreed.told, clusters.counts)
+        present = np.repeat(agreed.told, clusters.counts)
         classes = agreed.table[:, 0]
-        linked = (classes[:, np.newaxis] == classes) & clusters.apart() & told & told[:, np.newaxis]
-        return Association.from_matrix(clusters, linked, np.flatnonzero(~told).tolist())
+        linked = (classes[:, np.newaxis] == classes) & clusters.apart() & present & present[:, np.newaxis]
+        return Association.from_matrix(clusters, linked, np.flatnonzero(~present).tolist())
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         if Agreed.of(state).phase == "verdicts":

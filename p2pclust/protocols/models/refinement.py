@@ -69,8 +69,8 @@ def competing(association: Association, peer: int, *, twins: bool) -> tuple[int,
 def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
     """Elect the models of the new K_i clusters one by one, by the rows that they serve best (Algorithm 2).
 
-    `errors` (n, G) are those of each of the peer's rows under each competing model. Raises DataError if there is no model
-    whose errors are finite, or no matrix.
+    `errors` (n, G) are those of each of the peer's rows under each competing model. Raises DataError if there is no
+    model whose errors are finite, or no matrix.
 
     Examples
     --------

@@ -33,8 +33,8 @@ _SHARE: Final = 0.1
 def agreement(before: ArrayLike, after: ArrayLike) -> float:
     """Return ACC of Eq. 6: the share of rows that stay together under the best one-to-one matching of clusters.
 
-    The numbers of clusters in the two partitions (n,) may differ. Without rows it is 1. Raises DataError if the partitions
-    are not vectors of one length.
+    The numbers of clusters in the two partitions (n,) may differ. Without rows it is 1. Raises DataError if the
+    partitions are not vectors of one length.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
 
 
 def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the numbers abs(G) of groups and abs(I) of isolated clusters, of all iterations so far, are at rest.
+    """Return whether the numbers of groups, abs(G), and of isolated clusters, abs(I), of all iterations are at rest.
 
     Examples
     --------
