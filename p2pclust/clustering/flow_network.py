@@ -11,10 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.flows import FlowArchitecture
-from p2pclust.clustering.stack_kernels import one_thread, placed
+from p2pclust.clustering.stack_kernels import adam_step, one_thread, placed
 
 __all__ = ["log_likelihoods", "one_thread", "placed", "trained"]
 
@@ -61,8 +60,5 @@ def trained(
         loss = -likelihood(architecture, model, rows[torch.from_numpy(batch)]).mean()
         (gradient,) = torch.autograd.grad(loss, model)
         with torch.no_grad():
-            adam(
-                [model], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
-                lr=learning_rate, weight_decay=decay, eps=1e-8, maximize=False,
-            )  # fmt: skip
+            adam_step(model, gradient, first, second, steps, learning_rate, decay)
     return model.detach().cpu().numpy()

@@ -30,7 +30,7 @@ from itertools import islice, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.autoencoders import Weights
+from p2pclust.clustering.autoencoders import Weights, uniform_weights
 from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
@@ -125,18 +125,9 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
     >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
     (2, 25)
     """
-    bounds = []
-    for layers in architecture.coupling_shapes:
-        for number, (fan_in, fan_out) in enumerate(layers):
-            units = fan_in if number else architecture.n_features
-            bounds.append(np.full(fan_in * fan_out + fan_out, 1.0 / np.sqrt(units), dtype=np.float32))
-    weights = np.empty((len(rngs), architecture.n_parameters), dtype=np.float32)
-    for row, rng in zip(weights, rngs, strict=True):
-        rng.random(dtype=np.float32, out=row)
-    weights *= 2.0
-    weights -= 1.0
-    weights *= np.concatenate(bounds)
-    return weights
+    layers = [(number, *shape) for shapes in architecture.coupling_shapes for number, shape in enumerate(shapes)]
+    units = [fan_in if number else architecture.n_features for number, fan_in, _ in layers]
+    return uniform_weights(architecture.shapes, units, rngs)
 
 
 def log_likelihoods(
@@ -181,34 +172,14 @@ def train_flows(
     decay: float = 1e-4,
     device: str = "cpu",
 ) -> Weights:
-    """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments.
+    """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments with its usual constants.
 
-    Parameters
-    ----------
-    weights : float32 array, shape (M, P)
-        To start from; they are left as they are.
-    samples : sequence of M arrays, shapes (n_m, d)
-        A model without rows comes back unchanged.
-    rngs : sequence of M numpy.random.Generator
-        Each model's own: it draws the order of its rows, anew whenever all have been seen.
-    steps, batch : int
-        Steps of Adam, for every model that has rows, and rows of a minibatch; a model with fewer takes all it has.
-    learning_rate, decay : float
-        Adam's, with its usual 0.9, 0.999 and 1e-8; and L2: this times the weights is added to the gradient.
-    device : str
-        "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
-
-    Returns
-    -------
-    float32 array, shape (M, P)
-        A model whose training diverged holds NaN.
-
-    Raises
-    ------
-    DataError
-        If a model's rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing, or a number is out of range.
+    `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
+    training diverged holds NaN. All take so many steps, on minibatches of `batch` rows, or of all that a model has;
+    each model's own generator draws the order of its rows, anew whenever all have been seen. `decay` times the weights
+    is added to the gradient (L2). Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong
+    number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
+    out of range.
 
     Examples
     --------

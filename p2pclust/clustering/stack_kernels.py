@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.optim.adam import adam
+from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import Architecture
 from p2pclust.clustering.stack_layers import Layout, Network, Pass, Views
 from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
-__all__ = ["Trainer", "errors", "one_thread", "placed", "reconstruct", "trainer"]
+__all__ = ["Trainer", "adam_step", "errors", "one_thread", "placed", "reconstruct", "trainer"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -58,6 +58,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def adam_step(
+    weights: torch.Tensor, gradient: torch.Tensor, first: torch.Tensor, second: torch.Tensor, steps: torch.Tensor,
+    learning_rate: float, decay: float = 0.0,
+) -> None:  # fmt: skip
+    """Take a step of Adam, with L2 `decay`, in place; torch counts it in `steps`."""
+    adam(
+        [weights], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+        lr=learning_rate, weight_decay=decay, eps=1e-8, maximize=False,
+    )  # fmt: skip
+
+
 class Adam:
     """Adam over the rows of a chunk, in fused passes; all rows have taken the same number of steps.
 
@@ -89,31 +100,13 @@ class Adam:
     def move_matrix(self, index: int, m: int, gradient: torch.Tensor) -> None:
         """Move what lies apart of one model's layer."""
         weights, first, second, steps = self._apart[index, m]
-        self._move(weights, gradient, first, second, steps)
+        adam_step(weights, gradient, first, second, steps, self._rate)
 
     def move_rest(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
-        self._move(
-            self.weights.flat[:n_models],
-            self.gradients.flat[:n_models],
-            self._first.flat[:n_models],
-            self._second.flat[:n_models],
-            self._steps,
-        )
-
-    def _move(
-        self,
-        weights: torch.Tensor,
-        gradient: torch.Tensor,
-        first: torch.Tensor,
-        second: torch.Tensor,
-        steps: torch.Tensor,
-    ) -> None:
-        """Take a step, which torch counts in `steps`."""
-        adam(
-            [weights], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
-            lr=self._rate, weight_decay=0.0, eps=1e-8, maximize=False,
-        )  # fmt: skip
+        rows = (self.weights, self.gradients, self._first, self._second)
+        weights, gradients, first, second = (part.flat[:n_models] for part in rows)
+        adam_step(weights, gradients, first, second, self._steps, self._rate)
 
 
 _kept = threading.local()

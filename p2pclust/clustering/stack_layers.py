@@ -123,7 +123,7 @@ class Network:
         layers: list[_Layer] = []
         for index, kind in enumerate(self._kinds):
             scratch = [part[index][: len(weights[index][0])] for part in (self._outputs, self._slopes)]
-            layer = _OneByOne if self.wide[index] else _Together
+            layer = _OneByOne if self.wide[index] else _Layer
             layers.append(layer(index, kind, weights[index], (gradients or weights)[index], *scratch))
         return Pass(layers)
 
@@ -187,29 +187,16 @@ class _Layer:
 
     def forward(self, inputs: torch.Tensor) -> None:
         """Fill in the outputs."""
-        raise NotImplementedError
-
-    def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Give outputs as they come, with the models that they are of."""
-        raise NotImplementedError
-
-    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take) -> None:
-        """Fill in the gradients, and the slope in the layer below, before its activation."""
-        raise NotImplementedError
-
-
-class _Together(_Layer):
-    """All models in one call."""
-
-    def forward(self, inputs: torch.Tensor) -> None:
         torch.baddbmm(self.bias, inputs, self.matrix, out=self.output)
         _activate(self.kind, self.output, self.output)
 
     def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield outputs as they come, with the models that they are of."""
         self.forward(inputs)
         yield slice(0, len(self.output)), self.output
 
     def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take) -> None:
+        """Fill in the gradients, and the slope in the layer below, before its activation."""
         torch.bmm(inputs.mT, self.slope, out=self.gradient)
         torch.sum(self.slope, 1, keepdim=True, out=self.bias_gradient)
         if below:

@@ -75,7 +75,7 @@ class Agreed:
     aside: Ints = field(default_factory=lambda: _NO_INTS)
     """Clusters that could take no part in it, (W,)."""
     members: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    """How many rows each peer has in each group, (B, G); before an iteration's first refinement, those of its clusters."""
+    """How many rows each peer has in each group, (B, G); before the first refinement, of its clusters."""
     group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
     """The digests of the groups' models, (G, 32); zeros where there is none."""
     holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))

@@ -38,22 +38,10 @@ class Merge(NamedTuple):
 
 
 def average_linkage(distances: Floats) -> tuple[Merge, ...]:
-    """Merge until only groups are left that may not meet.
+    """Merge until only groups are left that may not meet; return the merges by height, equal ones as they were found.
 
-    Parameters
-    ----------
-    distances : ndarray, shape (M, M)
-        Symmetric; any sign; infinite between those that may never be in one group. The diagonal does not matter.
-
-    Returns
-    -------
-    tuple of Merge
-        By height; of equal heights, as they were found.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not symmetric, or holds NaN or minus infinity.
+    The matrix (M, M) is symmetric, of any sign, and infinite between members that may never be in one group; its
+    diagonal does not matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
 
     Examples
     --------

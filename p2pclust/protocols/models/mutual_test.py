@@ -65,32 +65,11 @@ def passes(
     theta: float = 0.2,
     normalisation: str = "pair",
 ) -> NDArray[np.bool_]:
-    """Test one cluster with the models of others (lines 12 and 13, and one half of line 14).
+    """Return with which models of others one cluster passes, shape (M,) (lines 12 and 13, and one half of line 14).
 
-    Parameters
-    ----------
-    errors : array_like, shape (n, M)
-        The reconstruction error of each row of the cluster under each model.
-    own : int
-        Which column is the cluster's own model, M_iq.
-    foreign : array_like of bool, shape (M,)
-        Which columns are models of other peers.
-    alpha : float
-        Percent of the rows, above 0 and at most 100.
-    theta : float
-        The largest normalised difference that counts as small.
-    normalisation : str
-        One of :data:`NORMALISATIONS`.
-
-    Returns
-    -------
-    ndarray of bool, shape (M,)
-        True for models of other peers with which the cluster passes.
-
-    Raises
-    ------
-    UsageError
-        For a parameter out of its range.
+    `errors` (n, M) are those of the cluster's rows under each model; column `own` is the cluster's own model, M_iq, and
+    `foreign` (M,) says which are other peers'. `alpha` is in percent of the rows, and `theta` the largest normalised
+    difference that counts as small. Raises UsageError for a parameter out of its range.
 
     Examples
     --------
