@@ -59,8 +59,9 @@ from p2pclust.protocols.models.fedavg import architecture_of
 from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters
 from p2pclust.protocols.models.fedcref_news import news
+from p2pclust.protocols.models.fedcref_note import Note
 from p2pclust.protocols.models.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
-from p2pclust.protocols.models.fedcref_peer import AtWork, kept_models
+from p2pclust.protocols.models.fedcref_peer import AtWork
 from p2pclust.protocols.models.stability import stop_reason
 
 __all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
@@ -155,7 +156,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     def wants(self, state: State, workspace: Workspace) -> Wants:
         agreed = Agreed.of(state)
         size = encoded_size(self.architecture(state).n_parameters, self.encoding)
-        own = [Fetch(digest, size, (workspace.peer,)) for digest in kept_models(workspace.note)]
+        note = Note.of(workspace.note)
+        own = [Fetch(digest, size, (workspace.peer,)) for digest in (note.own_models if note else ())]
         match agreed.phase:
             case "verdicts":
                 return Wants((*own, *self._models(agreed, size)))
@@ -340,12 +342,12 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
         A peer that missed the last refinement has yet to find out which of its clusters have rows: then all.
         """
-        agreed = Agreed.of(state)
-        if "labels" not in note:
+        agreed, kept = Agreed.of(state), Note.of(note)
+        if kept is None:
             return ()
-        if int(note["refinements"]) != len(agreed.history):
-            return tuple(kept_models(note))
-        return tuple(digest for own in own_clusters(agreed, note) for digest in own.models)
+        if kept.refinements != len(agreed.history):
+            return kept.own_models
+        return tuple(digest for own in own_clusters(agreed, kept) for digest in own.models)
 
     def conclude_with(self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace) -> Arrays:
         """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""

@@ -30,7 +30,7 @@ from p2pclust.protocols.engine.workspace import Wants, Workspace
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
-from p2pclust.protocols.models.fedcref_peer import kept_models
+from p2pclust.protocols.models.fedcref_note import Note
 
 __all__ = ["KnownLocal", "PerfectAssociations", "majority"]
 
@@ -112,8 +112,8 @@ class PerfectAssociations(FedCRefProtocol):
 
     def wants(self, state: State, workspace: Workspace) -> Wants:
         if Agreed.of(state).phase == "verdicts":
-            own = super().wants(state, workspace).fetches[: len(kept_models(workspace.note))]
-            return Wants(own)
+            note = Note.of(workspace.note)
+            return Wants(super().wants(state, workspace).fetches[: len(note.own_models) if note else 0])
         return super().wants(state, workspace)
 
     def contribute_with(
@@ -124,10 +124,10 @@ class PerfectAssociations(FedCRefProtocol):
             return super().contribute_with(state, local, rng, workspace)
         if not isinstance(local, KnownLocal):
             raise Abstain("failed: fedcref-perfect needs true labels")
-        peer, counts = workspace.peer, agreed.clusters.counts
-        if peer >= len(counts) or not counts[peer] or "entered" not in workspace.note:
+        peer, counts, note = workspace.peer, agreed.clusters.counts, Note.of(workspace.note)
+        if peer >= len(counts) or not counts[peer] or note is None:
             raise Abstain("has no clusters in this iteration")
-        classes = majority(local.truth, workspace.note["entered"], counts[peer])
+        classes = majority(local.truth, note.entered, counts[peer])
         return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
