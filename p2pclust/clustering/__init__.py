@@ -5,11 +5,10 @@ No peers, no files, no network: arrays in, arrays out. Needs numpy only, so a ru
 
 from __future__ import annotations
 
-from p2pclust.clustering.fcm import fuzzy_c_means, fuzzy_sums, memberships, objective
+from p2pclust.clustering.fcm import fuzzy_sums, memberships, objective
 from p2pclust.clustering.kmeans import (
     cell_moments,
     kmeans_plusplus,
-    lloyd,
     nearest,
     squared_to_nearest,
     sums_and_counts,
@@ -18,8 +17,7 @@ from p2pclust.clustering.kmeans import (
 from p2pclust.clustering.local_fcm import LocalFuzzyResult, local_fuzzy_c_means
 from p2pclust.clustering.one_shot import local_silhouette, spectral_kmeans
 from p2pclust.clustering.points import Points
-from p2pclust.clustering.result import ClusteringResult
-from p2pclust.clustering.steps import fuzzy_step, lloyd_step, run_steps
+from p2pclust.clustering.steps import ClusteringResult, fuzzy_step, lloyd_step, run_steps
 from p2pclust.clustering.weighted import (
     WeightedResult,
     weighted_kmeans,
@@ -34,11 +32,9 @@ __all__ = [
     "Points",
     "WeightedResult",
     "cell_moments",
-    "fuzzy_c_means",
     "fuzzy_step",
     "fuzzy_sums",
     "kmeans_plusplus",
-    "lloyd",
     "lloyd_step",
     "local_fuzzy_c_means",
     "local_silhouette",

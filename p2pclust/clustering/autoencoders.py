@@ -18,7 +18,7 @@ import numpy.typing as npt
 from p2pclust.clustering.encodings import Encoding, decode_weights, encode_weights
 from p2pclust.errors import UsageError
 
-__all__ = ["Activation", "Architecture", "ModelStack", "federated_average"]
+__all__ = ["Activation", "Architecture", "ModelStack", "federated_average", "uniform_weights"]
 
 Activation = Literal["relu", "linear", "sigmoid"]
 Weights = npt.NDArray[np.float32]
@@ -153,21 +153,10 @@ class ModelStack:
 
     @classmethod
     def random(cls, architecture: Architecture, rngs: Sequence[np.random.Generator]) -> ModelStack:
-        """Make one untrained model per generator.
-
-        Weights and biases are uniform within 1 / sqrt(units in), which is what torch's linear layers start from. They
-        are drawn by numpy, so they are the same whatever the device, and whatever other models are made with them.
-        """
-        bounds = np.concatenate(
-            [np.full(fan_in * fan_out + fan_out, 1.0 / np.sqrt(fan_in)) for fan_in, fan_out in architecture.shapes]
+        """Make one untrained model per generator; see :func:`uniform_weights`."""
+        return cls(
+            architecture, uniform_weights(architecture.shapes, [units for units, _ in architecture.shapes], rngs)
         )
-        weights = np.empty((len(rngs), architecture.n_parameters), dtype=np.float32)
-        for row, rng in zip(weights, rngs, strict=True):
-            rng.random(dtype=np.float32, out=row)
-        weights *= 2.0
-        weights -= 1.0
-        weights *= bounds.astype(np.float32)
-        return cls(architecture, weights)
 
     @classmethod
     def concatenate(cls, stacks: Sequence[ModelStack]) -> ModelStack:
@@ -202,24 +191,29 @@ class ModelStack:
         return finite
 
 
+def uniform_weights(
+    shapes: Sequence[tuple[int, int]], units: Sequence[int], rngs: Sequence[np.random.Generator]
+) -> Weights:
+    """Draw the weights of one model per generator, shape (M, P), for layers of these (units in, units out).
+
+    Weights and biases of a layer are uniform within 1 / sqrt(units), which is what torch's linear layers start from.
+    They are drawn by numpy, so they are the same whatever the device, and whatever other models are made with them.
+    """
+    lengths = [fan_in * fan_out + fan_out for fan_in, fan_out in shapes]
+    weights = np.empty((len(rngs), sum(lengths)), dtype=np.float32)
+    for row, rng in zip(weights, rngs, strict=True):
+        rng.random(dtype=np.float32, out=row)
+    weights *= 2.0
+    weights -= 1.0
+    weights *= np.repeat(1.0 / np.sqrt(units), lengths).astype(np.float32)
+    return weights
+
+
 def federated_average(weights: npt.ArrayLike, sizes: npt.ArrayLike) -> Weights:
-    """Average models, weighted by how many rows each was trained on (FedAvg).
+    """Average models (M, P), weighted by how many rows (M,) each was trained on (FedAvg), into one of shape (P,).
 
-    Parameters
-    ----------
-    weights : array, shape (M, P)
-    sizes : array, shape (M,)
-        Numbers of rows. A model of none has no say, whatever its weights are.
-
-    Returns
-    -------
-    float32 array, shape (P,)
-        Summed in float64, in the order given.
-
-    Raises
-    ------
-    UsageError
-        If no model has rows, a size is negative, or the numbers of models and sizes differ.
+    They are summed in float64, in the order given; a model without rows does not count, whatever its weights are.
+    Raises UsageError if no model has rows, a size is negative, or the numbers of models and sizes differ.
 
     Examples
     --------

@@ -20,7 +20,8 @@ with plain pretraining (50 epochs), at 25 to 60 seconds per peer; PCA then k-mea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.points import Points
-from p2pclust.clustering.stacks import require_torch, train
+from p2pclust.clustering.stacks import minibatches, require_torch, train
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
@@ -98,29 +99,11 @@ class DecSettings:
 
 @dataclass(frozen=True, eq=False)
 class DecResult:
-    """Where DEC came to.
-
-    Attributes
-    ----------
-    labels : int64 array, shape (n,)
-    memberships : float64 array, shape (n, K)
-        The soft assignments q.
-    centers : float64 array, shape (K, code units)
-        In the code.
-    n_updates : int
-        Target distributions that were aimed at.
-    changed : float
-        Share of rows that changed their cluster in the last of them.
-    initial_labels : int64 array, shape (n,)
-        By k-means in the code, before encoder and centers were moved together.
-    """
+    """The end of DEC: labels (n,), the soft assignments q (n, K), and the number of target distributions."""
 
     labels: Labels
     memberships: Floats
-    centers: Floats
     n_updates: int
-    changed: float
-    initial_labels: Labels = field(repr=False)
 
 
 def deep_embedded_clustering(
@@ -132,33 +115,12 @@ def deep_embedded_clustering(
     model: ModelStack | None = None,
     device: str = "cpu",
 ) -> DecResult:
-    """Cluster rows by DEC.
+    """Cluster rows (n, d), best scaled to [0, 1], by DEC.
 
-    Parameters
-    ----------
-    X : array, shape (n, d)
-        Best scaled to [0, 1].
-    n_clusters : int
-        Fewer come out if there are fewer distinct rows.
-    rng : numpy.random.Generator
-        The only source of randomness.
-    settings : DecSettings, optional
-    model : ModelStack, optional
-        What :func:`pretrained` returned for these rows: pretraining does not look at `n_clusters`, so several numbers can
-        be tried after one.
-    device : str
-        "cpu", or a CUDA device.
-
-    Returns
-    -------
-    DecResult
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
-    UsageError
-        If `n_clusters` is below 1, or torch or the device is missing.
+    Fewer clusters come out if there are fewer distinct rows. `model` is what :func:`pretrained` returned for these
+    rows: pretraining does not look at `n_clusters`, so several numbers can be tried after one. Raises DataError if `X`
+    is not a matrix of finite real numbers with at least one row, and UsageError if `n_clusters` is below 1, or torch or
+    the device is missing.
 
     Examples
     --------
@@ -170,7 +132,7 @@ def deep_embedded_clustering(
     (1, 1, 2)
     """
     require_torch()
-    from p2pclust.clustering.dec_kernels import Encoder  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering.dec_network import Encoder  # noqa: PLC0415 - torch is an extra
     from p2pclust.clustering.stack_kernels import placed  # noqa: PLC0415
 
     chosen = settings or DecSettings()
@@ -179,23 +141,18 @@ def deep_embedded_clustering(
         raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
     model = pretrained(rows, chosen, rng, device) if model is None else model
     encoder = Encoder(model, len(chosen.encoder), placed(device))
-    code = encoder.encode(rows).astype(np.float64)
-    # Equal rows may have codes that differ in the last bit, so it is the rows that are told apart here.
+    code = encoder.encode(rows)
+    # Equal rows may have codes that differ in the last bit, so distinct rows are counted here.
     wanted = min(n_clusters, len(np.unique(rows, axis=0)))
     centers = weighted_kmeans(code, np.ones(len(code)), wanted, rng, n_init=_RESTARTS).centers
-    encoder.start(centers, learning_rate=chosen.learning_rate, momentum=chosen.momentum)
-    q = soft_assignments(code, centers)
-    initial = labels = np.argmax(q, axis=1)
-    changed, updates = 0.0, 0
-    while updates < chosen.max_updates and q.shape[1] > 1:
-        target = target_distribution(q)
-        encoder.descend(rows, target, _batches(len(rows), chosen, rng))
-        q = soft_assignments(encoder.encode(rows).astype(np.float64), encoder.centers)
-        before, labels = labels, np.argmax(q, axis=1)
-        changed, updates = float((labels != before).mean()), updates + 1
-        if changed < chosen.tol:
-            break
-    return DecResult(labels, q, encoder.centers, updates, changed, initial)
+    encoder.start(centers)
+    q, updates, changed = soft_assignments(code, centers), 0, np.inf
+    while updates < chosen.max_updates and q.shape[1] > 1 and changed >= chosen.tol:
+        batches = islice(minibatches(len(rows), chosen.batch, rng), chosen.update_interval)
+        encoder.descend(rows, target_distribution(q), batches, chosen.learning_rate, chosen.momentum)
+        before, q = q, soft_assignments(encoder.encode(rows), encoder.centers)
+        changed, updates = float((q.argmax(axis=1) != before.argmax(axis=1)).mean()), updates + 1
+    return DecResult(np.argmax(q, axis=1), q, updates)
 
 
 def soft_assignments(code: npt.ArrayLike, centers: npt.ArrayLike) -> Floats:
@@ -226,15 +183,7 @@ def target_distribution(q: Floats) -> Floats:
 
 
 def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
-    """Return the pretrained autoencoder around the encoder, a stack of one.
-
-    Parameters
-    ----------
-    X : float32 array, shape (n, d)
-    settings : DecSettings
-    rng : numpy.random.Generator
-    device : str
-    """
+    """Return the pretrained autoencoder around the encoder, a stack of one, for rows (n, d)."""
     architecture = settings.architecture(X.shape[1])
     model = ModelStack.random(architecture, [rng])
     if settings.pretraining == "layer-wise":
@@ -275,12 +224,3 @@ def _layer_wise(
         inputs = np.maximum(outputs, 0.0) if index < depth - 1 else outputs
     flat = np.concatenate([part.ravel() for layer in whole for part in layer])
     return ModelStack(model.architecture, flat[np.newaxis])
-
-
-def _batches(n_rows: int, settings: DecSettings, rng: np.random.Generator) -> list[Labels]:
-    """Draw the minibatches between two target distributions: permutations of the rows, one after the other."""
-    batches: list[Labels] = []
-    while len(batches) < settings.update_interval:
-        order = rng.permutation(n_rows)
-        batches += [order[start : start + settings.batch] for start in range(0, n_rows, settings.batch)]
-    return batches[: settings.update_interval]

@@ -40,7 +40,7 @@ class DistanceBlock:
     magnitude : float64 array, shape (stop - start,)
         An upper bound of ``|x|^2 + |v|^2``.
     spare : float64 array, shape (n_clusters, stop - start)
-        A scratch of the same shape as `squared`, for whoever uses the block.
+        A scratch of the same shape as `squared`, for the user of the block.
     """
 
     start: int
@@ -63,7 +63,7 @@ def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
     """
     n_clusters = centers.shape[0]
     height = min(points.block_rows, rows_per_block(n_clusters), points.n_samples)
-    # Pages of `spare` that nobody writes to are never backed by memory.
+    # Pages of `spare` that are not written to are never backed by memory.
     scratch, spare = np.empty((2, n_clusters * height))
     closest, magnitude = np.empty((2, height))
     doubled = -2.0 * centers

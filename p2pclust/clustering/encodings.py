@@ -4,8 +4,8 @@ Measured on MNIST (one model of 174,840 weights per digit, 500 rows each, 20 epo
 ten): float16 changes an error by 1.5e-5 of itself in the mean and 2e-4 at most, int8 by 3e-4 and 4e-3, and the best model
 of no row changes. A model has 699,360 bytes in float32, 349,680 in float16, and 177,572 in int8.
 
-The bytes carry no header: encoding and number of weights are known to whoever asked for them, so a length that differs
-is an error, not an instruction.
+The bytes carry no header: the receiver asked for them, and knows encoding and number of weights, so a length that
+differs is an error, not an instruction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Fuzzy c-means (Bezdek) on local arrays: memberships, local sums, objective, the pooled algorithm.
+"""Fuzzy c-means (Bezdek) on local arrays: memberships, local sums, objective.
+
+Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``.
+UsageError is raised if they do not fit the points or are not finite, or if the fuzzifier is not above 1: near 1 the
+memberships are crisp, large ones make them equal. `row_weights` (n,) says how many equal rows each row stands for;
+without them each is one.
 
 Notation of the paper "Federated FCM" (the horizontal case; Algorithms 1 and 2, Equations 3 and 4): centers v_c,
 fuzzifier λ, memberships μ_cj, local totals U_c = Σ_j μ_cj^λ and ws_c = Σ_j μ_cj^λ x_j.
@@ -25,10 +30,9 @@ import numpy.typing as npt
 from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.clustering.kmeans import crisp_objective
 from p2pclust.clustering.points import Points
-from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers
 from p2pclust.errors import UsageError
 
-__all__ = ["fuzzy_c_means", "fuzzy_sums", "membership_blocks", "memberships", "objective"]
+__all__ = ["fuzzy_sums", "membership_blocks", "memberships", "objective"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,26 +44,8 @@ _NEAR = 1e-3
 def memberships(points: Points, centers: npt.ArrayLike, fuzzifier: float) -> Floats:
     """Return how much each row belongs to each cluster; the only function that holds an (n, C) matrix.
 
-    A row that lies exactly on a center belongs to it wholly; where centers coincide, they share it equally.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-    fuzzifier : float
-        Above 1: near 1 the memberships are crisp, large ones make them equal.
-
-    Returns
-    -------
-    float64 array, shape (n, C)
-        Each row sums to 1.
-
-    Raises
-    ------
-    UsageError
-        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
+    Each row sums to 1. A row that lies exactly on a center belongs to it wholly; where centers coincide, they share it
+    equally.
 
     Examples
     --------
@@ -96,28 +82,12 @@ def fuzzy_sums(
 
     Two matrix products per block of rows; no membership matrix is ever held.
 
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-    fuzzifier : float
-        Above 1.
-    row_weights : float64 array, shape (n,), optional
-        How many equal rows each row stands for; by default one.
-
     Returns
     -------
     weights : float64 array, shape (C,)
         ``sum over rows of u^fuzzifier`` (line 12).
     sums : float64 array, shape (C, F)
         ``sum over rows of u^fuzzifier (x - points.shift)`` (line 11), in the data's units.
-
-    Raises
-    ------
-    UsageError
-        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
 
     Examples
     --------
@@ -126,35 +96,26 @@ def fuzzy_sums(
     ([1.0, 1.0], [[0.0], [3.0]])
     """
     _check_fuzzifier(fuzzifier)
-    return _fuzzy_sums(points, points.centred(centers), fuzzifier, row_weights)
+    centred = points.centred(centers)
+    weights = np.zeros(centred.shape[0])
+    sums = np.zeros(centred.shape)
+    with np.errstate(under="ignore"):
+        for block in _ratio_blocks(points, centred, fuzzifier):
+            raised = _raised_memberships(block, fuzzifier)
+            if row_weights is not None:
+                np.multiply(raised, row_weights[block.start : block.stop], out=raised)
+            weights += raised @ np.ones(block.stop - block.start)
+            sums += raised @ block.rows
+    return weights, sums
 
 
 def objective(
     points: Points, centers: npt.ArrayLike, fuzzifier: float | None = None, row_weights: Floats | None = None
 ) -> float:
-    """Return what the algorithm minimises.
+    """Return what the algorithm minimises, in squared units of the data.
 
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-    fuzzifier : float, optional
-        If given, fuzzy c-means: sum of ``u^fuzzifier |x - v|^2`` over rows and centers. If not, k-means: sum over
-        rows of the squared distance to the nearest center.
-    row_weights : float64 array, shape (n,), optional
-        How many equal rows each row stands for; by default one.
-
-    Returns
-    -------
-    float
-        In squared units of the data.
-
-    Raises
-    ------
-    UsageError
-        If the fuzzifier is not above 1, or the centers do not fit the data or are not finite.
+    With a fuzzifier, that is the sum of ``u^fuzzifier |x - v|^2`` over rows and centers; without, the k-means
+    objective: the sum over rows of the squared distance to the nearest center.
 
     Examples
     --------
@@ -173,69 +134,6 @@ def objective(
                 cost *= row_weights[block.start : block.stop]
             total += float(cost.sum())
     return total
-
-
-def fuzzy_c_means(
-    X: npt.ArrayLike, centers: npt.ArrayLike, *, fuzzifier: float, tol: float, max_rounds: int
-) -> ClusteringResult:
-    """Run pooled fuzzy c-means from given centers: what the federated algorithm must equal.
-
-    Each round is Equation 4 of the Federated FCM paper (Equation 3 with one peer that holds all rows); the stop rule
-    is Algorithm 1, line 8.
-
-    Parameters
-    ----------
-    X : array, shape (n, F)
-    centers : array, shape (C, F)
-        First centers, in the units of `X`.
-    fuzzifier : float
-        Above 1.
-    tol : float
-        Stop when a round moves the centers by less than this (Frobenius norm, units of `X`). With 0, exactly
-        `max_rounds` rounds are done.
-    max_rounds : int
-        Stop after so many rounds.
-
-    Returns
-    -------
-    ClusteringResult
-        A cluster whose total is zero keeps its center.
-
-    Raises
-    ------
-    UsageError
-        If the fuzzifier is not above 1, the data hold NaN, the centers do not fit the data, or there are more centers
-        than rows.
-
-    Examples
-    --------
-    >>> X = [[0.0], [1.0], [9.0], [10.0]]
-    >>> fuzzy_c_means(X, [[0.0], [9.0]], fuzzifier=1.1, tol=1e-9, max_rounds=50).centers.round(6).tolist()
-    [[0.5], [9.5]]
-    """
-    _check_fuzzifier(fuzzifier)
-    points = Points(X)
-
-    def step(current: Floats) -> Floats:
-        weights, sums = _fuzzy_sums(points, current, fuzzifier)
-        return moved_centers(current, weights, sums)
-
-    return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
-
-
-def _fuzzy_sums(
-    points: Points, centred: Floats, fuzzifier: float, row_weights: Floats | None = None
-) -> tuple[Floats, Floats]:
-    weights = np.zeros(centred.shape[0])
-    sums = np.zeros(centred.shape)
-    with np.errstate(under="ignore"):
-        for block in _ratio_blocks(points, centred, fuzzifier):
-            raised = _raised_memberships(block, fuzzifier)
-            if row_weights is not None:
-                np.multiply(raised, row_weights[block.start : block.stop], out=raised)
-            weights += raised @ np.ones(block.stop - block.start)
-            sums += raised @ block.rows
-    return weights, sums
 
 
 def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:

@@ -13,9 +13,10 @@ never varies.
 The halves are the two colours of a checkerboard. What a conditioner would know of the other colour is masked away, so
 its weights for it would never be used; they are left out, which changes nothing but their number.
 
-As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model; all
-models of a stack are trained in one batched program, and on a CPU, with one torch thread, a model's bits do not depend on
-what else is in the stack. What needs torch imports it when called; the architecture needs NumPy only.
+As with autoencoders (:mod:`p2pclust.clustering.stacks`), a stack is one flat row of float32 weights per model. Models
+are trained one after the other by torch's autograd, so a model's bits do not depend on what else is in the stack; on a
+CPU, with one torch thread, they are the same in every run. What needs torch imports it when called; the architecture
+needs NumPy only.
 """
 
 from __future__ import annotations
@@ -23,26 +24,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.autoencoders import Weights
-from p2pclust.clustering.stacks import finite_rows, require_torch
+from p2pclust.clustering.autoencoders import Weights, uniform_weights
+from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
-__all__ = ["FlowArchitecture", "latent", "log_likelihoods", "random_flows", "restored", "train_flows"]
+__all__ = ["FlowArchitecture", "log_likelihoods", "random_flows", "train_flows"]
 
 Floats32 = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int64]
-
-# How many weights are trained at once, and rows and weights of one block of evaluation: see `stacks`.
-_CHUNK_WEIGHTS = {"cpu": 400_000, "cuda": 200_000_000}
-_BLOCK_ROWS = {"cpu": 128, "cuda": 1024}
-_BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 200_000_000}
-# Rows of a batch are padded to a multiple of this, for whole vector registers.
-_ALIGNED = 32
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class FlowArchitecture:
                 f"{self.couplings}, {self.hidden}, in an image of at least one column, not {self.image_width}"
             )
 
-    @property
+    @cached_property
     def halves(self) -> tuple[Columns, Columns]:
         """The features of either colour; the first coupling leaves the first half as it is."""
         root = math.isqrt(self.n_features)
@@ -95,7 +90,7 @@ class FlowArchitecture:
         colour = (feature // width + feature % width) % 2
         return np.flatnonzero(colour == 0), np.flatnonzero(colour == 1)
 
-    @property
+    @cached_property
     def coupling_shapes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Of each coupling's weight matrices, (units in, units out): the hidden layers, then s and t."""
         first, second = (len(half) for half in self.halves)
@@ -107,7 +102,7 @@ class FlowArchitecture:
             found.append((*layers, (widths[-1], moved), (widths[-1], moved)))
         return tuple(found)
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Of all weight matrices, coupling after coupling."""
         return tuple(shape for coupling in self.coupling_shapes for shape in coupling)
@@ -116,17 +111,6 @@ class FlowArchitecture:
     def n_parameters(self) -> int:
         """P, the length of a model's row of weights: each layer's matrix before its bias."""
         return sum(fan_in * fan_out + fan_out for fan_in, fan_out in self.shapes)
-
-    @property
-    def forward_flops(self) -> int:
-        """Floating-point operations of the matrix products for one row's likelihood; a multiply-add counts two."""
-        return 2 * sum(fan_in * fan_out for fan_in, fan_out in self.shapes)
-
-    @property
-    def training_flops(self) -> int:
-        """The same for one row of a training step; the first coupling needs no gradient of its input."""
-        first_in, first_out = self.shapes[0]
-        return 3 * self.forward_flops - 2 * first_in * first_out
 
 
 def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Generator]) -> Weights:
@@ -141,44 +125,19 @@ def random_flows(architecture: FlowArchitecture, rngs: Sequence[np.random.Genera
     >>> random_flows(FlowArchitecture(4, couplings=1, hidden=(3,)), [rng, rng]).shape
     (2, 25)
     """
-    bounds = []
-    for layers in architecture.coupling_shapes:
-        for number, (fan_in, fan_out) in enumerate(layers):
-            units = fan_in if number else architecture.n_features
-            bounds.append(np.full(fan_in * fan_out + fan_out, 1.0 / np.sqrt(units), dtype=np.float32))
-    weights = np.empty((len(rngs), architecture.n_parameters), dtype=np.float32)
-    for row, rng in zip(weights, rngs, strict=True):
-        rng.random(dtype=np.float32, out=row)
-    weights *= 2.0
-    weights -= 1.0
-    weights *= np.concatenate(bounds)
-    return weights
+    layers = [(number, *shape) for shapes in architecture.coupling_shapes for number, shape in enumerate(shapes)]
+    units = [fan_in if number else architecture.n_features for number, fan_in, _ in layers]
+    return uniform_weights(architecture.shapes, units, rngs)
 
 
 def log_likelihoods(
     architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike, *, device: str = "cpu"
 ) -> Floats32:
-    """Return the logarithm of each row's density under each model.
+    """Return the logarithm of each row's density under each model, shape (n, M), for weights (M, P) and rows (n, d).
 
-    Parameters
-    ----------
-    architecture : FlowArchitecture
-    weights : float32 array, shape (M, P)
-    X : array, shape (n, d)
-    device : str
-
-    Returns
-    -------
-    float32 array, shape (n, M)
-        Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
-        model is never the best.
-
-    Raises
-    ------
-    DataError
-        If the rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing, or the weights do not fit the architecture.
+    Minus infinity where a model is broken (its weights, or what it makes of a row, are not finite), so that such a
+    model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
+    numbers, and UsageError if torch or the device is missing, or the weights do not fit the architecture.
 
     Examples
     --------
@@ -188,54 +147,17 @@ def log_likelihoods(
     -1.8379
     """
     require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
 
-    placed = kernels.placed(device)
+    placed = network.placed(device)
     rows, _, _ = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
-    height = max(1, _BLOCK_WEIGHTS[placed.type] // architecture.n_parameters)
-    with kernels.one_thread():
-        found = kernels.log_likelihoods(architecture, models, rows, height, _BLOCK_ROWS[placed.type], placed)
+    found = np.empty((len(rows), len(models)), dtype=np.float32)
+    with network.one_thread():
+        for m, model in enumerate(models):
+            found[:, m] = network.log_likelihoods(architecture, model, rows, placed)
     np.copyto(found, -np.inf, where=~np.isfinite(found))
     return found
-
-
-def latent(architecture: FlowArchitecture, weights: npt.ArrayLike, X: npt.ArrayLike) -> Floats32:
-    """Return what each model maps each row to, shape (M, n, d): standard Gaussian if the model is right.
-
-    Raises
-    ------
-    DataError, UsageError
-        As :func:`log_likelihoods`.
-    """
-    require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
-
-    (rows, _, _), models = finite_rows(X, architecture.n_features, "the data"), _fitting(weights, architecture)
-    with kernels.one_thread():
-        return kernels.latent(architecture, models, rows, kernels.placed("cpu"))
-
-
-def restored(architecture: FlowArchitecture, weights: npt.ArrayLike, Z: npt.ArrayLike) -> Floats32:
-    """Return the rows that each model maps to z, shape (M, n, d): the inverse of :func:`latent`; samples, of noise.
-
-    Parameters
-    ----------
-    architecture : FlowArchitecture
-    weights : float32 array, shape (M, P)
-    Z : array, shape (n, d)
-
-    Raises
-    ------
-    DataError, UsageError
-        As :func:`log_likelihoods`.
-    """
-    require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
-
-    (rows, _, _), models = finite_rows(Z, architecture.n_features, "z"), _fitting(weights, architecture)
-    with kernels.one_thread():
-        return kernels.restored(architecture, models, rows, kernels.placed("cpu"))
 
 
 def train_flows(
@@ -250,39 +172,14 @@ def train_flows(
     decay: float = 1e-4,
     device: str = "cpu",
 ) -> Weights:
-    """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments.
+    """Train each model on its own rows: mean negative log-likelihood, Adam from zero moments with its usual constants.
 
-    Parameters
-    ----------
-    architecture : FlowArchitecture
-    weights : float32 array, shape (M, P)
-        To start from; they are left as they are.
-    samples : sequence of M arrays, shapes (n_m, d)
-        A model without rows comes back unchanged.
-    rngs : sequence of M numpy.random.Generator
-        Each model's own: it draws the order of its rows, anew whenever all have been seen.
-    steps : int
-        Of Adam, for every model that has rows.
-    batch : int
-        Rows of a minibatch; a model with fewer takes all it has.
-    learning_rate : float
-        Adam's, with its usual 0.9, 0.999 and 1e-8.
-    decay : float
-        L2: this times the weights is added to the gradient.
-    device : str
-        "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
-
-    Returns
-    -------
-    float32 array, shape (M, P)
-        A model whose training diverged holds NaN.
-
-    Raises
-    ------
-    DataError
-        If a model's rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing, or a number is out of range.
+    `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
+    training diverged holds NaN. All take so many steps, on minibatches of `batch` rows, or of all that a model has;
+    each model's own generator draws the order of its rows, anew whenever all have been seen. `decay` times the weights
+    is added to the gradient (L2). Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong
+    number of columns or hold NaN or infinite numbers, and UsageError if torch or the device is missing, or a number is
+    out of range.
 
     Examples
     --------
@@ -294,9 +191,9 @@ def train_flows(
     [False, True]
     """
     require_torch()
-    from p2pclust.clustering import flow_kernels as kernels  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
 
-    placed = kernels.placed(device)
+    placed = network.placed(device)
     models = _fitting(weights, architecture)
     if len(samples) != len(models) or len(rngs) != len(models):
         raise UsageError(f"{len(models)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
@@ -305,40 +202,13 @@ def train_flows(
             f"steps {steps}, batch {batch}, learning rate {learning_rate} and decay {decay} must be positive"
         )
     rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
-    trained, busy = models.copy(), [m for m in range(len(models)) if len(rows[m])]
-    height = max(1, min(len(busy), _CHUNK_WEIGHTS[placed.type] // architecture.n_parameters))
-    if not busy or steps == 0:
-        return trained
-    width = -(-batch // _ALIGNED) * _ALIGNED
-    with kernels.one_thread():
-        trainer = kernels.FlowTrainer(architecture, height, width, learning_rate, decay, placed)
-        for start in range(0, len(busy), height):
-            chunk = busy[start : start + height]
-            picks, filled = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], steps, batch, width)
-            trained[chunk] = trainer.run(models[chunk], [rows[m] for m in chunk], picks, filled)
+    trained = models.copy()
+    with network.one_thread():
+        for model, own, rng in zip(trained, rows, rngs, strict=True):
+            if len(own):
+                batches = islice(minibatches(len(own), batch, rng), steps)
+                model[:] = network.trained(architecture, model, own, batches, learning_rate, decay, placed)
     return trained
-
-
-def _schedule(
-    sizes: Sequence[int], rngs: Sequence[np.random.Generator], steps: int, batch: int, width: int
-) -> tuple[Columns, Columns]:
-    """Lay out a chunk's minibatches: picks (steps, A, width) of the rows one below the other, and how many of them count.
-
-    What a model does not use of the width points at its first row, with weight zero.
-    """
-    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    picks = np.broadcast_to(firsts[:, np.newaxis], (steps, len(sizes), width)).astype(np.int64)
-    filled = np.empty((steps, len(sizes)), dtype=np.int64)
-    for m, (n, rng) in enumerate(zip(sizes, rngs, strict=True)):
-        per_epoch = -(-n // batch)
-        for step in range(steps):
-            turn = step % per_epoch
-            if turn == 0:
-                shuffled = firsts[m] + rng.permutation(n)
-            taken = shuffled[turn * batch : (turn + 1) * batch]
-            picks[step, m, : len(taken)] = taken
-            filled[step, m] = len(taken)
-    return picks, filled
 
 
 def _fitting(weights: npt.ArrayLike, architecture: FlowArchitecture) -> Weights:

@@ -1,4 +1,9 @@
-"""k-means (crisp c-means) on local arrays: nearest centers, local sums, k-means++ seeding, the pooled algorithm."""
+"""k-means (crisp c-means) on local arrays: nearest centers, local sums, k-means++ seeding.
+
+Everywhere `points` are n rows of F features, and `centers` an array of shape (C, F) in the units of ``points.X``;
+centers that do not fit the points, or are not finite, raise UsageError. `row_weights` (n,) says how many equal rows
+each row stands for; without them each is one.
+"""
 
 from __future__ import annotations
 
@@ -9,42 +14,25 @@ import numpy.typing as npt
 
 from p2pclust.clustering.distances import DistanceBlock, direct, distance_blocks
 from p2pclust.clustering.points import Points
-from p2pclust.clustering.result import ClusteringResult, iterate, moved_centers, refuse_too_many_clusters
 from p2pclust.errors import UsageError
 
 __all__ = [
-    "cell_moments", "crisp_objective", "kmeans_plusplus", "lloyd", "nearest", "squared_to_nearest", "sums_and_counts",
+    "cell_moments", "crisp_objective", "kmeans_plusplus", "nearest", "squared_to_nearest", "sums_and_counts",
     "weighted_sums_and_counts",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
-# Squared distances that differ by less than this, relatively, are not told apart by the expanded form.
+# Squared distances that differ by less than this, relatively, count as equal in the expanded form.
 _TIE = 1e-10
 
 
 def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
-    """Return the index of the center nearest to each row.
+    """Return the index of the center nearest to each row, shape (n,).
 
     Near ties, within 1e-10 relative, are settled by direct differences, and exact ties by the lowest index; so the
     answer does not depend on how the distances were expanded.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-
-    Raises
-    ------
-    UsageError
-        If the centers do not fit the data or are not finite.
 
     Examples
     --------
@@ -61,25 +49,7 @@ def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
 
 
 def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Labels]:
-    """Sum and count the rows that are nearest to each center.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-
-    Returns
-    -------
-    sums : float64 array, shape (C, F)
-        Sums of ``x - points.shift``, in the data's units.
-    counts : int64 array, shape (C,)
-
-    Raises
-    ------
-    UsageError
-        If the centers do not fit the data or are not finite.
+    """Return the sums (C, F) of ``x - points.shift`` over the rows nearest to each center, and their counts (C,).
 
     Examples
     --------
@@ -87,32 +57,14 @@ def sums_and_counts(points: Points, centers: npt.ArrayLike) -> tuple[Floats, Lab
     >>> sums.tolist(), counts.tolist()
     ([[1.0], [5.0]], [2, 1])
     """
-    sums, _, counts = _sums_and_counts(points, points.centred(centers))
+    sums, _, counts = weighted_sums_and_counts(points, centers, None)
     return sums, counts
 
 
 def weighted_sums_and_counts(
     points: Points, centers: npt.ArrayLike, row_weights: Floats | None
 ) -> tuple[Floats, Floats, Labels]:
-    """Do as `sums_and_counts`, a row of weight w being in the sum w times.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-    row_weights : float64 array, shape (n,), or None
-        None: every row has the weight 1.
-
-    Returns
-    -------
-    sums : float64 array, shape (C, F)
-        Sums of ``w (x - points.shift)``.
-    masses : float64 array, shape (C,)
-        Sums of the weights.
-    counts : int64 array, shape (C,)
-        How many rows there are, whatever their weights.
+    """Return the sums of ``w (x - points.shift)`` for rows of weight w, the sums of w, and the counts of rows.
 
     Examples
     --------
@@ -121,22 +73,22 @@ def weighted_sums_and_counts(
     >>> sums.tolist(), masses.tolist(), counts.tolist()
     ([[3.0], [10.0]], [4.0, 2.0], [2, 1])
     """
-    return _sums_and_counts(points, points.centred(centers), row_weights)
+    centred = points.centred(centers)
+    sums = np.zeros(centred.shape)
+    counts = np.zeros(centred.shape[0])
+    masses = counts if row_weights is None else np.zeros(centred.shape[0])
+    for block, chosen in _assignments(points, centred):
+        counts += chosen @ np.ones(block.stop - block.start)
+        if row_weights is not None:
+            masses += _weigh(block, chosen, row_weights)
+        sums += chosen @ block.rows
+    return sums, masses, counts.astype(np.int64)
 
 
 def cell_moments(
     points: Points, centers: npt.ArrayLike, row_weights: Floats | None = None
 ) -> tuple[Labels, Floats, Floats, Floats]:
     """Count the rows that are nearest to each center, and sum their differences from it and the squares of these.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centers : array, shape (C, F)
-        In the units of ``points.X``.
-    row_weights : float64 array, shape (n,), optional
-        How many equal rows each row stands for; by default one.
 
     Returns
     -------
@@ -146,11 +98,6 @@ def cell_moments(
         Sums of the weights; without weights the counts.
     sums, squares : float64 arrays, shape (C, F)
         Weighted sums over a center's rows of ``x - center`` and of ``(x - center)**2``, feature by feature.
-
-    Raises
-    ------
-    UsageError
-        If the centers do not fit the data or are not finite.
 
     Examples
     --------
@@ -187,27 +134,10 @@ def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:
 
 
 def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -> Floats:
-    """Pick rows as first centers by plain D^2 sampling (k-means++ with one candidate per center).
+    """Pick rows as first centers (n_clusters, F) by plain D^2 sampling (k-means++ with one candidate per center).
 
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    n_clusters : int
-        How many rows to pick.
-    rng : numpy.random.Generator
-        The only source of randomness.
-
-    Returns
-    -------
-    float64 array, shape (n_clusters, F)
-        Rows of ``points.X``. They are distinct as long as there are distinct rows left; after that, rows are picked
-        uniformly.
-
-    Raises
-    ------
-    UsageError
-        If `n_clusters` is below 1 or above the number of rows.
+    They are distinct as long as there are distinct rows left; after that, rows are picked uniformly. Raises UsageError
+    if `n_clusters` is below 1 or above the number of rows.
 
     Examples
     --------
@@ -217,7 +147,10 @@ def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -
     """
     if n_clusters < 1:
         raise UsageError(f"the number of clusters must be at least 1, not {n_clusters}")
-    refuse_too_many_clusters(points, n_clusters)
+    if n_clusters > points.n_samples:
+        raise UsageError(
+            f"{n_clusters} clusters were asked for, but there are only {points.n_samples} points; ask for fewer"
+        )
     picked = [int(rng.integers(points.n_samples))]
     closest = np.full(points.n_samples, np.inf)
     for _ in range(n_clusters - 1):
@@ -232,44 +165,6 @@ def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -
     return points.X[picked]
 
 
-def lloyd(X: npt.ArrayLike, centers: npt.ArrayLike, *, tol: float, max_rounds: int) -> ClusteringResult:
-    """Run pooled k-means (Lloyd's algorithm) from given centers.
-
-    Parameters
-    ----------
-    X : array, shape (n, F)
-    centers : array, shape (C, F)
-        First centers, in the units of `X`.
-    tol : float
-        Stop when a round moves the centers by less than this (Frobenius norm, units of `X`). With 0, exactly
-        `max_rounds` rounds are done.
-    max_rounds : int
-        Stop after so many rounds.
-
-    Returns
-    -------
-    ClusteringResult
-        A cluster without rows keeps its center.
-
-    Raises
-    ------
-    UsageError
-        If the data hold NaN, the centers do not fit the data, or there are more centers than rows.
-
-    Examples
-    --------
-    >>> lloyd([[0.0], [1.0], [9.0], [10.0]], [[0.0], [1.0]], tol=1e-9, max_rounds=20).centers.tolist()
-    [[0.5], [9.5]]
-    """
-    points = Points(X)
-
-    def step(current: Floats) -> Floats:
-        sums, counts, _ = _sums_and_counts(points, current)
-        return moved_centers(current, counts, sums)
-
-    return iterate(points, centers, step, tol=tol, max_rounds=max_rounds)
-
-
 def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None = None) -> float:
     """Sum over rows of the squared distance to the nearest center, times the row's weight; centers are centred already."""
     total = 0.0
@@ -280,20 +175,6 @@ def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None 
             squared = squared * row_weights[block.start : block.stop]
         total += float(squared.sum())
     return total
-
-
-def _sums_and_counts(
-    points: Points, centred: Floats, row_weights: Floats | None = None
-) -> tuple[Floats, Floats, Labels]:
-    sums = np.zeros(centred.shape)
-    counts = np.zeros(centred.shape[0])
-    masses = counts if row_weights is None else np.zeros(centred.shape[0])
-    for block, chosen in _assignments(points, centred):
-        counts += chosen @ np.ones(block.stop - block.start)
-        if row_weights is not None:
-            masses += _weigh(block, chosen, row_weights)
-        sums += chosen @ block.rows
-    return sums, masses, counts.astype(np.int64)
 
 
 def _weigh(block: DistanceBlock, chosen: Floats, row_weights: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Fuzzy c-means on one peer's rows, from given centers until its memberships stand still."""
+"""Fuzzy c-means on one peer's rows, from given centers until its memberships no longer change."""
 
 from __future__ import annotations
 
@@ -51,24 +51,9 @@ def local_fuzzy_c_means(
 ) -> LocalFuzzyResult:
     """Alternate memberships and centers until ``||U(t+1) - U(t)||_F < tol``, or `max_steps` times.
 
-    The (n, C) memberships are never held at once for large data: each step reads the rows block by block.
-
-    Parameters
-    ----------
-    points : Points
-    centers : array, shape (C, F)
-        First centers, in the units of the points.
-    fuzzifier : float
-        Above 1.
-    tol : float
-        Of the Frobenius norm of the change of the memberships; it grows with the number of rows.
-    max_steps : int
-        At least 1.
-
-    Raises
-    ------
-    UsageError
-        If the fuzzifier is not above 1, `max_steps` is below 1, or the centers do not fit the data.
+    The (n, C) memberships are never held at once for large data: each step reads the rows block by block. The norm of
+    their change grows with the number of rows. Raises UsageError if the fuzzifier is not above 1, `max_steps` is below
+    1, or the centers (C, F) do not fit the points.
 
     Examples
     --------

@@ -3,6 +3,10 @@ labels made dirty on purpose.
 
 Both cost next to nothing. k-means (a quarter of a second for 2500 images) is about as good a start on images of digits as
 DEC (see :mod:`p2pclust.clustering.dec`); a mixture errs a third less often. Needs numpy only.
+
+Everywhere `X` is one peer's rows (n, d); DataError is raised if it is not a matrix of finite real numbers with at least
+one row, and UsageError if a number is below 1. Labels (n,) count clusters from 0, none left out; there are fewer
+clusters than were asked for if there are fewer distinct rows.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ __all__ = ["dirty_labels", "number_of_clusters", "pca_kmeans", "pca_mixture", "p
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
+_RUNS, _FITS = 10, 5
 _COMPONENTS = 30
 # A covariance of more has more numbers than a small cluster has rows.
 _MIXED_COMPONENTS = 20
@@ -31,34 +36,17 @@ _MIXED_COMPONENTS = 20
 _BLOCK_ROWS = 512
 
 
-def principal_components(X: npt.ArrayLike, n_components: int = _COMPONENTS) -> Floats:
-    """Return the rows in coordinates of their first principal components.
+def principal_components(X: npt.ArrayLike, n_components: int) -> Floats:
+    """Return the rows, centred, in coordinates of their first principal components, shape (n, k).
 
-    Parameters
-    ----------
-    X : array, shape (n, d)
-    n_components : int
-        At most so many; no more than d, and none along which the rows do not differ.
-
-    Returns
-    -------
-    float64 array, shape (n, k)
-        Centred. At least one column, of zeros if all rows are equal.
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
-    UsageError
-        If `n_components` is below 1.
+    k is at most `n_components` and d, without components along which the rows do not differ; one column of zeros if all
+    rows are equal.
 
     Examples
     --------
-    >>> principal_components([[0.0, 7.0], [3.0, 7.0], [6.0, 7.0]]).round(6).tolist()
+    >>> principal_components([[0.0, 7.0], [3.0, 7.0], [6.0, 7.0]], 2).round(6).tolist()
     [[3.0], [0.0], [-3.0]]
     """
-    if n_components < 1:
-        raise UsageError(f"the number of components must be at least 1, not {n_components}")
     points = Points(X)
     gram = np.zeros((points.n_features, points.n_features))
     for block in points.blocks():
@@ -74,37 +62,8 @@ def principal_components(X: npt.ArrayLike, n_components: int = _COMPONENTS) -> F
     return projected
 
 
-def pca_kmeans(
-    X: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_components: int = _COMPONENTS,
-    n_init: int = 10,
-) -> Labels:
-    """Cluster one peer's rows by k-means (k-means++, the best of several) in their first principal components.
-
-    Parameters
-    ----------
-    X : array, shape (n, d)
-    n_clusters : int
-        Fewer come out if there are fewer distinct rows.
-    rng : numpy.random.Generator
-    n_components : int
-    n_init : int
-        Runs of k-means, of which the cheapest counts.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-        Every number from 0 up to the number of clusters that came out occurs.
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
-    UsageError
-        If a number is below 1.
+def pca_kmeans(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Labels:
+    """Label rows by k-means (k-means++, the cheapest of ten runs) in their first principal components.
 
     Examples
     --------
@@ -113,41 +72,14 @@ def pca_kmeans(
     >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
     True
     """
-    points = Points(principal_components(X, n_components))
-    return _kmeans(points, n_clusters, rng, n_init)
+    return _kmeans(Points(principal_components(X, _COMPONENTS)), n_clusters, rng, _RUNS)
 
 
-def pca_mixture(
-    X: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_components: int = _MIXED_COMPONENTS,
-    n_init: int = 5,
-) -> Labels:
-    """Cluster one peer's rows by a mixture of Gaussians in their first principal components.
+def pca_mixture(X: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Labels:
+    """Label rows by a mixture of Gaussians in their first principal components.
 
-    Each fit begins from one run of k-means, and the likeliest counts. Kinds of rows differ in how much and along what they
-    vary; k-means, which cannot see that, parts the widest kind and joins narrow ones.
-
-    Parameters
-    ----------
-    X, n_clusters, rng, n_components
-        See :func:`pca_kmeans`.
-    n_init : int
-        Fits, of which the likeliest counts.
-
-    Returns
-    -------
-    int64 array, shape (n,)
-        See :func:`pca_kmeans`.
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
-    UsageError
-        If a number is below 1.
+    Each of five fits begins from one run of k-means, and the likeliest counts. Kinds of rows differ in how much and
+    along what they vary; k-means, which cannot see that, splits the widest kind and joins narrow ones.
 
     Examples
     --------
@@ -157,45 +89,20 @@ def pca_mixture(
     >>> bool(labels[-1] == labels[0]), bool(round_ones[-1] == round_ones[0])
     (True, False)
     """
-    if n_init < 1:
-        raise UsageError(f"the number of fits must be at least 1, not {n_init}")
-    points = Points(principal_components(X, n_components))
-    fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(n_init))
+    points = Points(principal_components(X, _MIXED_COMPONENTS))
+    fits = (fit_mixture(points.X, _kmeans(points, n_clusters, rng, 1)) for _ in range(_FITS))
     best = max(fits, key=lambda fit: fit.log_likelihood)
     return np.unique(best.labels(points.X), return_inverse=True)[1].astype(np.int64)
 
 
-def number_of_clusters(
-    X: npt.ArrayLike,
-    candidates: Iterable[int],
-    rng: np.random.Generator,
-    *,
-    n_components: int = _COMPONENTS,
-    n_init: int = 10,
-) -> int:
+def number_of_clusters(X: npt.ArrayLike, candidates: Iterable[int], rng: np.random.Generator) -> int:
     """Choose a peer's number of clusters: that whose PCA-and-k-means clustering has the best mean silhouette.
 
     On 15 peers with 2 to 5 digits of MNIST, 500 rows each, it finds the true number for 7 (the simplified silhouette,
     from centers only, for 4); digits often look like fewer kinds than they are. Give the number if you know it.
 
-    Parameters
-    ----------
-    X : array, shape (n, d)
-    candidates : iterable of int
-        Numbers from 2 on. Those that leave fewer than two clusters, or more than there are distinct rows, are no
-        candidates; if none is left, the answer is 1.
-    rng : numpy.random.Generator
-    n_components, n_init : int
-
-    Returns
-    -------
-    int
-        The smallest of equally good ones.
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
+    Candidates below 2, or above the number of distinct rows, do not count; if none is left, the answer is 1. Of equally
+    good ones it is the smallest.
 
     Examples
     --------
@@ -204,12 +111,12 @@ def number_of_clusters(
     >>> number_of_clusters(rows, range(2, 7), rng)
     3
     """
-    points = Points(principal_components(X, n_components))
+    points = Points(principal_components(X, _COMPONENTS))
     best, highest = 1, -np.inf
     for wanted in sorted(set(candidates)):
         if not 2 <= wanted <= points.n_samples:
             continue
-        labels = _kmeans(points, wanted, rng, n_init)
+        labels = _kmeans(points, wanted, rng, _RUNS)
         if labels.max() + 1 < wanted:
             break  # There are no more distinct rows.
         score = silhouette(points.X, labels)
@@ -219,25 +126,10 @@ def number_of_clusters(
 
 
 def dirty_labels(labels: npt.ArrayLike, dirtiness: float, rng: np.random.Generator) -> Labels:
-    """Misassign rows on purpose: FedCRef's "dirty uniform" start, for experiments that start from known labels.
+    """Misassign rows on purpose: FedCRef's "dirty uniform" start, for experiments that start from known labels (n,).
 
-    Parameters
-    ----------
-    labels : int array, shape (n,)
-        True ones, of one peer.
-    dirtiness : float
-        Each row's chance, in [0, 1], to be moved to another cluster of this peer, all of them equally likely.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    int64 array, shape (n,)
-        Clusters counted from 0, in ascending order of the labels. With one cluster only, no row can be wrong.
-
-    Raises
-    ------
-    UsageError
-        If `dirtiness` is outside [0, 1].
+    `dirtiness`, in [0, 1], is each row's chance to be moved to another cluster of this peer, all of them equally
+    likely. With one cluster only, no row can be wrong. The clusters returned are in ascending order of the labels.
 
     Examples
     --------
@@ -257,21 +149,8 @@ def dirty_labels(labels: npt.ArrayLike, dirtiness: float, rng: np.random.Generat
 def silhouette(X: npt.ArrayLike, labels: Labels) -> float:
     """Return the mean silhouette: (b - a) / max(a, b) of each row's mean distances to its own and the next cluster.
 
-    Parameters
-    ----------
-    X : array, shape (n, d)
-    labels : int64 array, shape (n,)
-        Every number from 0 up to the number of clusters must occur; at least two.
-
-    Returns
-    -------
-    float
-        Between -1 and 1. A row that is alone in its cluster counts 0.
-
-    Raises
-    ------
-    UsageError
-        If there are fewer than two clusters, or numbers are left out.
+    A row that is alone in its cluster counts 0. Raises UsageError if there are fewer than two clusters, or numbers are
+    left out.
 
     Examples
     --------

@@ -22,6 +22,9 @@ Labels = npt.NDArray[np.int64]
 _MAX_STEPS = 100
 # Of the mean log likelihood of a row, in one step: less than this is the end.
 _SETTLED = 1e-3
+# The share of the rows' mean variance that is added to every variance: no component becomes flat or a point, however
+# few rows it has.
+_RIDGE = 0.01
 # A component that no row belongs to must not divide by zero.
 _FEWEST_ROWS = 1e-9
 
@@ -70,28 +73,11 @@ class Mixture:
         return np.asarray(self.log_densities(X).argmax(axis=1), np.int64)
 
 
-def fit_mixture(X: npt.ArrayLike, labels: Labels, *, ridge: float = 0.01) -> Mixture:
-    """Fit a mixture of Gaussians by expectation-maximisation, from a partition of the rows.
+def fit_mixture(X: npt.ArrayLike, labels: Labels) -> Mixture:
+    """Fit a mixture of Gaussians to rows (n, d) by expectation-maximisation, from the partition that labels (n,) make.
 
-    Parameters
-    ----------
-    X : array, shape (n, d)
-    labels : int64 array, shape (n,)
-        Where it begins: every number from 0 up to the number of components occurs.
-    ridge : float
-        The share of the rows' mean variance that is added to every variance: no component becomes flat or a point,
-        however few rows it has.
-
-    Returns
-    -------
-    Mixture
-
-    Raises
-    ------
-    DataError
-        If `X` is not a matrix of finite real numbers with at least one row.
-    UsageError
-        If the labels do not fit, or `ridge` is not positive.
+    Raises DataError if `X` is not a matrix of finite real numbers with at least one row, and UsageError if the labels
+    are not numbers from 0 on, none left out.
 
     Examples
     --------
@@ -108,10 +94,8 @@ def fit_mixture(X: npt.ArrayLike, labels: Labels, *, ridge: float = 0.01) -> Mix
     rows = points.X - points.shift
     if labels.shape != (len(rows),) or labels.min(initial=0) < 0 or len(np.unique(labels)) != labels.max(initial=0) + 1:
         raise UsageError(f"labels of {len(rows)} rows must be numbers from 0 on, none left out; shape {labels.shape}")
-    if not ridge > 0:
-        raise UsageError(f"the ridge must be positive, not {ridge}")
     # Rows that are all equal have no variance: then any width will do.
-    added = ridge * (float(rows.var(axis=0).mean()) or 1.0) * np.eye(rows.shape[1])
+    added = _RIDGE * (float(rows.var(axis=0).mean()) or 1.0) * np.eye(rows.shape[1])
     shares = (labels[:, np.newaxis] == np.arange(labels.max() + 1)).astype(np.float64)
     before, step = -np.inf, 0
     while True:

@@ -26,22 +26,8 @@ _MAX_STEPS = 300
 def spectral_kmeans(points: Points, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Cluster rows that may hold few of many clusters, from seeds found in the rows' principal subspace.
 
-    Parameters
-    ----------
-    points : Points
-        Their singular vectors are those of ``points.X`` as it is: uncentred, as in the paper.
-    n_clusters : int
-        Capped at the number of rows.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float64 array, shape (min(n_clusters, n), F)
-
-    Raises
-    ------
-    UsageError
-        If `n_clusters` is below 1.
+    Return centers of shape (min(n_clusters, n), F). The singular vectors are those of ``points.X`` as it is: uncentred,
+    as in the paper. Raises UsageError if `n_clusters` is below 1.
 
     Examples
     --------
@@ -120,7 +106,7 @@ def _one_third(points: Points, projected: Points, found: Floats) -> Floats:
         for which, chosen in enumerate((one_hot & sure, one_hot)):
             sums[which] += chosen @ rows
             counts[which] += chosen.sum(axis=1)
-    # A set that nobody is sure to belong to: the rows that are nearest have to do.
+    # Where no row surely belongs, the rows that are nearest are taken.
     sums, counts = np.where(counts[0] > 0, sums[0].T, sums[1].T).T, np.where(counts[0] > 0, counts[0], counts[1])
     heard = counts > 0  # Repeated rows leave some centers without any.
     means: Floats = points.shift + sums[heard] / counts[heard, np.newaxis]

@@ -57,7 +57,7 @@ class Points:
         What is subtracted from each row, in the units of `X`. Default: the mean of the rows.
     origin : array, shape (n_features,), optional
         In place of a shift: the points are ``X - origin``, and all that is given or returned, centers too, is counted
-        from there. The same bits as with such a matrix and no shift, but it is not made until somebody asks for it.
+        from there. The same bits as with such a matrix and no shift, but it is not made until it is asked for.
 
     Attributes
     ----------

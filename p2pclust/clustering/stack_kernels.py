@@ -15,31 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.optim.adam import adam
+from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import Architecture
 from p2pclust.clustering.stack_layers import Layout, Network, Pass, Views
+from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
-__all__ = ["Adam", "Schedule", "Trainer", "errors", "one_thread", "placed", "reconstruct", "trainer"]
+__all__ = ["Trainer", "adam_step", "errors", "one_thread", "placed", "reconstruct", "trainer"]
 
 Floats32 = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """The minibatches of a chunk of models, which come longest first.
-
-    Attributes
-    ----------
-    picks : int64 array, shape (steps, A, width)
-        Which of its rows each model takes.
-    filled : int64 array, shape (steps, A)
-        How many of `width` count; 0 where a model has taken all its steps.
-    """
-
-    picks: npt.NDArray[np.int64]
-    filled: npt.NDArray[np.int64]
 
 
 def placed(device: str) -> torch.device:
@@ -73,6 +58,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def adam_step(
+    weights: torch.Tensor, gradient: torch.Tensor, first: torch.Tensor, second: torch.Tensor, steps: torch.Tensor,
+    learning_rate: float, decay: float = 0.0,
+) -> None:  # fmt: skip
+    """Take a step of Adam, with L2 `decay`, in place; torch counts it in `steps`."""
+    adam(
+        [weights], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+        lr=learning_rate, weight_decay=decay, eps=1e-8, maximize=False,
+    )  # fmt: skip
+
+
 class Adam:
     """Adam over the rows of a chunk, in fused passes; all rows have taken the same number of steps.
 
@@ -93,9 +89,9 @@ class Adam:
             for m in range(n_models)
         }
 
-    def restart(self, learning_rate: float, *, decay: float = 0.0) -> None:
-        """Forget all moments and steps; `decay` times the weights will be added to the gradients."""
-        self._rate, self._decay = learning_rate, decay
+    def restart(self, learning_rate: float) -> None:
+        """Forget all moments and steps."""
+        self._rate = learning_rate
         for rows in (self._first, self._second):
             rows.zero_()
         for steps in (self._steps, *(parts[-1] for parts in self._apart.values())):
@@ -104,31 +100,13 @@ class Adam:
     def move_matrix(self, index: int, m: int, gradient: torch.Tensor) -> None:
         """Move what lies apart of one model's layer."""
         weights, first, second, steps = self._apart[index, m]
-        self._move(weights, gradient, first, second, steps)
+        adam_step(weights, gradient, first, second, steps, self._rate)
 
     def move_rest(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
-        self._move(
-            self.weights.flat[:n_models],
-            self.gradients.flat[:n_models],
-            self._first.flat[:n_models],
-            self._second.flat[:n_models],
-            self._steps,
-        )
-
-    def _move(
-        self,
-        weights: torch.Tensor,
-        gradient: torch.Tensor,
-        first: torch.Tensor,
-        second: torch.Tensor,
-        steps: torch.Tensor,
-    ) -> None:
-        """Take a step, which torch counts in `steps`."""
-        adam(
-            [weights], [gradient], [first], [second], [], [steps], fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
-            lr=self._rate, weight_decay=self._decay, eps=1e-8, maximize=False,
-        )  # fmt: skip
+        rows = (self.weights, self.gradients, self._first, self._second)
+        weights, gradients, first, second = (part.flat[:n_models] for part in rows)
+        adam_step(weights, gradients, first, second, self._steps, self._rate)
 
 
 _kept = threading.local()
@@ -153,20 +131,14 @@ def trainer(architecture: Architecture, height: int, width: int, device: torch.d
 class Trainer:
     """Trains chunks of up to `height` models, one chunk after the other, in memory that is taken once.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    height : int
-    width : int
-        Rows of a minibatch, padding included.
-    device : torch.device
+    `width` is the number of rows of a minibatch, padding included.
     """
 
     def __init__(self, architecture: Architecture, height: int, width: int, device: torch.device) -> None:
         self._features, self._device = architecture.n_features, device
         self._fewest = _fewest(architecture)
         self.height = height = max(height, self._fewest)
-        self._network = Network(architecture.shapes, architecture.activations, height, width, device)
+        self._network = Network(architecture, height, width, device)
         self._layout = Layout(architecture.shapes, self._network.wide)
         self._adam = Adam(self._layout, height, device)
         # Zeros, because a partner without rows of its own is left with them.
@@ -273,7 +245,7 @@ def errors(
     padded[:n_rows] = torch.from_numpy(X).to(device)
     height = max(min(height, n_models), fewest)
     packed = layout.rows(height, device)
-    network = Network(architecture.shapes, architecture.activations, height, block, device, backward=False)
+    network = Network(architecture, height, block, device, backward=False)
     squares, count = torch.empty((height, len(padded)), device=device), 0
     for first in range(0, n_models, height):
         chunk = weights[first : first + height]
@@ -295,7 +267,7 @@ def errors(
 def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, device: torch.device) -> Floats32:
     """Return all reconstructions (M, n, d) at once."""
     layout, n_models = Layout(architecture.shapes), len(weights)
-    network = Network(architecture.shapes, architecture.activations, n_models, len(X), device, backward=False)
+    network = Network(architecture, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
     models = network.bound(layout.pack(weights, layout.views(layout.rows(n_models, device), n_models)))
     output: Floats32 = models.forward(rows).cpu().numpy()

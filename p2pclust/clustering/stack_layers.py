@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from p2pclust.clustering.autoencoders import Activation
+from p2pclust.clustering.autoencoders import Activation, Architecture
 
 __all__ = ["Layout", "Network", "Pass", "Rows", "Take", "Views"]
 
@@ -56,14 +56,7 @@ class Rows:
 
 
 class Layout:
-    """Where the layers of a model lie.
-
-    Parameters
-    ----------
-    shapes : sequence of (units in, units out)
-    apart : sequence of bool, optional
-        For each layer, whether its matrix lies apart. By default none does.
-    """
+    """Where the layers of a model, of these (units in, units out), lie; and whether each one's matrix lies apart."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]], apart: Sequence[bool] = ()) -> None:
         self.shapes = tuple(shapes)
@@ -113,30 +106,12 @@ class Layout:
 
 
 class Network:
-    """The scratch of passes of up to A models with `rows` rows each.
-
-    Parameters
-    ----------
-    shapes : sequence of (units in, units out)
-    kinds : sequence of str
-        Each layer's activation.
-    n_models, rows : int
-    device : torch.device
-    backward : bool
-        Whether to take memory for going backward too.
-    """
+    """The scratch of passes of up to A models with `rows` rows each; `backward`: going backward needs some too."""
 
     def __init__(
-        self,
-        shapes: Sequence[tuple[int, int]],
-        kinds: Sequence[Activation],
-        n_models: int,
-        rows: int,
-        device: torch.device,
-        *,
-        backward: bool = True,
+        self, architecture: Architecture, n_models: int, rows: int, device: torch.device, *, backward: bool = True
     ) -> None:
-        self._kinds = tuple(kinds)
+        self._kinds, shapes = architecture.activations, architecture.shapes
         fast = device.type == "cpu" and _onednn() is not None
         self.wide = tuple(fast and 2 * rows * fan_in * fan_out >= _WIDE_FLOPS for fan_in, fan_out in shapes)
         sizes = [(n_models, rows, fan_out) for _, fan_out in shapes]
@@ -148,7 +123,7 @@ class Network:
         layers: list[_Layer] = []
         for index, kind in enumerate(self._kinds):
             scratch = [part[index][: len(weights[index][0])] for part in (self._outputs, self._slopes)]
-            layer = _OneByOne if self.wide[index] else _Together
+            layer = _OneByOne if self.wide[index] else _Layer
             layers.append(layer(index, kind, weights[index], (gradients or weights)[index], *scratch))
         return Pass(layers)
 
@@ -180,14 +155,11 @@ class Pass:
             hidden = layer.output
         yield from self._layers[-1].results(hidden)
 
-    def backward(self, take: Take | None = None) -> None:
+    def backward(self, take: Take) -> None:
         """Fill in the gradients of the last forward pass from `slope`, which is spent.
 
-        Parameters
-        ----------
-        take : function, optional
-            Called with a layer, a model and the gradient, shorter side first, of each matrix of a wide layer, when
-            nobody needs the matrix any more. By default such gradients are copied to where the others are.
+        `take` is called with a layer, a model and the gradient, shorter side first, of each matrix of a wide layer, as
+        soon as the matrix is not needed any more.
         """
         last = self._layers[-1]
         _descend(last.kind, last.slope, last.output, last.slope)
@@ -215,29 +187,16 @@ class _Layer:
 
     def forward(self, inputs: torch.Tensor) -> None:
         """Fill in the outputs."""
-        raise NotImplementedError
-
-    def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Give outputs as they come, with the models that they are of."""
-        raise NotImplementedError
-
-    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
-        """Fill in the gradients, and the slope in the layer below, before its activation."""
-        raise NotImplementedError
-
-
-class _Together(_Layer):
-    """All models in one call."""
-
-    def forward(self, inputs: torch.Tensor) -> None:
         torch.baddbmm(self.bias, inputs, self.matrix, out=self.output)
         _activate(self.kind, self.output, self.output)
 
     def results(self, inputs: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield outputs as they come, with the models that they are of."""
         self.forward(inputs)
         yield slice(0, len(self.output)), self.output
 
-    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
+    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take) -> None:
+        """Fill in the gradients, and the slope in the layer below, before its activation."""
         torch.bmm(inputs.mT, self.slope, out=self.gradient)
         torch.sum(self.slope, 1, keepdim=True, out=self.bias_gradient)
         if below:
@@ -264,17 +223,14 @@ class _OneByOne(_Layer):
             _activate(self.kind, sums, sums)
             yield slice(m, m + 1), sums[None]
 
-    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take | None) -> None:
+    def backward(self, inputs: torch.Tensor, below: _Layer | None, take: Take) -> None:
         torch.sum(self.slope, 1, keepdim=True, out=self.bias_gradient)
         for m, (X, (matrix, slope, across)) in enumerate(zip(inputs.mT.unbind(), self._backward, strict=True)):
             # oneDNN wants its first operand in rows, and copies it if it is not: so that is the shorter one.
             gradient = _product(across, X) if self._tall else _product(X, across)
             if below:
                 _descend(below.kind, _product(slope, matrix), below.output[m], below.slope[m])
-            if take:
-                take(self.index, m, gradient)
-            else:
-                self.gradient[m] = gradient.mT if self._tall else gradient
+            take(self.index, m, gradient)
 
 
 def _activate(kind: Activation, sums: torch.Tensor, output: torch.Tensor) -> None:

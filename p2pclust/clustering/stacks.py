@@ -1,7 +1,7 @@
 """Train and evaluate autoencoders by the stack: checks, schedules and blocks; the steps are in `stack_kernels`.
 
-All models of a stack go through one batched program, whoever they belong to, and a model's result does not depend on
-which others are in the stack:
+All models of a stack go through one batched program, whichever peer they belong to, and a model's result does not
+depend on which others are in the stack:
 
 - *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
   what remains, over a permutation from its own generator. Minibatches are padded, with rows of weight zero, to a width
@@ -21,8 +21,8 @@ float32; nothing is ever trained in bfloat16, which gained nothing at these size
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,13 @@ import numpy.typing as npt
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.errors import DataError, UsageError
 
-if TYPE_CHECKING:
-    from p2pclust.clustering.stack_kernels import Schedule
-
-__all__ = ["finite_rows", "reconstruction_errors", "reconstructions", "refuse_device", "require_torch", "train"]
+__all__ = [
+    "Schedule", "finite_rows", "minibatches", "reconstruction_errors", "reconstructions", "refuse_device",
+    "require_torch", "train",
+]  # fmt: skip
 
 Floats32 = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
 
 # How many weights are trained at once. On a CPU the models of a chunk, with their gradients and moments, should stay
 # in cache: two of FedCRef's for images, more of smaller ones. A GPU wants thousands of products at once. What fits is
@@ -47,6 +48,22 @@ _BLOCK_WEIGHTS = {"cpu": 800_000, "cuda": 20_000_000}
 # Rows of a batch are padded to a multiple of this: every model's activations then fill whole vector registers, two at a
 # time. What does not is left to scalar code, whose exponential has other bits.
 _ALIGNED = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The minibatches of a chunk of models, which come longest first.
+
+    Attributes
+    ----------
+    picks : int64 array, shape (steps, A, width)
+        Which of its rows each model takes.
+    filled : int64 array, shape (steps, A)
+        How many of `width` count; 0 where a model has taken all its steps.
+    """
+
+    picks: Integers
+    filled: Integers
 
 
 def require_torch() -> None:
@@ -72,29 +89,11 @@ def train(
     learning_rate: float = 1e-3,
     device: str = "cpu",
 ) -> ModelStack:
-    """Train each model on its own rows: mean squared error, Adam from zero moments.
+    """Train each model on its own rows: mean squared error, Adam from zero moments with its usual 0.9, 0.999 and 1e-8.
 
-    Parameters
-    ----------
-    stack : ModelStack
-        M models to start from; they are left as they are.
-    samples : sequence of M arrays, shapes (n_m, d)
-        The rows of each model's cluster. Several models may be given the same array. A model without rows comes back
-        unchanged; one row is a minibatch of one.
-    rngs : sequence of M numpy.random.Generator
-        Each model's own: it draws the order of its rows, once per epoch.
-    epochs : int
-    batch : int
-        Rows of a minibatch.
-    learning_rate : float
-        Adam's, with its usual 0.9, 0.999 and 1e-8.
-    device : str
-        "cpu", or a CUDA device such as "cuda". Bits are promised on the CPU only.
-
-    Returns
-    -------
-    ModelStack
-        In the order of `stack`. A model whose training diverged holds NaN: see ``ModelStack.finite``.
+    `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
+    training diverged holds NaN: see ``ModelStack.finite``. Each model's own generator draws the order of its rows, once
+    per epoch. Bits are promised on the CPU only.
 
     Raises
     ------
@@ -141,27 +140,11 @@ def train(
 
 
 def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu") -> Floats32:
-    """Evaluate many models on many rows: the mean squared error of each row's reconstruction by each model.
+    """Return the mean squared error of each row's reconstruction by each model, in squared units of X, shape (n, M).
 
-    Parameters
-    ----------
-    stack : ModelStack
-        M models.
-    X : array, shape (n, d)
-    device : str
-
-    Returns
-    -------
-    float32 array, shape (n, M)
-        In the square of X's units. Infinite where a model is broken (its weights or its reconstruction hold NaN or
-        infinite numbers), so that such a model is never the best.
-
-    Raises
-    ------
-    DataError
-        If the rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing.
+    Infinite where a model is broken (its weights or its reconstruction hold NaN or infinite numbers), so that such a
+    model is never the best. Raises DataError if the rows have the wrong number of columns or hold NaN or infinite
+    numbers, and UsageError if torch or the device is missing.
 
     Examples
     --------
@@ -183,15 +166,7 @@ def reconstruction_errors(stack: ModelStack, X: npt.ArrayLike, *, device: str = 
 
 
 def reconstructions(stack: ModelStack, X: npt.ArrayLike, *, device: str = "cpu") -> Floats32:
-    """Return each row as each model reconstructs it, shape (M, n, d): for looking at a few rows.
-
-    Raises
-    ------
-    DataError
-        If the rows have the wrong number of columns or hold NaN or infinite numbers.
-    UsageError
-        If torch or the device is missing.
-    """
+    """Return each row as each model reconstructs it, shape (M, n, d): for looking at a few rows."""
     require_torch()
     from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415 - torch is an extra
 
@@ -208,8 +183,6 @@ def _schedule(
     The same width for all, so that a model's operands have the same shape in every stack; what a model does not use of
     it points at its first row with weight zero.
     """
-    from p2pclust.clustering.stack_kernels import Schedule  # noqa: PLC0415 - torch is an extra
-
     per_epoch = [-(-n // batch) for n in sizes]
     steps = epochs * per_epoch[0]
     picks = np.zeros((steps, len(sizes), width), dtype=np.int64)
@@ -222,6 +195,14 @@ def _schedule(
         picks[:mine, m, :batch] = shuffled.reshape(mine, batch)
         filled[:mine, m] = np.tile(np.minimum(batch, n - batch * np.arange(per_epoch[m])), epochs)
     return Schedule(picks, filled)
+
+
+def minibatches(n_rows: int, batch: int, rng: np.random.Generator) -> Iterator[Integers]:
+    """Yield minibatches of row numbers without end: permutations of the rows, one after the other, cut into pieces."""
+    while True:
+        order = rng.permutation(n_rows)
+        for start in range(0, n_rows, batch):
+            yield order[start : start + batch]
 
 
 def finite_rows(X: npt.ArrayLike, n_features: int, what: str) -> tuple[Floats32, float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,33 @@ import numpy.typing as npt
 from p2pclust.clustering.fcm import fuzzy_sums
 from p2pclust.clustering.kmeans import sums_and_counts
 from p2pclust.clustering.points import Points
-from p2pclust.clustering.result import ClusteringResult
 
-__all__ = ["fuzzy_step", "lloyd_step", "run_steps"]
+__all__ = ["ClusteringResult", "fuzzy_step", "lloyd_step", "run_steps"]
 
 Floats = npt.NDArray[np.float64]
+
+
+# Compared by identity: the truth value of comparing arrays is ambiguous.
+@dataclass(frozen=True, eq=False)
+class ClusteringResult:
+    """The end of a pooled clustering algorithm.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (C, F)
+        In the data's own units.
+    n_rounds : int
+        How many times the centers were updated.
+    converged : bool
+        Whether the last update moved the centers by less than the tolerance.
+    shifts : tuple of float
+        How far each round moved the centers: Frobenius norm, in the data's units.
+    """
+
+    centers: Floats
+    n_rounds: int
+    converged: bool
+    shifts: tuple[float, ...]
 
 
 def lloyd_step(points: Points, centers: Floats) -> Floats:

@@ -2,6 +2,9 @@
 
 The points are few (some per peer) and may repeat: peers that hold the same cluster send nearly or exactly the same
 center. So all of this works with fewer distinct points than clusters, and then returns fewer centers.
+
+Everywhere points are an array (n, F), with positive weights (n,): a point of weight 2 counts as two equal points, in
+the seeding and in the means. UsageError is raised if a weight is not positive, or a number below 1.
 """
 
 from __future__ import annotations
@@ -53,27 +56,7 @@ def weighted_kmeans(
     *,
     n_init: int = 10,
 ) -> WeightedResult:
-    """Cluster weighted points by k-means from k-means++ seeds, several times, and return the cheapest result.
-
-    Parameters
-    ----------
-    X : array, shape (n, F)
-    weights : array, shape (n,)
-        Positive: a point of weight 2 counts as two equal points, in the seeding and in the means.
-    n_clusters : int
-    rng : numpy.random.Generator
-    n_init : int
-        How many times; the first of equally cheap results is taken.
-
-    Returns
-    -------
-    WeightedResult
-        With as many centers as there are distinct points, if that is fewer than `n_clusters`.
-
-    Raises
-    ------
-    UsageError
-        If `n_clusters` or `n_init` is below 1, or a weight is not positive.
+    """Cluster points by k-means from k-means++ seeds, `n_init` times, and return the first of the cheapest results.
 
     Examples
     --------
@@ -94,15 +77,7 @@ def weighted_optima(
 ) -> list[WeightedResult]:
     """Do what :func:`weighted_kmeans` does, and return every different result, the cheapest first.
 
-    Parameters
-    ----------
-    X, weights, n_clusters, rng, n_init
-        See :func:`weighted_kmeans`, which also says what is raised.
-
-    Returns
-    -------
-    list of WeightedResult
-        At least one and at most `n_init`; of results with the same cost, the first that was found.
+    Of results with the same cost, only the first that was found.
 
     Examples
     --------
@@ -124,20 +99,8 @@ def weighted_optima(
 def weighted_seeds(points: Points, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Pick points as first centers by k-means++, each with a probability proportional to weight times D^2.
 
-    Of each pick, 2 + log(n_clusters) candidates are drawn and the one that lowers the cost most is taken (greedy
+    For each pick, 2 + log(n_clusters) candidates are drawn and the one that lowers the cost most is taken (greedy
     k-means++, as in scikit-learn). Picks are distinct points: if there are fewer, so are the centers.
-
-    Parameters
-    ----------
-    points : Points
-    weights : array, shape (n,)
-    n_clusters : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float64 array, shape (k, F)
-        k <= n_clusters, in the units of the points.
 
     Examples
     --------
@@ -170,12 +133,7 @@ def weighted_seeds(points: Points, weights: npt.ArrayLike, n_clusters: int, rng:
 def weighted_lloyd(points: Points, weights: npt.ArrayLike, centers: npt.ArrayLike) -> WeightedResult:
     """Run Lloyd's algorithm on weighted points until no point changes its cluster, at most 300 steps.
 
-    Parameters
-    ----------
-    points : Points
-    weights : array, shape (n,)
-    centers : array, shape (k, F)
-        First centers. One that no point is nearest to keeps its place.
+    A center that no point is nearest to keeps its place.
 
     Examples
     --------

@@ -25,12 +25,12 @@ def crossed(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 
 def test_one_component_is_mean_and_covariance_by_hand() -> None:
     X = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]])
-    found = fit_mixture(X, np.zeros(4, np.int64), ridge=0.2)
-    # Variances 1 and 4, so 0.2 times 2.5 is added.
+    found = fit_mixture(X, np.zeros(4, np.int64))
+    # Variances 1 and 4, so 0.01 times 2.5 is added.
     assert found.means == pytest.approx(np.array([[1.0, 2.0]]))
-    assert found.covariances[0] == pytest.approx(np.array([[1.5, 0.0], [0.0, 4.5]]))
-    exponent = -0.5 * (1 / 1.5 + 4 / 4.5)
-    assert found.log_likelihood == pytest.approx(exponent - np.log(2 * np.pi) - 0.5 * np.log(1.5 * 4.5))
+    assert found.covariances[0] == pytest.approx(np.array([[1.025, 0.0], [0.0, 4.025]]))
+    exponent = -0.5 * (1 / 1.025 + 4 / 4.025)
+    assert found.log_likelihood == pytest.approx(exponent - np.log(2 * np.pi) - 0.5 * np.log(1.025 * 4.025))
     assert found.n_steps == 2
 
 
@@ -82,10 +82,7 @@ def test_rows_that_are_few_or_equal(rows: np.ndarray, wanted: int, found: int) -
 def test_bad_data_and_numbers_are_refused() -> None:
     with pytest.raises(DataError, match="NaN"):
         pca_mixture([[0.0], [float("nan")]], 1, rng())
-    for options in ({"n_clusters": 0}, {"n_clusters": 1, "n_init": 0}, {"n_clusters": 1, "n_components": 0}):
-        with pytest.raises(UsageError):
-            pca_mixture([[0.0], [1.0]], rng=rng(), **options)
+    with pytest.raises(UsageError):
+        pca_mixture([[0.0], [1.0]], 0, rng())
     with pytest.raises(UsageError, match="none left out"):
         fit_mixture(np.eye(3), np.array([0, 2, 2]))
-    with pytest.raises(UsageError, match="ridge"):
-        fit_mixture(np.eye(3), np.zeros(3, np.int64), ridge=0.0)

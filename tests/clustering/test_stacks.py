@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -56,6 +57,13 @@ def rows(n: int, seed: int = 0, d: int = 13) -> np.ndarray:
     return np.random.default_rng([seed, n]).random((n, d), dtype=np.float32)
 
 
+def test_minibatches_see_every_row_once_per_turn() -> None:
+    found = list(islice(stacks.minibatches(5, 2, rngs(0)[0]), 6))
+    assert [len(batch) for batch in found] == [2, 2, 1, 2, 2, 1]
+    for turn in (0, 3):
+        assert sorted(np.concatenate(found[turn : turn + 3]).tolist()) == [0, 1, 2, 3, 4]
+
+
 def network_of(architecture: Architecture, weights: np.ndarray) -> torch.nn.Sequential:
     """The same model out of torch's own parts."""
     parts: list[torch.nn.Module] = []
@@ -99,14 +107,16 @@ def test_gradients_are_autograd_s(output, code, one_by_one):
     architecture = Architecture(13, hidden=(11, 5, 9), output=output, code=code)
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
-    layout, cpu = stack_layers.Layout(architecture.shapes), torch.device("cpu")
-    weights, gradients = (layout.views(layout.rows(2, cpu), 2) for _ in range(2))
-    layout.pack(stack.weights, weights)
+    cpu = torch.device("cpu")
     with torch.no_grad(), multiplied(one_by_one):
-        network = stack_layers.Network(architecture.shapes, architecture.activations, 2, 16, cpu)
+        network = stack_layers.Network(architecture, 2, 16, cpu)
+        layout = stack_layers.Layout(architecture.shapes, network.wide)
+        slopes = layout.rows(2, cpu)
+        weights, gradients = layout.views(layout.rows(2, cpu), 2), layout.views(slopes, 2)
+        layout.pack(stack.weights, weights)
         models = network.bound(weights, gradients)
         models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
-        models.backward()
+        models.backward(lambda index, m, gradient: slopes.apart[index][m].copy_(gradient))
     for m in range(2):
         reference = network_of(architecture, stack.weights[m])
         torch.nn.functional.mse_loss(reference(X[m]), X[m]).backward()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import davies_bouldin_score
 
-from p2pclust.clustering import Points, lloyd, memberships, nearest
+from p2pclust.clustering import Points, lloyd_step, memberships, nearest, run_steps
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics import soft_davies_bouldin, xie_beni
 
@@ -55,7 +55,7 @@ def test_equals_the_formulas_of_the_membership_matrix(seed, n_clusters, fuzzifie
 def test_the_crisp_limit_is_the_ordinary_index():
     rng = np.random.default_rng(3)
     X = np.concatenate([rng.normal(at, 1.0, (80, 2)) for at in ([0, 0], [12, 0], [0, 15], [9, 9])])
-    centers = lloyd(X, X[::80], tol=0.0, max_rounds=20).centers
+    centers = run_steps(lloyd_step, Points(X), X[::80], tol=0.0, max_rounds=20).centers
     crisp = davies_bouldin_score(X, nearest(Points(X), centers))
     assert soft_davies_bouldin(X, centers, 1.01) == pytest.approx(crisp, rel=1e-6)
 

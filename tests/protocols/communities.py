@@ -24,6 +24,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import _run_child
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.models.association import Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
@@ -83,6 +84,12 @@ def a_job(mode: str = "refined", *, seed: int = 0, bounds: bool = True, **option
 
 
 Liar = Callable[[int, Contribution], Contribution]
+
+
+def judged(clusters: Clusters, parts: Sequence[Arrays | None], name: str, width: int) -> Agreed:
+    """The state after peers sent these verdicts; None where one sent nothing."""
+    sent = [(peer, part) for peer, part in enumerate(parts) if part is not None]
+    return Agreed(counts=np.array(clusters.counts, np.int64)).judged(sent, name, width)
 
 
 @dataclass

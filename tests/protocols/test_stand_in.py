@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 import pytest
+from communities import judged
 from numpy.typing import NDArray
 
 from p2pclust.metrics import accuracy
@@ -99,14 +100,13 @@ class Exchange:
             mutual_test.verdicts(self.clusters, p, self.own_errors(p), **options)  # type: ignore[arg-type]
             for p in range(len(self.peers))
         ]
-        return mutual_test.associate(self.clusters, told)
+        agreed = judged(self.clusters, told, "passes", -(-self.clusters.total // 8))
+        return mutual_test.associate(self.clusters, agreed.table, agreed.told)
 
-    def refined(self, **options: object) -> Association:
-        told = [
-            affinity.verdicts(self.clusters, p, self.own_errors(p), n_features=64, **options)  # type: ignore[arg-type]
-            for p in range(len(self.peers))
-        ]
-        return affinity.associate(self.clusters, told)
+    def refined(self) -> Association:
+        told = [affinity.verdicts(self.clusters, p, self.own_errors(p), n_features=64) for p in range(len(self.peers))]
+        agreed = judged(self.clusters, told, "affinity", self.clusters.total)
+        return affinity.associate(self.clusters, agreed.table, agreed.told)
 
     def group_models(self, found: Association) -> list[Model]:
         """Stands for federated training: one model of all rows of a group."""
@@ -169,7 +169,7 @@ def test_models_of_groups_repair_most_of_the_dirt(seed: int) -> None:
         before, labels = labels, []
         for p, peer in enumerate(peers):
             # Groups first, so that a label means the same group at every peer.
-            own = [exchange.models[exchange.clusters.index(p, q)] for q in competing(found, p, twins=False)]
+            own = [exchange.models[exchange.clusters.of(p)[q]] for q in competing(found, p, twins=False)]
             labels.append(refine_by_best_models(errors(peer.X, models + own), peer.n_clusters).labels)
         accuracies.append(mean_accuracy([replace(peer, labels=new) for peer, new in zip(peers, labels, strict=True)]))
         rows = [
@@ -194,7 +194,7 @@ def test_twins_of_group_models_cost_accuracy() -> None:
         models = exchange.group_models(found)
         for p, peer in enumerate(peers):
             for twins, scores in ((True, with_twins), (False, without)):
-                own = [exchange.models[exchange.clusters.index(p, q)] for q in competing(found, p, twins=twins)]
+                own = [exchange.models[exchange.clusters.of(p)[q]] for q in competing(found, p, twins=twins)]
                 labels = refine_by_popularity(errors(peer.X, own + models), peer.n_clusters).labels
                 scores.append(accuracy(peer.classes, labels))
     assert np.mean(without) > np.mean(with_twins) + 0.05

@@ -5,7 +5,7 @@ own model, which has seen the rows that it is tested on. Here a cluster compares
 its own rows, and groups come from all comparisons together:
 
 1. Each row of cluster a ranks the m foreign models by their error. A model's score is the mean over the rows of
-   ``(ln(rank / m) / ln m)**2``: 1 for the best, and nearly nothing below the middle. The peer of a tells S[a, b].
+   ``(ln(rank / m) / ln m)**2``: 1 for the best, and nearly nothing below the middle. The peer of a sends S[a, b].
 2. S less its means by rows and by columns: what is generally strong or weak, a model or a cluster, says nothing.
 3. The affinity of a and b is the mean of both directions. Average linkage joins clusters, never two of one peer, and the
    cut follows from the data (:mod:`linkage`). No α, no θ, no number of clusters.
@@ -14,22 +14,21 @@ The cut is the finest one that is nearly the best. Clusters that a peer found by
 cut then joins the classes, for good. A class in two groups does no harm: as their models are trained, one of them comes to
 serve the other's rows as well, and the other is left without any (:mod:`refinement`).
 
-Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what is
-hard for every model cancels. With half of a cluster's rows misplaced, the other half still has its say, because only the
-first ranks count. ``statistic="logs"`` takes, in place of step 1, the mean logarithmic error less the row's median over
-the foreign models; it looks at all rows and models alike, and finds less where clusters are dirty.
+Ranks are bounded: neither a row that all models fail on nor a model with absurd errors outweighs the others, and what
+is hard for every model cancels. With half of a cluster's rows misplaced, the other half still counts, because only the
+first ranks do.
 
 Why whole numbers
 -----------------
-S is told in one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly, and
-single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever their CPU
-or their linear algebra.
+S is sent as one byte per pair. All that follows is sums and comparisons of whole numbers, which floats hold exactly,
+and single divisions, which every CPU rounds alike. So peers that agreed on the bytes get the same groups, whatever
+their CPU or their linear algebra.
 
 What a peer reveals
 -------------------
 For each of its clusters and each foreign model one byte: how highly the cluster's rows rank the model, in the mean. M
 means are M equations about n F unknown numbers. A cluster with fewer than ``LEAST_ROWS`` rows, or with n F not above M,
-tells nothing and is set aside: its single rows could be sought.
+reveals nothing and is set aside: its single rows could be sought.
 """
 
 from __future__ import annotations
@@ -41,26 +40,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.linkage import average_linkage, best_cut, settled
 
 __all__ = [
-    "NOTHING", "STATISTICS", "associate", "codes", "distances", "log_errors", "medoids", "rank_scores", "read_verdicts",
-    "spread_rows", "verdicts",
+    "NOTHING", "associate", "codes", "distances", "medoids", "rank_scores", "read_verdicts", "spread_rows", "verdicts",
 ]  # fmt: skip
 
-STATISTICS: Final = ("ranks", "logs")
-
 NOTHING: Final = 255
-"""The code of a pair about which nothing is told: an own model, or one whose errors are not finite."""
+"""The code of a pair without a verdict: an own model, or one whose errors are not finite."""
 
 _WORST: Final = 254
-_LOG_STEPS: Final = 64  # per unit of the natural logarithm: codes reach from e**-2 to e**2 times the median error
-# Errors below this share of the cluster's median error are as good as this: no error at all has no logarithm.
-_FLOOR: Final = 1e-6
 # Means are rounded to this part of a code's step, so that differences stay whole numbers.
 _PARTS: Final = 1024
 # How far below the best a cut may be. On 25 peers that start from k-means on MNIST the best cut joined two pairs of classes
@@ -88,20 +80,11 @@ def spread_rows(n: int, most: int = 100) -> Ints:
 
 
 def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
-    """Return how highly a cluster's rows rank each foreign model (step 1).
+    """Return how highly a cluster's rows rank each foreign model (step 1), shape (M,).
 
-    Parameters
-    ----------
-    errors : array_like, shape (n, M)
-        The reconstruction error of each row of the cluster under each model; n at least 1.
-    foreign : array_like of bool, shape (M,)
-        Which columns are models of other peers.
-
-    Returns
-    -------
-    ndarray, shape (M,)
-        From 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN for own
-        models and for models with an error that is not finite; these are ranked last.
+    `errors` (n, M) are those of the cluster's rows under each model; `foreign` (M,) says which models are other peers'.
+    The scores go from 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN
+    for own models and for models with an error that is not finite; these are ranked last.
 
     Examples
     --------
@@ -126,103 +109,47 @@ def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     return result
 
 
-def log_errors(errors: ArrayLike, foreign: ArrayLike) -> Floats:
-    """Return a cluster's mean logarithmic error under each foreign model, less each row's median.
-
-    Parameters and shape are those of :func:`rank_scores`. Below 0 for models that serve better than most.
-
-    Examples
-    --------
-    Two rows, the second ten times as hard. Model 1 halves the error of the middle one, model 3 doubles it.
-
-    >>> row = np.array([0.5, 1.0, 2.0, 4.0])
-    >>> found = log_errors([row, 10 * row], [False, True, True, True])
-    >>> (found / np.log(2)).round(9).tolist()
-    [nan, -1.0, 0.0, 1.0]
-    """
-    table = np.asarray(errors, dtype=np.float64)
-    result = np.full(table.shape[1], np.nan)
-    used = np.asarray(foreign, dtype=np.bool_) & np.isfinite(table).all(axis=0)
-    if not used.any():
-        return result
-    some = table[:, used]
-    positive = some[some > 0]
-    floor = _FLOOR * float(np.median(positive)) if positive.size else 1.0
-    logs = np.log(np.maximum(some, floor))
-    result[used] = (logs - np.median(logs, axis=1, keepdims=True)).mean(axis=0)
-    return result
-
-
-def codes(errors: ArrayLike, foreign: ArrayLike, statistic: str = "ranks") -> NDArray[np.uint8]:
+def codes(errors: ArrayLike, foreign: ArrayLike) -> NDArray[np.uint8]:
     """Return one byte per model: 0 serves best, 254 worst; :data:`NOTHING` in place of NaN.
 
     Examples
     --------
     >>> codes([[1.0, 2.0, np.nan]] * 3, [True, True, True]).tolist()
     [0, 219, 255]
-    >>> codes([[1.0, 1.0, np.e, np.nan]] * 3, [True, True, True, True], "logs").tolist()
-    [127, 127, 191, 255]
     """
-    if statistic == "ranks":
-        values = _WORST * (1.0 - rank_scores(errors, foreign))
-    else:
-        values = _WORST / 2 + _LOG_STEPS * log_errors(errors, foreign)
-    told = ~np.isnan(values)
+    values = _WORST * (1.0 - rank_scores(errors, foreign))
     result = np.full(values.shape, NOTHING, dtype=np.uint8)
-    result[told] = np.clip(np.rint(values[told]), 0, _WORST).astype(np.uint8)
+    known = ~np.isnan(values)
+    result[known] = np.rint(values[known]).astype(np.uint8)
     return result
 
 
-def verdicts(
-    clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_features: int, statistic: str = "ranks"
-) -> Arrays:
-    """Return all that a peer tells: :func:`codes` of each of its clusters.
+def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_features: int) -> Arrays:
+    """Return all that a peer reveals: ``affinity`` (K, M), the :func:`codes` of each of its clusters.
 
-    Parameters
-    ----------
-    clusters : Clusters
-    peer : int
-    errors : iterable of array_like, each of shape (n_q, M)
-        For each own cluster, in order, the errors of its rows, or of some of them (:func:`spread_rows`), under all
-        models, in the order of `clusters`. May be a generator: one cluster's errors are needed at a time.
-    n_features : int
-        F, for the gate: see the module's text.
-    statistic : str
-        One of :data:`STATISTICS`.
-
-    Returns
-    -------
-    Arrays
-        ``affinity``: uint8 of shape (K, M).
+    `errors` are for each own cluster, in order, those of its rows, or of some of them (:func:`spread_rows`), under all
+    models, in the order of `clusters`. `n_features` is F, for the gate: see the module's text.
 
     Examples
     --------
-    >>> told = verdicts(Clusters((1, 2)), 0, [[[1, 1, 2]] * 3], n_features=2)
-    >>> told["affinity"].tolist()
+    >>> verdicts(Clusters((1, 2)), 0, [[[1, 1, 2]] * 3], n_features=2)["affinity"].tolist()
     [[255, 0, 254]]
     """
-    checks.one_of("statistic", statistic, STATISTICS)
     foreign = clusters.owners != peer
     table = np.full((clusters.counts[peer], clusters.total), NOTHING, dtype=np.uint8)
     for row, cluster_errors in zip(table, errors, strict=True):
         n = len(np.asarray(cluster_errors))
         if n >= LEAST_ROWS and n * n_features > clusters.total:
-            row[:] = codes(cluster_errors, foreign, statistic)
+            row[:] = codes(cluster_errors, foreign)
     return Arrays(affinity=table)
 
 
-def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> NDArray[np.uint8]:
-    """Return the codes that a peer told, shape (K, M).
-
-    Raises
-    ------
-    WireError
-        If they are not what :func:`verdicts` writes: another shape, or a value for an own model.
-    """
+def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.uint8]:
+    """Return the codes that a peer sent, shape (K, M); raise WireError if :func:`verdicts` cannot have made them."""
     shape = (clusters.counts[peer], clusters.total)
-    if list(told) != ["affinity"] or told["affinity"].dtype != np.uint8 or told["affinity"].shape != shape:
+    if list(sent) != ["affinity"] or sent["affinity"].dtype != np.uint8 or sent["affinity"].shape != shape:
         raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")
-    table: NDArray[np.uint8] = told["affinity"]
+    table: NDArray[np.uint8] = sent["affinity"]
     if (table[:, list(clusters.of(peer))] != NOTHING).any():
         raise WireError(f"verdicts of peer {peer}: a value for a model of its own")
     return table
@@ -231,11 +158,7 @@ def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> NDArray[np.uin
 def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tuple[int, ...]]:
     """Return the symmetric matrix of how unlike clusters are, and the clusters that are set aside (steps 2 and 3).
 
-    Parameters
-    ----------
-    clusters : Clusters
-    table : ndarray of uint8, shape (M, M)
-        Codes: row a is told by the peer of a.
+    Row a of the table of codes (M, M) comes from the peer of a.
 
     Returns
     -------
@@ -243,7 +166,7 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
         Whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that ratios mean
         something. Infinite where a link is out of the question: two clusters of one peer, or one that is set aside.
     aside : tuple of int
-        Clusters about whose rows nothing was told, and clusters whose model was not finite on most clusters of others.
+        Clusters without any verdict, and clusters whose model was not finite on most clusters of others.
 
     Examples
     --------
@@ -256,16 +179,16 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
     ([inf, inf, 2048.0, 10240.0], ())
     """
     apart = clusters.apart()
-    told = (table != NOTHING) & apart
-    asked = told.any(axis=1)
-    judges = (apart & asked[:, np.newaxis]).sum(axis=0)
-    present = asked & (2 * told.sum(axis=0) >= judges)
+    given = (table != NOTHING) & apart
+    judging = given.any(axis=1)
+    judges = (apart & judging[:, np.newaxis]).sum(axis=0)
+    present = judging & (2 * given.sum(axis=0) >= judges)
     valid = apart & present[:, np.newaxis] & present
     result = np.full(table.shape, np.inf)
     aside = tuple(np.flatnonzero(~present).tolist())
     if not valid.any():
         return result, aside
-    # A model that fails on one cluster only is as bad there as can be told.
+    # A model that fails on one cluster only has the worst code there.
     S = np.where(valid, np.minimum(table, _WORST).astype(np.float64) * _PARTS, 0.0)
     for _ in range(_TURNS):
         S = np.where(valid, S - _means(S, valid)[:, np.newaxis], 0.0)
@@ -276,18 +199,7 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 
 
 def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return for each group the member whose model serves the other members' rows best.
-
-    Parameters
-    ----------
-    table : ndarray of uint8, shape (M, M)
-        Codes: row a is told by the peer of a.
-    groups : sequence of sequence of int
-
-    Returns
-    -------
-    tuple of int
-        The lowest mean code; of equal ones the first.
+    """Return for each group the member whose model serves the others' rows best: the first with the lowest mean code.
 
     Examples
     --------
@@ -299,9 +211,9 @@ def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[
     for group in groups:
         members = np.array(sorted(group), dtype=np.int64)
         codes = table[np.ix_(members, members)].astype(np.float64)
-        told = codes != NOTHING
-        counts = told.sum(axis=0)
-        means = np.where(told, codes, 0.0).sum(axis=0) / np.maximum(counts, 1)
+        given = codes != NOTHING
+        counts = given.sum(axis=0)
+        means = np.where(given, codes, 0.0).sum(axis=0) / np.maximum(counts, 1)
         chosen.append(int(members[np.where(counts > 0, means, np.inf).argmin()]))
     return tuple(chosen)
 
@@ -312,32 +224,20 @@ def _means(values: Floats, valid: NDArray[np.bool_]) -> Floats:
     return means
 
 
-def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:
+def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np.bool_]) -> Association:
     """Find the groups of clusters that belong together, and link each with each inside a group.
 
-    Parameters
-    ----------
-    clusters : Clusters
-    told : sequence of Arrays or None, one per peer of the roster
-        What :func:`verdicts` returned there; None where nothing came: that peer's clusters are set aside.
-
-    Raises
-    ------
-    WireError
-        See :func:`read_verdicts`.
+    Rows of the table (M, M) of peers that did not answer do not count: their clusters are set aside.
 
     Examples
     --------
     >>> clusters = Clusters((2, 2))
     >>> first = verdicts(clusters, 0, [[[1, 1, 1, 3]] * 9, [[1, 1, 3, 1]] * 9], n_features=2)
     >>> second = verdicts(clusters, 1, [[[1, 3, 1, 1]] * 9, [[3, 1, 1, 1]] * 9], n_features=2)
-    >>> associate(clusters, [first, second]).groups
+    >>> associate(clusters, np.concatenate([first["affinity"], second["affinity"]]), np.array([True, True])).groups
     ((0, 2), (1, 3))
     """
-    table = np.full((clusters.total, clusters.total), NOTHING, dtype=np.uint8)
-    for peer, arrays in enumerate(told):
-        if arrays is not None:
-            table[list(clusters.of(peer))] = read_verdicts(clusters, peer, arrays)
+    table = np.where(np.repeat(answered, clusters.counts)[:, np.newaxis], table, np.uint8(NOTHING))
     matrix, aside = distances(clusters, table)
-    cut = best_cut(matrix, average_linkage(matrix), slack=_SLACK)
-    return Association.from_groups(clusters, settled(matrix, cut.groups, clusters.owners), aside)
+    groups = best_cut(matrix, average_linkage(matrix), slack=_SLACK)
+    return Association.from_groups(clusters, settled(matrix, groups, clusters.owners), aside)

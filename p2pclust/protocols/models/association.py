@@ -9,15 +9,17 @@ Departures, and why
 - Line 18 shares the links, and a footnote lets one node build the graph. Here the links follow from entries that all
   peers agreed on, every peer builds the graph, and :attr:`Association.digest` must be the same everywhere.
 - Phase 3 names the member with the lowest id as a component's aggregator. The lowest ids are in most components, so
-  they would add up nearly everything; ``spread`` gives a component to the lowest id among those who add up least so far.
+  they would add up nearly everything; :func:`first_aggregators` gives a component to the lowest id among the peers that
+  add up for the fewest so far.
 - A chain of links may bring two clusters of one peer into one component. The paper does not say so; they are kept, as
-  the paper's text implies, and :attr:`Association.clashes` names them.
+  the paper's text implies.
 - A cluster that could take no part (see ``set_aside``) is isolated, and is named as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,8 +59,8 @@ class Clusters:
     >>> clusters = Clusters((2, 0, 1))
     >>> clusters.total, clusters.nodes
     (3, ((0, 0), (0, 1), (2, 0)))
-    >>> clusters.index(2, 0), list(clusters.of(0)), clusters.owners.tolist()
-    (2, [0, 1], [0, 0, 2])
+    >>> list(clusters.of(0)), clusters.owners.tolist()
+    ([0, 1], [0, 0, 2])
     """
 
     counts: tuple[int, ...]
@@ -94,12 +96,8 @@ class Clusters:
         start = sum(self.counts[:peer])
         return range(start, start + self.counts[peer])
 
-    def index(self, peer: int, cluster: int) -> int:
-        """Return the index of a peer's cluster."""
-        return self.of(peer)[cluster]
-
     def apart(self) -> NDArray[np.bool_]:
-        """Tell for each pair of clusters whether they are of different peers; only such pairs are ever compared."""
+        """Return for each pair of clusters whether they are of different peers; only such pairs are ever compared."""
         apart: NDArray[np.bool_] = self.owners[:, np.newaxis] != self.owners
         return apart
 
@@ -115,7 +113,7 @@ class Association:
     links : array_like of int, shape (E, 2)
         Pairs of cluster indices; kept with the lower index first, sorted, each once.
     set_aside : sequence of int
-        Clusters that could take no part: nothing was told about them, or their models were not usable.
+        Clusters that could take no part: their peer sent no verdicts, or their models were not usable.
 
     Raises
     ------
@@ -129,8 +127,8 @@ class Association:
     >>> found = Association(Clusters((3, 2, 1)), [(3, 0), (5, 3), (1, 4)])
     >>> found.groups, found.isolated
     (((0, 3, 5), (1, 4)), (2,))
-    >>> found.group_of.tolist(), found.aggregators()
-    ([0, 1, -1, 0, 1, 0], (0, 1))
+    >>> found.group_of.tolist()
+    [0, 1, -1, 0, 1, 0]
     >>> found.graph().number_of_edges()
     3
     """
@@ -184,7 +182,7 @@ class Association:
         """The set G of line 20 and Eq. 3: components of two clusters or more, by their lowest cluster."""
         import networkx as nx  # noqa: PLC0415
 
-        # NetworkX yields sets, in an order that is its own affair; what anybody sees is sorted.
+        # NetworkX yields sets, whose order is not defined: all that is returned is sorted.
         at = {node: index for index, node in enumerate(self.clusters.nodes)}
         found = [tuple(sorted(at[node] for node in members)) for members in nx.connected_components(self.graph())]
         return tuple(sorted(members for members in found if len(members) > 1))
@@ -202,63 +200,13 @@ class Association:
         """The set I of line 21: clusters without a link, those that were set aside included."""
         return tuple(np.flatnonzero(self.group_of < 0).tolist())
 
-    @property
-    def clashes(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-        """Where a group holds more than one cluster of a peer: (group, peer, these clusters), in order.
-
-        Examples
-        --------
-        A chain: clusters 0 and 1 are both linked to cluster 2.
-
-        >>> Association(Clusters((2, 1)), [(0, 2), (1, 2)]).clashes
-        ((0, 0, (0, 1)),)
-        """
-        owners = self.clusters.owners
-        found = []
-        for number, members in enumerate(self.groups):
-            for peer in self.peers_of(number):
-                own = tuple(m for m in members if owners[m] == peer)
-                if len(own) > 1:
-                    found.append((number, peer, own))
-        return tuple(found)
-
     def peers_of(self, group: int) -> tuple[int, ...]:
         """Return the peers that have a cluster in a group, sorted: the roster of its training."""
         return tuple(np.unique(self.clusters.owners[list(self.groups[group])]).tolist())
 
-    def aggregators(self, *, spread: bool = True) -> tuple[int, ...]:
-        """Return for each group the peer that adds up first.
-
-        Parameters
-        ----------
-        spread : bool
-            Give each group, in order, to the lowest id among its peers that add up for the fewest groups so far. False
-            is the paper's lowest id, whatever it has to do already.
-
-        Examples
-        --------
-        >>> found = Association(Clusters((2, 2, 1)), [(0, 2), (1, 3), (3, 4)])
-        >>> found.aggregators(), found.aggregators(spread=False)
-        ((0, 1), (0, 0))
-        """
-        return first_aggregators([self.peers_of(group) for group in range(len(self.groups))], spread=spread)
-
-    def arrays(self) -> Arrays:
-        """Return all that the graph is made of; :meth:`from_arrays` makes it again."""
-        return Arrays(
-            counts=np.array(self.clusters.counts, dtype=np.int64),
-            links=self.links,
-            set_aside=np.array(self.set_aside, dtype=np.int64),
-        )
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Association:
-        """Return the graph that :meth:`arrays` wrote, for example into a peer's store."""
-        return cls(Clusters(tuple(arrays["counts"].tolist())), arrays["links"], arrays["set_aside"].tolist())
-
     @cached_property
     def digest(self) -> bytes:
-        """The graph's name: blake2b-256 of the canonical bytes of :meth:`arrays`.
+        """The graph's name: blake2b-256 of the canonical bytes of all that it is made of.
 
         Examples
         --------
@@ -267,22 +215,27 @@ class Association:
         >>> one.digest == other.digest, len(one.digest)
         (True, 32)
         """
-        return hashlib.blake2b(self.arrays().encode(), digest_size=32).digest()
+        arrays = Arrays(
+            counts=np.array(self.clusters.counts, dtype=np.int64),
+            links=self.links,
+            set_aside=np.array(self.set_aside, dtype=np.int64),
+        )
+        return hashlib.blake2b(arrays.encode(), digest_size=32).digest()
 
 
-def first_aggregators(rosters: Sequence[Sequence[int]], *, spread: bool = True) -> tuple[int, ...]:
-    """Return for each roster of peers the one that adds up first; see :meth:`Association.aggregators`.
+def first_aggregators(rosters: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return for each roster, in order, the lowest id among its peers that add up for the fewest rosters so far.
 
     Examples
     --------
-    >>> first_aggregators([(0, 1), (0, 2), (0, 1)]), first_aggregators([(0, 1), (0, 2)], spread=False)
-    ((0, 2, 1), (0, 0))
+    >>> first_aggregators([(0, 1), (0, 2), (0, 1)])
+    (0, 2, 1)
     """
-    load: dict[int, int] = {}
+    load: Counter[int] = Counter()
     chosen = []
     for roster in rosters:
-        peer = min(roster, key=lambda p: (load.get(p, 0) if spread else 0, p))
-        load[peer] = load.get(peer, 0) + 1
+        peer = min(roster, key=lambda p: (load[p], p))
+        load[peer] += 1
         chosen.append(peer)
     return tuple(chosen)
 

@@ -16,8 +16,8 @@ Departures, and why
 
 What a peer reveals
 -------------------
-The number of rows that it trains on, and a model after some epochs on them. A model tells what its rows have in common;
-of few rows it can tell much. Who starts the job decides below how many rows a cluster takes no part.
+The number of rows that it trains on, and a model after some epochs on them. A model reveals what its rows have in
+common; of few rows it can reveal much. The job says below how many rows a cluster takes no part.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ and rows are refined in turn until hardly a row changes: federated expectation-m
 
 Departures, and why
 -------------------
-- Whose models take part in an iteration, and what was told about them, are agreed entries. Who is away for one is left out
-  of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
+- Whose models take part in an iteration, and the verdicts on them, are agreed entries. A peer that is away for one is left
+  out of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
 - Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
   then serves these models: otherwise they would describe the partition before it.
 - A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
@@ -59,8 +59,9 @@ from p2pclust.protocols.models.fedavg import architecture_of
 from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters
 from p2pclust.protocols.models.fedcref_news import news
+from p2pclust.protocols.models.fedcref_note import Note
 from p2pclust.protocols.models.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
-from p2pclust.protocols.models.fedcref_peer import AtWork, kept_models
+from p2pclust.protocols.models.fedcref_peer import AtWork
 from p2pclust.protocols.models.stability import stop_reason
 
 __all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
@@ -89,16 +90,14 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
     def associate(self, agreed: Agreed) -> Association:
         """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
-        told = agreed.verdicts(self._verdict)
-        if self.mode == "paper":
-            return mutual_test.associate(agreed.clusters, told)
-        return affinity.associate(agreed.clusters, told)
+        associate = mutual_test.associate if self.mode == "paper" else affinity.associate
+        return associate(agreed.clusters, agreed.table, agreed.told)
 
     def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
-        """Return the training jobs of the present round, for each group that has somebody to train it (line 23).
+        """Return the training jobs of the present round, for each group that some peer trains (line 23).
 
         In mode "paper" its members are the associated clusters, and it begins from random weights, the same for all of them;
-        in mode "refined" they are whoever has rows in the group, and it begins from its last model.
+        in mode "refined" they are the peers that have rows in the group, and it begins from its last model.
         """
         association = agreed.association
         groups = [g for g in range(agreed.n_groups) if agreed.trainers(g, self.min_rows)]
@@ -157,7 +156,8 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     def wants(self, state: State, workspace: Workspace) -> Wants:
         agreed = Agreed.of(state)
         size = encoded_size(self.architecture(state).n_parameters, self.encoding)
-        own = [Fetch(digest, size, (workspace.peer,)) for digest in kept_models(workspace.note)]
+        note = Note.of(workspace.note)
+        own = [Fetch(digest, size, (workspace.peer,)) for digest in (note.own_models if note else ())]
         match agreed.phase:
             case "verdicts":
                 return Wants((*own, *self._models(agreed, size)))
@@ -277,7 +277,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
             counted = agreed.counted(contributions, n_active=len(contributions), n_isolated=alone)
             left = counted.without_unneeded(agreed, peers).left_counted()
             return replace(left, phase="train", refinement=agreed.refinement + 1)
-        # Lines 29 to 31; who once came to rest stays so.
+        # Lines 29 to 31; a peer that once came to rest stays so.
         resting = np.zeros(max(peers[-1] + 1, len(agreed.resting)), np.bool_)
         resting[: len(agreed.resting)] = agreed.resting
         resting[[peer for peer, part in contributions if part["stable"]]] = True
@@ -325,7 +325,10 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         phase = int(state["cref_phase"])
         if not 0 <= phase < len(PHASES):
             return f"fedcref: there is no phase {phase}"
-        return Agreed.of(state).flaw()
+        agreed = Agreed.of(state)
+        if agreed.phase == "graph" and agreed.table.shape[1:] != (self._width(agreed),):
+            return "fedcref: verdicts do not fit the clusters"
+        return agreed.flaw()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -339,12 +342,12 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
         A peer that missed the last refinement has yet to find out which of its clusters have rows: then all.
         """
-        agreed = Agreed.of(state)
-        if "labels" not in note:
+        agreed, kept = Agreed.of(state), Note.of(note)
+        if kept is None:
             return ()
-        if int(note["refinements"]) != len(agreed.history):
-            return tuple(kept_models(note))
-        return tuple(digest for own in own_clusters(agreed, note) for digest in own.models)
+        if kept.refinements != len(agreed.history):
+            return kept.own_models
+        return tuple(digest for own in own_clusters(agreed, kept) for digest in own.models)
 
     def conclude_with(self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace) -> Arrays:
         """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""

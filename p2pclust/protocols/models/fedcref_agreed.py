@@ -1,7 +1,7 @@
 """What FedCRef's peers agree on: the arrays of its state as one typed value, and what follows from them.
 
 Everything here is a pure function of the agreed state, so it is the same at every peer: which models there are, which
-clusters belong together, who trains what with whom.
+clusters belong together, which peers train what together.
 """
 
 from __future__ import annotations
@@ -50,68 +50,44 @@ ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """FedCRef's state beside the scaling.
-
-    Parameters
-    ----------
-    phase : str
-        What the present round does.
-    stream : int
-        What the aggregator, or anybody, draws common random numbers from.
-    iteration : int
-        How often models of local clusters were exchanged, this time included.
-    refinement : int
-        How many refinements this iteration has had.
-    counts : int64 array, shape (A,)
-        For each peer up to the last one that entered clusters, how many it entered.
-    rows : int64 array, shape (Q,)
-        Of each cluster.
-    models : uint8 array, shape (Q, 32)
-        The digest of each cluster's model.
-    told : bool array, shape (A,)
-        Which peers told verdicts.
-    table : uint8 array, shape (Q, Z)
-        Their verdicts; zeros where none was told.
-    links : int64 array, shape (L, 2)
-        The association graph.
-    aside : int64 array, shape (W,)
-        Clusters that could take no part in it.
-    members : int64 array, shape (B, G)
-        For each peer up to the last one that has any, its rows in each group; before the first refinement of an
-        iteration, those of its clusters in it.
-    group_models : uint8 array, shape (G, 32)
-        Zeros where there is none.
-    holders : bool array, shape (H, G)
-        Which peers have the model of a group.
-    differs : int64 array, shape (D,)
-        Peers that built another graph from the same verdicts; the job then fails.
-    resting : bool array, shape (R,)
-        For each peer up to the last one at rest, whether it is.
-    history : float64 array, shape (T, 8)
-        See :data:`HISTORY`.
-    alone : int64 array, shape (E,)
-        For each peer up to the last one that refined its rows in this iteration, how many own clusters, of no community,
-        have rows: what numbers them without gaps.
-    """
+    """FedCRef's state beside the scaling. Arrays with an entry for each peer end with the last peer that has one."""
 
     phase: Phase = "models"
+    """What the present round does."""
     stream: int = 0
+    """The seed of random numbers that all peers share."""
     iteration: int = 0
+    """How often models of local clusters were exchanged, this time included."""
     refinement: int = 0
+    """How many refinements this iteration has had."""
     counts: Ints = field(default_factory=lambda: _NO_INTS)
+    """How many clusters each peer entered, (A,)."""
     rows: Ints = field(default_factory=lambda: _NO_INTS)
+    """How many rows each cluster has, (Q,)."""
     models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
+    """The digest of each cluster's model, (Q, 32)."""
     told: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    """Which peers sent verdicts, (A,)."""
     table: Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    """Their verdicts, a row for each cluster (Q, Z); zeros where none were sent."""
     links: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """The association graph, (L, 2)."""
     aside: Ints = field(default_factory=lambda: _NO_INTS)
+    """Clusters that could take no part in it, (W,)."""
     members: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    """How many rows each peer has in each group, (B, G); before the first refinement, of its clusters."""
     group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
+    """The digests of the groups' models, (G, 32); zeros where there is none."""
     holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))
+    """Which peers have the model of a group, (H, G)."""
     differs: Ints = field(default_factory=lambda: _NO_INTS)
+    """Peers that built another graph from the same verdicts, (D,); the job then fails."""
     resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    """Which peers are at rest, (R,)."""
     history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))
+    """(T, 8), see :data:`HISTORY`."""
     alone: Ints = field(default_factory=lambda: _NO_INTS)
+    """How many own clusters of no community have rows at each peer, (E,): what numbers them without gaps."""
 
     @classmethod
     def of(cls, state: State) -> Agreed:
@@ -165,14 +141,6 @@ class Agreed:
         """Who has the model of a group."""
         return tuple(np.flatnonzero(self.holders[:, group]).tolist()) if self.holders.size else ()
 
-    def verdicts(self, name: str) -> list[Arrays | None]:
-        """What each peer told, as the association reads it; None where nothing came."""
-        clusters = self.clusters
-        return [
-            Arrays({name: self.table[list(clusters.of(peer))]}) if self.told[peer] else None
-            for peer in range(clusters.n_peers)
-        ]
-
     def trainers(self, group: int, least_rows: int) -> tuple[int, ...]:
         """Who trains the model of a group: the peers with enough rows in it."""
         return tuple(np.flatnonzero(self.members[:, group] >= least_rows).tolist())
@@ -204,8 +172,8 @@ class Agreed:
     ) -> Agreed:
         """Return the state after the graph.
 
-        With `first`, one cluster of each group, the groups begin with these clusters' models, which everybody has who told
-        verdicts, and rows are refined before anything is trained. Without, no group has a model yet.
+        With `first`, one cluster of each group, the groups begin with these clusters' models, which every peer has that
+        sent verdicts, and rows are refined before anything is trained. Without, no group has a model yet.
         """
         differs = [peer for peer, part in parts if part["digest"].tobytes() != found.digest]
         members = np.zeros((found.clusters.n_peers, len(found.groups)), np.int64)
@@ -225,17 +193,17 @@ class Agreed:
     def trained(self, parts: Sequence[tuple[int, Arrays]]) -> Agreed:
         """Return the state after the training: of each group the model that most peers came to.
 
-        They all come to the same, unless a peer took part in a job that ended twice, or lies. A group whose job ended for
-        nobody keeps the model that it had.
+        They all come to the same, unless a peer took part in a job that ended twice, or lies. A group whose job ended
+        at no peer keeps the model that it had.
         """
         models = self.group_models.copy()
-        told: dict[int, dict[bytes, list[int]]] = {}
+        sent: dict[int, dict[bytes, list[int]]] = {}
         for peer, part in parts:
             for group, digest in zip(part["groups"].tolist(), part["models"], strict=True):
-                told.setdefault(group, {}).setdefault(digest.tobytes(), []).append(peer)
+                sent.setdefault(group, {}).setdefault(digest.tobytes(), []).append(peer)
         holders = np.zeros((max([len(self.holders), *(peer + 1 for peer, _ in parts)]), self.n_groups), np.bool_)
         holders[: len(self.holders)] = self.holders
-        for group, found in sorted(told.items()):
+        for group, found in sorted(sent.items()):
             digest, peers = max(found.items(), key=lambda item: (len(item[1]), -item[1][0]))
             models[group] = np.frombuffer(digest, np.uint8)
             holders[:, group] = False
@@ -247,7 +215,7 @@ class Agreed:
         members = np.zeros((parts[-1][0] + 1, self.n_groups), np.int64)
         for peer, part in parts:
             members[peer] = part["members"]
-        # Of a peer that is away now what it said last.
+        # Of a peer that is away now, what it sent last.
         alone = np.zeros(max(len(self.alone), parts[-1][0] + 1), np.int64)
         alone[: len(self.alone)] = self.alone
         alone[[peer for peer, _ in parts]] = [int(part["alone"]) for _, part in parts]

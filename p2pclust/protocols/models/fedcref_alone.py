@@ -1,9 +1,9 @@
-"""Models of clusters that are nobody else's: two for each, and each judges only the rows that it has not seen.
+"""Models of clusters that no other peer has: two for each, and each judges only the rows that it has not seen.
 
 A model that has seen a row serves it better than one that has not. A single model of an isolated cluster would keep the
 rows that it was trained on for ever, though a community may be what they belong to. So a peer trains two, each on one half
 of its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn once and stay the
-same: rows often come in some order, and every other one may be of one kind. The models are told to nobody.
+same: rows often come in some order, and every other one may be of one kind. The models are not sent.
 """
 
 from __future__ import annotations
@@ -17,39 +17,19 @@ from numpy.typing import NDArray
 from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.clustering.stacks import train
 from p2pclust.protocols.engine import random_streams
-from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES
+from p2pclust.protocols.models.fedcref_note import Halves
 
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref_peer import AtWork
 
-__all__ = ["Halves", "halves_of", "packed", "train_halves", "unseen_errors"]
-
-#: For a cluster the digests of the models of its rows in the one half and in the other.
-Halves = Mapping[int, tuple[bytes, bytes]]
+__all__ = ["generators", "train_halves", "unseen_errors"]
 
 _MAX_SEED: Final = 2**62
 
 
-def halves_of(note: Arrays) -> Halves:
-    """Return what the note says of them."""
-    if "halves" not in note:
-        return {}
-    return {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(note["halves"]) if one.any()}
-
-
-def packed(halves: Halves, n_clusters: int) -> NDArray[np.uint8]:
-    """Return them as an array of shape (n_clusters, 2, 32) for the note; zeros where there are none.
-
-    Examples
-    --------
-    >>> halves_of(Arrays(halves=packed({1: (b"e" * 32, b"o" * 32)}, 3))) == {1: (b"e" * 32, b"o" * 32)}
-    True
-    """
-    pairs = np.zeros((n_clusters, 2, DIGEST_BYTES), np.uint8)
-    for q, pair in halves.items():
-        pairs[q] = np.frombuffer(b"".join(pair), np.uint8).reshape(2, DIGEST_BYTES)
-    return pairs
+def generators(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+    """Return so many generators, each of its own, that follow from this one."""
+    return [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=count)]
 
 
 def _sides(work: AtWork) -> NDArray[np.int64]:
@@ -58,29 +38,17 @@ def _sides(work: AtWork) -> NDArray[np.int64]:
 
 
 def train_halves(
-    work: AtWork, rows: Mapping[int, NDArray[np.int64]], rng: np.random.Generator, *, epochs: int, batch: int,
-    learning_rate: float,
+    work: AtWork, known: Halves, rows: Mapping[int, NDArray[np.int64]], rng: np.random.Generator, *, epochs: int,
+    batch: int, learning_rate: float,
 ) -> Halves:  # fmt: skip
-    """Train the two models of each of these own clusters, from where they are, or from random weights.
+    """Train the two models of each of these own clusters, on its rows, from the known ones or from random weights.
 
-    Parameters
-    ----------
-    work : AtWork
-    rows : mapping of int to int64 array
-        For each cluster its rows.
-    rng : numpy.random.Generator
-    epochs, batch : int
-    learning_rate : float
-
-    Returns
-    -------
-    mapping of int to pair of bytes
-        Clusters whose training diverged are not among them.
+    Clusters whose training diverged are not among those returned.
     """
-    known, names = halves_of(work.workspace.note), [(q, half) for q in sorted(rows) for half in (0, 1)]
+    names = [(q, half) for q in sorted(rows) for half in (0, 1)]
     if not names:
         return {}
-    rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(names))]
+    rngs = generators(rng, len(names))
     starts, parts, sides = [], [], _sides(work)
     for (q, half), own in zip(names, rngs, strict=True):
         before = work.decoded(known[q][half]) if q in known else None

@@ -9,28 +9,17 @@ peers' labels are in one place (an estimator, a testbed), :func:`without_gaps` c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES
-from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
-from p2pclust.protocols.models.fedcref_alone import halves_of
+from p2pclust.protocols.models.fedcref_agreed import Agreed
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Note
 
-__all__ = [
-    "UNASSIGNED",
-    "OwnCluster",
-    "Partition",
-    "concluded",
-    "own_clusters",
-    "own_clusters_of",
-    "without_gaps",
-]
-
-UNASSIGNED: Final = -1
+__all__ = ["OwnCluster", "concluded", "own_clusters", "own_clusters_of", "without_gaps"]
 
 Ints = NDArray[np.int64]
 
@@ -55,102 +44,20 @@ class OwnCluster:
     models: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class Partition:
-    """A peer's partition of its rows, and what the numbers in it mean.
-
-    Parameters
-    ----------
-    peer : int
-    labels : int64 array, shape (n,)
-        Below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
-    n_groups : int
-        0 for the partition that the peer entered the exchange with.
-    iteration : int
-        Of which iteration the numbers are.
-    """
-
-    peer: int
-    labels: Ints = field(repr=False)
-    n_groups: int
-    iteration: int
-
-    @classmethod
-    def noted(cls, note: Arrays) -> Partition:
-        """Read the partition in a note."""
-        return cls(int(note["peer"]), note["labels"], int(note["n_groups"]), int(note["iteration"]))
-
-    @property
-    def names(self) -> Ints:
-        """The labels that are there, ascending."""
-        return np.unique(self.labels[self.labels != UNASSIGNED])
-
-    def communities(self, agreed: Agreed) -> Ints:
-        """Return for each of the names the community that it means in the end, -1 where it means none.
-
-        The communities of an earlier iteration mean nothing in this one. A cluster that was entered is called after the
-        community that it was found to be in, whether its rows were refined since or not: in mode "paper" its own model, the
-        twin, may keep some of them.
-        """
-        names = self.names
-        if self.iteration != agreed.iteration:
-            return np.full(names.shape, -1, np.int64)
-        groups = np.where(names < self.n_groups, names, -1)
-        counts = agreed.clusters.counts
-        if self.peer < len(counts):
-            of_own, clusters = agreed.association.group_of[list(agreed.clusters.of(self.peer))], names - self.n_groups
-            entered = (clusters >= 0) & (clusters < counts[self.peer])
-            groups[entered] = of_own[clusters[entered]]
-        found: Ints = np.where(np.isin(groups, agreed.alive), groups, -1)
-        return found
-
-    def members(self, agreed: Agreed) -> Ints:
-        """Return how many rows are in each of the communities, shape (G,)."""
-        groups, rows = (
-            self.communities(agreed),
-            np.unique(self.labels[self.labels != UNASSIGNED], return_counts=True)[1],
-        )
-        found = np.zeros(agreed.n_groups, np.int64)
-        np.add.at(found, groups[groups >= 0], rows[groups >= 0])
-        return found
-
-    def n_alone(self, agreed: Agreed) -> int:
-        """Return how many own clusters have rows and are in no community."""
-        return int(np.count_nonzero(self.communities(agreed) < 0))
-
-    def called(self, agreed: Agreed) -> Ints:
-        """Return for each of the names what its rows are called in the end."""
-        groups = self.communities(agreed)
-        called = np.searchsorted(agreed.alive, groups)
-        alone = groups < 0
-        called[alone] = _numbers(agreed, self.peer, int(np.count_nonzero(alone)))
-        return called
-
-
-def own_clusters(agreed: Agreed, note: Arrays) -> tuple[OwnCluster, ...]:
+def own_clusters(agreed: Agreed, note: Note) -> tuple[OwnCluster, ...]:
     """Return the own clusters of the peer whose note this is, in the order of its partition."""
-    partition = Partition.noted(note)
-    models, halves = [digest.tobytes() for digest in note["models"]], halves_of(note)
     found = []
-    for name, label in zip(partition.names.tolist(), partition.called(agreed).tolist(), strict=True):
-        cluster = name - partition.n_groups
+    for name, label in zip(note.names.tolist(), note.called(agreed).tolist(), strict=True):
+        cluster = name - note.n_groups
         if cluster < 0 and label < len(agreed.alive):
             continue  # a community, judged by the community's model
-        behind = halves.get(cluster) or tuple(models[cluster : cluster + 1] if cluster >= 0 else ())
-        number = cluster if partition.iteration == agreed.iteration else -1
+        behind = note.halves.get(cluster) or tuple(note.models[cluster : cluster + 1] if cluster >= 0 else ())
+        number = cluster if note.iteration == agreed.iteration else -1
         found.append(OwnCluster(label, max(number, -1), behind))
     return tuple(found)
 
 
-def _numbers(agreed: Agreed, peer: int, count: int) -> list[int]:
-    """Return the numbers of so many own clusters of a peer: those that were agreed on, then some that no other peer has."""
-    n_alive, total = len(agreed.alive), int(agreed.alone.sum())
-    before, reserved = int(agreed.alone[:peer].sum()), int(agreed.alone[peer : peer + 1].sum())
-    beyond = n_alive + total + peer * MOST_CLUSTERS - reserved
-    return [rank + (n_alive + before if rank < reserved else beyond) for rank in range(count)]
-
-
-def concluded(agreed: Agreed, note: Arrays) -> Arrays:
+def concluded(agreed: Agreed, note: Note) -> Arrays:
     """Return what the peer whose note this is has in the end.
 
     Returns
@@ -160,17 +67,16 @@ def concluded(agreed: Agreed, note: Arrays) -> Arrays:
         cluster that has rows. ``own_models`` (K, 2, 32): their models' digests, zeros where there is none. See
         :class:`OwnCluster` and :func:`own_clusters_of`. ``shared`` (S,): the communities whose models have rows here.
     """
-    partition, own = Partition.noted(note), own_clusters(agreed, note)
-    found = np.full(partition.labels.shape, UNASSIGNED, np.int64)
-    assigned = partition.labels != UNASSIGNED
-    found[assigned] = partition.called(agreed)[np.searchsorted(partition.names, partition.labels[assigned])]
+    own, called = own_clusters(agreed, note), note.called(agreed)
+    found = np.full(note.labels.shape, UNASSIGNED, np.int64)
+    assigned = note.labels != UNASSIGNED
+    found[assigned] = called[np.searchsorted(note.names, note.labels[assigned])]
     models = np.zeros((len(own), 2, DIGEST_BYTES), np.uint8)
     for row, one in zip(models, own, strict=True):
         for place, digest in zip(row, one.models, strict=False):
             place[:] = np.frombuffer(digest, np.uint8)
     pairs = np.array([(one.label, one.cluster) for one in own], np.int64).reshape(-1, 2)
-    called = partition.called(agreed)
-    shared = called[(partition.names < partition.n_groups) & (called < len(agreed.alive))]
+    shared = called[(note.names < note.n_groups) & (called < len(agreed.alive))]
     return Arrays(labels=found, own=pairs, own_models=models, shared=shared)
 
 

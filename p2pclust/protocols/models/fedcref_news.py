@@ -2,7 +2,7 @@
 
 Models are nearly all that FedCRef sends. How many of them a phase moves follows from what was agreed on, so it is known
 wherever the state is, and the same on every backend; in one process, where nothing is sent, it is what would be. Not
-counted: what peers tell one another to agree (states without weights, verdicts, digests), membership, the headers of
+counted: what peers send each other to agree (states without weights, verdicts, digests), membership, the headers of
 messages, and what is sent again after a loss or an election. The counters of a fleet's peers have all of that.
 """
 
@@ -20,60 +20,43 @@ __all__ = ["model_bytes", "news"]
 def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[str, Any]:
     """Return what a phase came to: for the graph its clusters and links, for a refinement its row of history.
 
-    Parameters
-    ----------
-    before, after, runs, size
-        See :func:`model_bytes`.
-
-    Returns
-    -------
-    dict
-        Plain values: ``phase``, ``iteration``, ``model_bytes``, and what belongs to the phase.
+    Parameters as of :func:`model_bytes`; the values are plain.
     """
-    told: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
-    told["model_bytes"] = model_bytes(before, after, runs, size)
+    found: dict[str, Any] = {"phase": before.phase, "iteration": max(before.iteration, after.iteration)}
+    found["model_bytes"] = model_bytes(before, after, runs, size)
     match before.phase:
         case "models":
-            told |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
+            found |= {"clusters": after.counts.tolist(), "cluster_rows": after.rows.tolist()}
         case "graph":
-            found = after.association
-            told |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
-            told |= {"groups": [list(group) for group in found.groups], "isolated": list(found.isolated)}
+            graph = after.association
+            found |= {"clusters": after.counts.tolist(), "links": after.links.tolist()}
+            found |= {"groups": [list(group) for group in graph.groups], "isolated": list(graph.isolated)}
         case "train":
-            told |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
+            found |= {"refinement": before.refinement, "models_of_groups": int(after.group_models.any(axis=1).sum())}
         case "refine":
-            told |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
+            found |= dict(zip(HISTORY, (int(x) for x in after.history[-1]), strict=True))
         case "verdicts":
             pass
-    return told
+    return found
 
 
 def model_bytes(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> int:
-    """Return how many bytes of models one phase moves between peers, all of them together.
+    """Return how many bytes of models, `size` each, one phase moves between peers, all of them together.
 
-    Parameters
-    ----------
-    before, after : Agreed
-        The state before the round and after it.
-    runs : sequence of Run
-        The training jobs of the round; empty in other phases.
-    size : int
-        Of one encoded model, in bytes.
-
-    Returns
-    -------
-    int
-        Models and graph: 0, for models are only published. Verdicts: everybody who told any has fetched the models of all
-        others. Train: in each round of FedAvg, every peer of a community but its aggregator gets the weights and sends its
-        own. Refine: everybody with clusters fetches the models of the communities in whose training it had no part.
+    Models and graph: 0, for models are only published. Verdicts: every peer that sent any has fetched the models of all
+    others. Train: in each round of FedAvg, every peer of a community but its aggregator gets the weights and sends its
+    own; `runs` are these jobs. Refine: every peer with clusters fetches the models of the communities in whose training
+    it had no part.
 
     Examples
     --------
     Two peers with two clusters and one, whose models have 10 bytes.
 
     >>> import numpy as np
+    >>> from p2pclust.protocols.engine.arrays import Arrays
     >>> before = Agreed("verdicts", counts=np.array([2, 1]), rows=np.array([5, 5, 5]))
-    >>> model_bytes(before, Agreed("graph", told=np.array([True, True])), (), 10)
+    >>> sent = [(peer, Arrays(affinity=np.zeros((own, 3), np.uint8))) for peer, own in enumerate((2, 1))]
+    >>> model_bytes(before, before.judged(sent, "affinity", 3), (), 10)
     30
     """
     match before.phase:

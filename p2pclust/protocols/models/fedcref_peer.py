@@ -1,15 +1,10 @@
-"""What one peer does in each phase of FedCRef, with its rows, its note, and the blobs of its workspace.
-
-The note, told to nobody, holds the peer's partition, and as ``entered`` that of the last exchange, whose cluster q is the
-peer's cluster q in the association graph. A label below ``n_groups`` is a community: the row is served best by
-its model. Label ``n_groups + q`` is the peer's own cluster q. UNASSIGNED rows wait for the next refinement.
-"""
+"""What one peer does in each phase of FedCRef, with its rows, its note, and the blobs of its workspace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -25,12 +20,13 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
-from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Run, Workspace
+from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.fedavg import refuse_beyond
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
-from p2pclust.protocols.models.fedcref_alone import Halves, halves_of, packed, train_halves, unseen_errors
-from p2pclust.protocols.models.fedcref_end import UNASSIGNED, Partition, concluded
+from p2pclust.protocols.models.fedcref_alone import generators, train_halves, unseen_errors
+from p2pclust.protocols.models.fedcref_end import concluded
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Halves, Note, digests
 from p2pclust.protocols.models.fedcref_pace import Pace
 from p2pclust.protocols.models.refinement import competing, refine_by_best_models, refine_by_popularity
 from p2pclust.protocols.models.stability import agreement
@@ -38,20 +34,15 @@ from p2pclust.protocols.models.stability import agreement
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
-__all__ = ["AtWork", "kept_models"]
+__all__ = ["AtWork"]
 
-_MAX_SEED: Final = 2**62
 # Models of others are decoded so many at a time: all of them would be some hundred megabytes.
 _MODELS_AT_ONCE: Final = 16
+# Of a note before the first exchange.
+_NO_ITERATION: Final = -1
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-def kept_models(note: Arrays) -> list[bytes]:
-    """Return the digests of the peer's own models, which it must not lose."""
-    published = [digest.tobytes() for digest in note["models"]] if "models" in note else []
-    return [*published, *(digest for pair in halves_of(note).values() for digest in pair)]
 
 
 @dataclass(frozen=True)
@@ -68,45 +59,43 @@ class AtWork:
     # -- what the peer has ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def X(self) -> Floats:  # noqa: N802 - what everybody calls it
+    def X(self) -> Floats:  # noqa: N802 - the usual name of rows
         """Its rows in working coordinates, shape (n, F)."""
         rows = self.local.points(self.state).X
         refuse_beyond(rows, self.job.output)
         return rows
 
     @property
-    def _models(self) -> list[bytes]:
-        """The digests of the models of its clusters, as it published them; none without a note."""
-        return [digest.tobytes() for digest in self.workspace.note["models"]] if self._known else []
+    def _note(self) -> Note | None:
+        """The peer's note; None before its first partition, and if it is of other rows."""
+        note = Note.of(self.workspace.note)
+        return None if note is None or note.labels.shape != (self.local.n_samples,) else note
 
-    @property
-    def _known(self) -> bool:
-        """Whether the note has a partition of these rows."""
-        note = self.workspace.note
-        return "labels" in note and note["labels"].shape == (self.local.n_samples,)
+    def _current(self, note: Note) -> bool:
+        """Whether the note is of this iteration: a peer that was away when models were exchanged has an older one."""
+        return note.iteration == self.agreed.iteration
 
-    @property
-    def _current(self) -> bool:
-        """Whether the note is of this iteration: who was away when models were exchanged has an older one."""
-        return self._known and int(self.workspace.note["iteration"]) == self.agreed.iteration
-
-    def _partition(self, rng: np.random.Generator) -> tuple[Ints, int, int]:
-        """Return labels, the number of communities among them, and K_i; before the first exchange, where it begins."""
-        if self._known:
-            note = self.workspace.note
-            return note["labels"], int(note["n_groups"]), int(note["wanted"])
-        given = self.local.labels
-        if self.job.initial == "given":
+    def _begun(self, rng: np.random.Generator) -> Note:
+        """Return the note that a peer begins with: labels, and K_i."""
+        job, given = self.job, self.local.labels
+        if job.initial == "given":
             if given is None:
                 raise Abstain("failed: initial = 'given', but this peer was given no labels")
-            labels = np.unique(given, return_inverse=True)[1].astype(np.int64)
-            return labels, 0, self._wanted(rng, int(labels.max()) + 1)
-        wanted = self._wanted(rng, None)
-        if self.job.initial == "dec":
-            found = deep_embedded_clustering(self.X, wanted, rng, device=self.job.device).labels
-            return np.unique(found, return_inverse=True)[1].astype(np.int64), 0, wanted
-        start = pca_kmeans if self.job.initial == "kmeans" else pca_mixture
-        return start(self.X, wanted, rng), 0, wanted
+            wanted = self._wanted(rng, np.unique(given).size)
+            found = given
+        else:
+            wanted = self._wanted(rng, None)
+            if job.initial == "dec":
+                found = deep_embedded_clustering(self.X, wanted, rng, device=job.device).labels
+            else:
+                found = (pca_kmeans if job.initial == "kmeans" else pca_mixture)(self.X, wanted, rng)
+        labels = np.unique(found, return_inverse=True)[1].astype(np.int64)
+        return self._noted(labels, 0, wanted, _NO_ITERATION)
+
+    def _noted(self, labels: Ints, n_groups: int, wanted: int, iteration: int) -> Note:
+        """Return a note without models of the peer's own."""
+        seen = len(self.agreed.history)
+        return Note(self.workspace.peer, labels, n_groups, iteration, wanted, (), {}, False, seen, labels)
 
     def _wanted(self, rng: np.random.Generator, found: int | None) -> int:
         """Return K_i: the job's, the device's, that of the labels it was given, or what the rows look like."""
@@ -115,42 +104,15 @@ class AtWork:
                 return number
         return number_of_clusters(self.X, range(2, self.job.most_local_clusters + 1), rng)
 
-    def _note(
-        self, labels: Ints, n_groups: int, wanted: int, models: Sequence[bytes], *, trained: bool, iteration: int,
-        enters: bool = False, refines: bool = False, halves: Halves | None = None,
-    ) -> None:  # fmt: skip
-        """Keep the partition, the iteration that its numbers are of, how many refinements it has seen, and the own models.
-
-        `trained`: the models are of this very partition.
-        """
-        entered = labels if enters or "entered" not in self.workspace.note else self.workspace.note["entered"]
-        self.workspace.keep(
-            Arrays(
-                labels=labels,
-                entered=entered,
-                n_groups=np.int64(n_groups),
-                wanted=np.int64(wanted),
-                models=self._digests(models),
-                halves=packed(halves or {}, len(models)),
-                trained=np.bool_(trained),
-                iteration=np.int64(iteration),
-                refinements=np.int64(len(self.agreed.history) + refines),
-                peer=np.int64(self.workspace.peer),
-                origin=self.state["origin"],
-                scale=self.state["scale"],
-            )
-        )
+    def _keep(self, note: Note) -> None:
+        self.workspace.keep(note.arrays(self.state))
 
     def pace(self, wanted: int) -> Pace:
         """How this peer trains models of its own, from its rows for each of the clusters that it is to have."""
         return self.job.pace(self.local.n_samples / max(1, wanted))
 
-    @staticmethod
-    def _digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
-        return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
-
     def decoded(self, digest: bytes) -> ModelStack | None:
-        """Return a model, or None if it could not be had or is none: whoever sent it is not worth stopping for."""
+        """Return a model, or None if it could not be fetched or its bytes are not a model."""
         data = self.workspace.read(digest) if any(digest) else None
         if data is None:
             return None
@@ -174,18 +136,16 @@ class AtWork:
 
     def train_clusters(self, rng: np.random.Generator) -> Contribution:
         """Phase 1: a model of each cluster (lines 7 to 9)."""
-        labels, _, wanted = self._partition(rng)
-        if self._known and bool(self.workspace.note["trained"]):
-            served = self._served(labels, wanted)
-            if served is not None:
-                return served
+        note = self._note or self._begun(rng)
+        if note.trained and self._published(note.models):
+            return self._entered(note, note.labels, note.models)
+        labels = note.labels
         # Communities of the last iteration and own clusters alike are clusters now, numbered without gaps.
         names = [name for name in np.unique(labels).tolist() if name != UNASSIGNED]
         members = [rows for name in names if len(rows := np.flatnonzero(labels == name)) >= self.job.min_rows]
         if not members:
             raise Abstain(f"{HELD}: no cluster has the {self.job.min_rows} rows that a model needs (min_rows)")
-        rngs = [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=len(members))]
-        pace = self.pace(wanted)
+        rngs, pace = generators(rng, len(members)), self.pace(note.wanted)
         trained = train(
             ModelStack.random(self.architecture, rngs), [self.X[rows] for rows in members], rngs=rngs,
             epochs=pace.epochs, batch=pace.batch, learning_rate=self.job.learning_rate, device=self.job.device,
@@ -197,35 +157,36 @@ class AtWork:
         for q, m in enumerate(sound):
             clusters[members[m]] = q
         models = [self.workspace.publish(data) for data in trained[sound].encode(self.job.encoding)]
-        self._note(clusters, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
-        return self._entry(clusters, models)
+        return self._entered(note, clusters, models)
 
-    def _served(self, labels: Ints, wanted: int) -> Contribution | None:
-        """The models of an earlier iteration, if the partition has not changed since and they are all here still."""
-        models = self._models
-        data = [self.workspace.read(digest) for digest in models]
-        if not models or any(one is None for one in data):
-            return None
+    def _published(self, models: Sequence[bytes]) -> bool:
+        """Publish the models of an earlier iteration again, and return whether they are all here still."""
+        data = [one for digest in models if (one := self.workspace.read(digest)) is not None]
+        if not data or len(data) < len(models):
+            return False
         for one in data:
-            assert one is not None
             self.workspace.publish(one)
-        self._note(labels, 0, wanted, models, trained=True, iteration=self.agreed.iteration + 1, enters=True)
-        return self._entry(labels, models)
+        return True
 
-    @staticmethod
-    def _entry(clusters: Ints, models: Sequence[bytes]) -> Contribution:
+    def _entered(self, note: Note, clusters: Ints, models: Sequence[bytes]) -> Contribution:
+        """Keep this partition, which its models are of, and return what the peer enters the next exchange with."""
+        entered = replace(
+            note, labels=clusters, n_groups=0, iteration=self.agreed.iteration + 1, models=models, halves={}, trained=True,
+            refinements=len(self.agreed.history), entered=clusters,
+        )  # fmt: skip
+        self._keep(entered)
         rows = np.bincount(clusters[clusters != UNASSIGNED], minlength=len(models)).astype(np.int64)
-        return Arrays(rows=rows, models=AtWork._digests(models))
+        return Arrays(rows=rows, models=digests(models))
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
     def judge(self) -> Contribution:
         """Phase 2: how the models of others do on the rows of each cluster (lines 11 to 17)."""
-        clusters, peer = self.agreed.clusters, self.workspace.peer
-        if not self._known or peer >= clusters.n_peers or not clusters.counts[peer]:
+        clusters, peer, note = self.agreed.clusters, self.workspace.peer, self._note
+        if note is None or peer >= clusters.n_peers or not clusters.counts[peer]:
             raise Abstain("has no clusters in this iteration")
-        job, labels = self.job, self.workspace.note["labels"]
-        own = [np.flatnonzero(labels == q) for q in range(clusters.counts[peer])]
+        job = self.job
+        own = [np.flatnonzero(note.labels == q) for q in range(clusters.counts[peer])]
         if job.mode == "refined":
             own = [rows[affinity.spread_rows(len(rows))] for rows in own]
         table = self.errors(self.X[np.concatenate(own)], [self.agreed.model(m) for m in range(clusters.total)])
@@ -251,58 +212,56 @@ class AtWork:
                 models.append(self.workspace.publish(state.arrays["weights"].tobytes()))
         if self.job.mode == "refined":
             self._train_alone(rng)
-        return Arrays(groups=np.array(groups, np.int64), models=self._digests(models))
+        return Arrays(groups=np.array(groups, np.int64), models=digests(models))
 
     def _train_alone(self, rng: np.random.Generator) -> None:
-        """Go on training the models of own clusters that are nobody else's."""
-        if not self._current or int(self.workspace.note["n_groups"]) != self.agreed.n_groups:
+        """Go on training the models of own clusters that no other peer has."""
+        note = self._note
+        if note is None or not self._current(note) or note.n_groups != self.agreed.n_groups:
             return
-        labels, n_groups, wanted = self._partition(rng)
-        halves = halves_of(self.workspace.note)
-        rows = {q: np.flatnonzero(labels == n_groups + q) for q in halves}
+        rows = {q: np.flatnonzero(note.labels == note.n_groups + q) for q in note.halves}
         rows = {q: own for q, own in rows.items() if len(own) >= self.job.min_rows}
         if not rows:
             return
         assert self.job.rounds is not None
         assert self.job.federated_rate is not None
-        pace = self.pace(wanted)
+        pace = self.pace(note.wanted)
         epochs, rate = self.job.rounds * pace.local_epochs, self.job.federated_rate
-        after = {**halves, **train_halves(self, rows, rng, epochs=epochs, batch=pace.batch, learning_rate=rate)}
-        self._note(
-            labels, n_groups, wanted, self._models, trained=False, iteration=self.agreed.iteration, halves=after
-        )  # fmt: skip
+        after = train_halves(self, note.halves, rows, rng, epochs=epochs, batch=pace.batch, learning_rate=rate)
+        seen = len(self.agreed.history)
+        self._keep(replace(note, trained=False, refinements=seen, halves={**note.halves, **after}))
 
     # -- refinement ---------------------------------------------------------------------------------------------------
 
     def refine(self, rng: np.random.Generator) -> Contribution:
         """Phase 4: a new partition by the models of groups and own ones (lines 27 to 31, Algorithm 2)."""
         agreed, job = self.agreed, self.job
-        before, n_before, wanted = self._partition(rng)
-        models, halves = self._models, halves_of(self.workspace.note)
-        if job.mode == "refined" and agreed.refinement == 0 and self._current:
-            alone = {q: np.flatnonzero(before == q) for q in self._competing(models)}
-            pace, rate = self.pace(wanted), job.learning_rate
-            halves = train_halves(self, alone, rng, epochs=pace.epochs, batch=pace.batch, learning_rate=rate)
-        found = None if self._rests else self._refined(models, halves, wanted)
+        before = self._note or self._begun(rng)
+        halves = before.halves
+        if job.mode == "refined" and agreed.refinement == 0 and self._current(before):
+            alone = {q: np.flatnonzero(before.labels == q) for q in self._competing(before.models)}
+            pace, rate = self.pace(before.wanted), job.learning_rate
+            halves = train_halves(self, halves, alone, rng, epochs=pace.epochs, batch=pace.batch, learning_rate=rate)
+        found = None if self._rests else self._refined(before.models, halves, before.wanted)
+        after = replace(before, halves=halves, refinements=len(agreed.history) + 1)
         # Without a new partition the old one stays, and so does what its numbers mean.
-        after, n_groups = (before, n_before) if found is None else (found, agreed.n_groups)
-        iteration = int(self.workspace.note["iteration"]) if found is None and self._known else agreed.iteration
-        comparable = self._current and n_before == n_groups == agreed.n_groups
-        kept = float(np.mean(before == after)) if comparable else agreement(before, after)
-        same = n_before == n_groups and bool((before == after).all())
-        trained = self._known and bool(self.workspace.note["trained"]) and same
-        self._note(
-            after, n_groups, wanted, models, trained=trained, iteration=iteration, refines=True, halves=halves
-        )  # fmt: skip
-        partition = Partition(self.workspace.peer, after, n_groups, iteration)
+        if found is not None:
+            after = replace(after, labels=found, n_groups=agreed.n_groups, iteration=agreed.iteration)
+        if before.iteration == _NO_ITERATION:
+            after = replace(after, iteration=agreed.iteration, entered=after.labels)
+        moved = before.labels != after.labels
+        comparable = self._current(before) and before.n_groups == after.n_groups == agreed.n_groups
+        kept = float(np.mean(~moved)) if comparable else agreement(before.labels, after.labels)
+        same = before.n_groups == after.n_groups and not moved.any()
+        self._keep(replace(after, trained=before.trained and same))
         # In mode "refined" they are trained next: rows that still have the numbers of the exchange are not.
-        count = job.mode == "paper" or n_groups == agreed.n_groups
-        members = partition.members(agreed) if count else np.zeros(agreed.n_groups, np.int64)
+        count = job.mode == "paper" or after.n_groups == agreed.n_groups
+        members = after.members(agreed) if count else np.zeros(agreed.n_groups, np.int64)
         # All that this peer reveals.
         return Arrays(
-            changed=np.int64(round((1.0 - kept) * len(after))), rows=np.int64(len(after)),
-            stable=np.bool_(job.tau is not None and agreement(before, after) >= job.tau), members=members,
-            alone=np.int64(min(partition.n_alone(agreed), MOST_CLUSTERS)),
+            changed=np.int64(round((1.0 - kept) * len(moved))), rows=np.int64(len(moved)),
+            stable=np.bool_(job.tau is not None and agreement(before.labels, after.labels) >= job.tau), members=members,
+            alone=np.int64(min(after.n_alone(agreed), MOST_CLUSTERS)),
         )  # fmt: skip
 
     @property
@@ -315,26 +274,25 @@ class AtWork:
 
         A peer that missed the last refinement partitions its rows now: the models of the communities are part of the result.
         """
-        note, agreed = self.workspace.note, self.agreed
-        if not self._known or int(note["refinements"]) != len(agreed.history):
-            note = self._afterwards(rng)
-        if "labels" not in note:
+        note = self._note
+        if note is None or note.refinements != len(self.agreed.history):
+            note = self._afterwards(note, rng)
+        if note is None:
             return Arrays(labels=np.full(self.local.n_samples, UNASSIGNED, np.int64))
-        return concluded(agreed, note)
+        return concluded(self.agreed, note)
 
-    def _afterwards(self, rng: np.random.Generator) -> Arrays:
+    def _afterwards(self, note: Note | None, rng: np.random.Generator) -> Note | None:
         """Return the note of a refinement by what was agreed on at last; the note that there is, if there can be none."""
-        note, agreed, given = self.workspace.note, self.agreed, self.local.labels
-        models, halves = (self._models, halves_of(note)) if self._current else ([], {})
+        agreed, given = self.agreed, self.local.labels
+        models, halves = (note.models, note.halves) if note and self._current(note) else ((), {})
         found = None
         with suppress(Abstain):
             if not self.local.refusal(self.state):
-                known = int(note["wanted"]) if self._known else None if given is None else np.unique(given).size
-                found = self._refined(models, halves, self._wanted(rng, known))
+                wanted = note.wanted if note else self._wanted(rng, None if given is None else np.unique(given).size)
+                found = self._refined(models, halves, wanted)
         if found is None:
-            return note if self._known else Arrays()
-        now = {"n_groups": agreed.n_groups, "iteration": agreed.iteration, "peer": self.workspace.peer}
-        return Arrays(labels=found, models=self._digests(models), halves=packed(halves, len(models)), **now)
+            return note
+        return replace(self._noted(found, agreed.n_groups, 0, agreed.iteration), models=models, halves=halves)
 
     def _refined(self, models: Sequence[bytes], halves: Halves, wanted: int) -> Ints | None:
         """Return labels: communities first, then own clusters; None without any model that could be had."""

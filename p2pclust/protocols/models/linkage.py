@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +19,14 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.models.matching import cheapest_matching
 
-__all__ = ["Cut", "Merge", "average_linkage", "best_cut", "settled"]
+__all__ = ["Merge", "average_linkage", "best_cut", "settled"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Groups of two or more, each sorted, by their lowest member.
+Groups = tuple[tuple[int, ...], ...]
+
+_MOST_TURNS = 20
 
 
 class Merge(NamedTuple):
@@ -34,45 +37,11 @@ class Merge(NamedTuple):
     height: float
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Where the agglomeration stops.
-
-    Attributes
-    ----------
-    groups : tuple of tuple of int
-        Groups of two or more, each sorted, by their lowest member.
-    n_merges : int
-        How many merges were done.
-    silhouette : float
-        The mean silhouette there.
-    silhouettes : tuple of float
-        The mean silhouette after each number of merges, from none on.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    n_merges: int
-    silhouette: float
-    silhouettes: tuple[float, ...]
-
-
 def average_linkage(distances: Floats) -> tuple[Merge, ...]:
-    """Merge until only groups are left that may not meet.
+    """Merge until only groups are left that may not meet; return the merges by height, equal ones as they were found.
 
-    Parameters
-    ----------
-    distances : ndarray, shape (M, M)
-        Symmetric; any sign; infinite between those that may never be in one group. The diagonal does not matter.
-
-    Returns
-    -------
-    tuple of Merge
-        By height; of equal heights, as they were found.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not symmetric, or holds NaN or minus infinity.
+    The matrix (M, M) is symmetric, of any sign, and infinite between members that may never be in one group; its
+    diagonal does not matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
 
     Examples
     --------
@@ -106,12 +75,14 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
         if len(chain) > 1 and to_all[chain[-2]] == to_all[nearest]:
             nearest = chain[-2]
         if to_all[nearest] == np.inf:
-            # It may meet nobody, and nobody who merges becomes more welcome by it.
+            # It may join no group now, nor any merged one later: an infinite distance stays infinite.
             waiting[chain.pop()] = False
         elif len(chain) > 1 and nearest == chain[-2]:
             first, second = sorted((chain.pop(), chain.pop()))
             merges.append(Merge(first, second, float(to_all[nearest])))
-            _join(sums, first, second)
+            sums[first] += sums[second]
+            sums[:, first] = sums[first]
+            sums[second] = sums[:, second] = sums[first, first] = np.inf
             sizes[first] += sizes[second]
             waiting[second] = False
         else:
@@ -120,16 +91,8 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     return tuple(sorted(merges, key=lambda merge: merge.height))
 
 
-def _join(sums: Floats, first: int, second: int) -> None:
-    sums[first] += sums[second]
-    sums[:, first] = sums[first]
-    sums[second] = np.inf
-    sums[:, second] = np.inf
-    sums[first, first] = np.inf
-
-
-def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) -> Cut:
-    """Stop where members are nearest to their own group, compared with the next one.
+def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) -> Groups:
+    """Return the groups at which members are nearest to their own group, compared with the next one.
 
     A member's silhouette (Rousseeuw 1987) is ``(b - a) / max(a, b)``: a is its mean distance to the others of its group,
     b that to the next group. Alone in its group it has 0, and so it has if there is no other group to compare with.
@@ -142,12 +105,12 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
     merges : sequence of Merge
     slack : float
         Stop earlier, at the first cut whose mean silhouette falls short of the best by no more than this share of it:
-        for those who can join two groups later, but never part one.
+        where two groups can be joined later, but none can be split.
 
     Returns
     -------
-    Cut
-        The first of the best: with equal silhouettes more groups. No groups at all if none is above 0.
+    tuple of tuple of int
+        The first of the best: with equal silhouettes more groups. No groups at all if no silhouette is above 0.
 
     Notes
     -----
@@ -158,10 +121,9 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
     --------
     >>> points = np.array([0.0, 1.0, 8.0, 9.0, 40.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)
-    >>> cut = best_cut(distances, average_linkage(distances))
-    >>> cut.groups, cut.n_merges, round(cut.silhouette, 3)
-    (((0, 1), (2, 3)), 2, 0.7)
-    >>> best_cut(distances, average_linkage(distances), slack=0.6).groups
+    >>> best_cut(distances, average_linkage(distances))
+    ((0, 1), (2, 3))
+    >>> best_cut(distances, average_linkage(distances), slack=0.6)
     ((0, 1),)
     """
     table = _Silhouettes(distances)
@@ -171,30 +133,18 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
         silhouettes.append(table.mean())
     enough = (1.0 - slack) * max(silhouettes)
     found = next(n for n, value in enumerate(silhouettes) if value >= enough)
-    return Cut(_groups(len(distances), merges[:found]), found, silhouettes[found], tuple(silhouettes))
+    members: dict[int, list[int]] = {}
+    for first, second, _ in merges[:found]:
+        members[first] = members.get(first, [first]) + members.pop(second, [second])
+    return tuple(sorted(tuple(sorted(group)) for group in members.values()))
 
 
-def settled(
-    distances: Floats, groups: Sequence[Sequence[int]], owners: Ints, *, most_turns: int = 20
-) -> tuple[tuple[int, ...], ...]:
+def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) -> Groups:
     """Let members change to nearer groups, which the first merges could not know.
 
     In each turn, every owner's members are matched with different groups so that their mean distances to them have the
-    smallest sum; all owners at the same time, until nothing changes. Who is in no group stays out; a group that is left
-    with one member is none.
-
-    Parameters
-    ----------
-    distances : ndarray, shape (M, M)
-    groups : sequence of sequence of int
-        No two members of one group have the same owner.
-    owners : ndarray of int, shape (M,)
-    most_turns : int
-
-    Returns
-    -------
-    tuple of tuple of int
-        Sorted, as in :class:`Cut`.
+    smallest sum; all owners at the same time, until nothing changes, at most 20 times. No two members of one group have
+    the same owner. A member of no group stays out; a group that is left with one member is dropped.
 
     Examples
     --------
@@ -215,7 +165,7 @@ def settled(
     for number, group in enumerate(groups):
         group_of[list(group)] = number
     mine = [np.flatnonzero((owners == owner) & (group_of >= 0)) for owner in np.unique(owners)]
-    for _ in range(most_turns):
+    for _ in range(_MOST_TURNS):
         inside = (group_of[:, np.newaxis] == np.arange(len(groups))).astype(np.float64)
         counts = known.astype(np.float64) @ inside
         # Whole numbers are matched, so that no rounding decides; a group without a known distance is as far as any.
@@ -282,10 +232,3 @@ class _Silhouettes:
         widest = np.maximum(own, following)
         values = (following - own)[widest > 0] / widest[widest > 0]
         return math.fsum(values.tolist()) / max(1, len(self.own))
-
-
-def _groups(n: int, merges: Sequence[Merge]) -> tuple[tuple[int, ...], ...]:
-    members: dict[int, list[int]] = {}
-    for first, second, _ in merges:
-        members[first] = members.get(first, [first]) + members.pop(second, [second])
-    return tuple(sorted(tuple(sorted(group)) for group in members.values()))

@@ -2,7 +2,7 @@
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
 Distributions (FedCRef), Algorithm 1, lines 11 to 17, and Eq. 2. Both directions are needed for a link, and each is
-decided by the peer whose rows are concerned. So a peer tells one bit for each of its clusters and each model of another
+decided by the peer whose rows are concerned. So a peer sends one bit for each of its clusters and each model of another
 peer: whether the cluster *passes* with the model.
 
 Departures, and why
@@ -13,9 +13,9 @@ Departures, and why
   largest of this pair's own differences become 0 and 1. It is the only reading with the signature of the paper's
   Table 7. The others are here to be compared: see :data:`NORMALISATIONS`.
 - ``"pair"`` divides 0 by 0 where all differences are equal. If all are 0, the models do the same: the cluster passes. If
-  they are not 0, as always with a single row, they tell nothing: it does not pass.
+  they are not 0, as always with a single row, they say nothing: it does not pass.
 - A model whose error on any of the rows is not finite never passes, and does not count in a normalisation over several
-  models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model: nothing is told about so few rows.
+  models. A cluster with fewer than ``LEAST_ROWS`` rows passes with no model: nothing is said about so few rows.
 - Clusters of one peer are not tested with each other. Line 11 does not exclude it, but a peer's own partition says that
   they differ.
 
@@ -28,7 +28,7 @@ model can make others pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -65,32 +65,11 @@ def passes(
     theta: float = 0.2,
     normalisation: str = "pair",
 ) -> NDArray[np.bool_]:
-    """Test one cluster with the models of others (lines 12 and 13, and one half of line 14).
+    """Return with which models of others one cluster passes, shape (M,) (lines 12 and 13, and one half of line 14).
 
-    Parameters
-    ----------
-    errors : array_like, shape (n, M)
-        The reconstruction error of each row of the cluster under each model.
-    own : int
-        Which column is the cluster's own model, M_iq.
-    foreign : array_like of bool, shape (M,)
-        Which columns are models of other peers.
-    alpha : float
-        Percent of the rows, above 0 and at most 100.
-    theta : float
-        The largest normalised difference that counts as small.
-    normalisation : str
-        One of :data:`NORMALISATIONS`.
-
-    Returns
-    -------
-    ndarray of bool, shape (M,)
-        True for models of other peers with which the cluster passes.
-
-    Raises
-    ------
-    UsageError
-        For a parameter out of its range.
+    `errors` (n, M) are those of the cluster's rows under each model; column `own` is the cluster's own model, M_iq, and
+    `foreign` (M,) says which are other peers'. `alpha` is in percent of the rows, and `theta` the largest normalised
+    difference that counts as small. Raises UsageError for a parameter out of its range.
 
     Examples
     --------
@@ -120,8 +99,8 @@ def passes(
     # (D - lowest) / span <= theta, without dividing; where span is 0 there is nothing above lowest, or 0 / 0.
     near = (D - lowest <= theta * span).sum(axis=0)
     enough = 100 * near >= alpha * n
-    told = (span > 0) | (D.max(axis=0) == 0)
-    result[tested] = enough & told
+    comparable = (span > 0) | (D.max(axis=0) == 0)
+    result[tested] = enough & comparable
     return result
 
 
@@ -150,22 +129,9 @@ def verdicts(
     theta: float = 0.2,
     normalisation: str = "pair",
 ) -> Arrays:
-    """Return all that a peer tells: for each of its clusters the bits of :func:`passes`, eight to a byte.
+    """Return all that a peer reveals: ``passes`` (K, ceil(M / 8)), the bits of :func:`passes` of each of its clusters.
 
-    Parameters
-    ----------
-    clusters : Clusters
-    peer : int
-    errors : iterable of array_like, each of shape (n_q, M)
-        For each own cluster, in order, its rows' errors under all models, in the order of `clusters`. May be a generator:
-        one cluster's errors are needed at a time.
-    alpha, theta, normalisation
-        See :func:`passes`.
-
-    Returns
-    -------
-    Arrays
-        ``passes``: uint8 of shape (K, ceil(M / 8)).
+    `errors` are for each own cluster, in order, those of its rows under all models, in the order of `clusters`.
 
     Examples
     --------
@@ -180,51 +146,30 @@ def verdicts(
     return Arrays(passes=np.packbits(bits, axis=1))
 
 
-def read_verdicts(clusters: Clusters, peer: int, told: Arrays) -> NDArray[np.bool_]:
-    """Return the bits that a peer told, shape (K, M).
-
-    Raises
-    ------
-    WireError
-        If they are not what :func:`verdicts` writes: another shape, a bit beyond the last cluster or about an own one.
-    """
+def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.bool_]:
+    """Return the bits that a peer sent, shape (K, M); raise WireError if :func:`verdicts` cannot have made them."""
     shape = (clusters.counts[peer], -(-clusters.total // 8))
-    if list(told) != ["passes"] or told["passes"].dtype != np.uint8 or told["passes"].shape != shape:
+    if list(sent) != ["passes"] or sent["passes"].dtype != np.uint8 or sent["passes"].shape != shape:
         raise WireError(f"verdicts of peer {peer}: expected uint8 of shape {shape}")
-    bits = np.unpackbits(told["passes"], axis=1).astype(np.bool_)
+    bits = np.unpackbits(sent["passes"], axis=1).astype(np.bool_)
     if bits[:, clusters.total :].any() or bits[:, list(clusters.of(peer))].any():
         raise WireError(f"verdicts of peer {peer}: a bit is set for what is not tested")
     return bits[:, : clusters.total]
 
 
-def associate(clusters: Clusters, told: Sequence[Arrays | None]) -> Association:
+def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np.bool_]) -> Association:
     """Link the clusters that pass in both directions (lines 14 to 18).
 
-    Parameters
-    ----------
-    clusters : Clusters
-    told : sequence of Arrays or None, one per peer of the roster
-        What :func:`verdicts` returned there; None where nothing came: that peer's clusters are set aside.
-
-    Raises
-    ------
-    WireError
-        See :func:`read_verdicts`.
+    Rows of the table (M, ceil(M / 8)) of peers that did not answer do not count: their clusters are set aside.
 
     Examples
     --------
     Cluster 0 passes with model 1 and 2, but only 1 agrees.
 
-    >>> bits = [[0, 1, 1], [1, 0, 0], [0, 0, 0]]
-    >>> told = [Arrays(passes=np.packbits(np.array([row], dtype=bool), axis=1)) for row in bits]
-    >>> associate(Clusters((1, 1, 1)), told).links.tolist()
+    >>> table = np.packbits(np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], dtype=bool), axis=1)
+    >>> associate(Clusters((1, 1, 1)), table, np.array([True, True, True])).links.tolist()
     [[0, 1]]
     """
-    matrix = np.zeros((clusters.total, clusters.total), dtype=np.bool_)
-    absent: list[int] = []
-    for peer, arrays in enumerate(told):
-        if arrays is None:
-            absent += clusters.of(peer)
-        else:
-            matrix[list(clusters.of(peer))] = read_verdicts(clusters, peer, arrays)
-    return Association.from_matrix(clusters, matrix & matrix.T, absent)
+    present = np.repeat(answered, clusters.counts)
+    bits = np.unpackbits(table, axis=1, count=clusters.total).astype(np.bool_) & present[:, np.newaxis]
+    return Association.from_matrix(clusters, bits & bits.T & clusters.apart(), np.flatnonzero(~present).tolist())

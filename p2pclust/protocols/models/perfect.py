@@ -9,7 +9,7 @@ Departures, and why
 -------------------
 - What a cluster truly is: what most of its rows are, the lowest of equals. The paper's Definition 4.1 speaks of clusters of
   "a different underlying data distribution" and does not say what a mixed one is of.
-- Each peer tells these classes in place of verdicts; nobody fetches models to try them. Two clusters of one peer are not
+- Each peer sends these classes in place of verdicts; no peer fetches models to try them. Two clusters of one peer are not
   linked, as everywhere, but a third may bring them into one component.
 """
 
@@ -30,7 +30,7 @@ from p2pclust.protocols.engine.workspace import Wants, Workspace
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
-from p2pclust.protocols.models.fedcref_peer import kept_models
+from p2pclust.protocols.models.fedcref_note import Note
 
 __all__ = ["KnownLocal", "PerfectAssociations", "majority"]
 
@@ -100,10 +100,10 @@ class PerfectAssociations(FedCRefProtocol):
     def associate(self, agreed: Agreed) -> Association:
         """Link all clusters of different peers that are of the same class."""
         clusters = agreed.clusters
-        told = np.repeat(agreed.told, clusters.counts)
+        present = np.repeat(agreed.told, clusters.counts)
         classes = agreed.table[:, 0]
-        linked = (classes[:, np.newaxis] == classes) & clusters.apart() & told & told[:, np.newaxis]
-        return Association.from_matrix(clusters, linked, np.flatnonzero(~told).tolist())
+        linked = (classes[:, np.newaxis] == classes) & clusters.apart() & present & present[:, np.newaxis]
+        return Association.from_matrix(clusters, linked, np.flatnonzero(~present).tolist())
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         if Agreed.of(state).phase == "verdicts":
@@ -112,8 +112,8 @@ class PerfectAssociations(FedCRefProtocol):
 
     def wants(self, state: State, workspace: Workspace) -> Wants:
         if Agreed.of(state).phase == "verdicts":
-            own = super().wants(state, workspace).fetches[: len(kept_models(workspace.note))]
-            return Wants(own)
+            note = Note.of(workspace.note)
+            return Wants(super().wants(state, workspace).fetches[: len(note.own_models) if note else 0])
         return super().wants(state, workspace)
 
     def contribute_with(
@@ -124,10 +124,10 @@ class PerfectAssociations(FedCRefProtocol):
             return super().contribute_with(state, local, rng, workspace)
         if not isinstance(local, KnownLocal):
             raise Abstain("failed: fedcref-perfect needs true labels")
-        peer, counts = workspace.peer, agreed.clusters.counts
-        if peer >= len(counts) or not counts[peer] or "entered" not in workspace.note:
+        peer, counts, note = workspace.peer, agreed.clusters.counts, Note.of(workspace.note)
+        if peer >= len(counts) or not counts[peer] or note is None:
             raise Abstain("has no clusters in this iteration")
-        classes = majority(local.truth, workspace.note["entered"], counts[peer])
+        classes = majority(local.truth, note.entered, counts[peer])
         return Arrays(classes=classes.astype(np.uint8)[:, np.newaxis])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:

@@ -2,7 +2,7 @@
 
 M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An Unsupervised Cluster-Wise Training for Decentralized Data
 Distributions (FedCRef), Algorithm 2 (:func:`refine_by_popularity`). All of it happens at one peer, from the errors of
-its rows under the competing models; nothing is told to anybody.
+its rows under the competing models; nothing is sent.
 
 Departures, and why
 -------------------
@@ -49,26 +49,11 @@ class Refined:
     labels: Ints
     selected: tuple[int, ...]
 
-    def clusters(self) -> Ints:
-        """Return labels 0, 1, ... in the order of the columns, without gaps: what the next iteration starts from.
-
-        Examples
-        --------
-        >>> Refined(np.array([7, 2, 7]), (7, 2)).clusters().tolist()
-        [1, 0, 1]
-        """
-        return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
-
 
 def competing(association: Association, peer: int, *, twins: bool) -> tuple[int, ...]:
     """Return which of a peer's own models compete with those of the groups, as numbers of its clusters (line 4).
 
-    Parameters
-    ----------
-    association : Association
-    peer : int
-    twins : bool
-        True as published: all of them. False: only those of isolated clusters, no twin of a group's model.
+    With `twins`, as published, all of them; without, only those of isolated clusters, no twin of a group's model.
 
     Examples
     --------
@@ -82,23 +67,10 @@ def competing(association: Association, peer: int, *, twins: bool) -> tuple[int,
 
 
 def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
-    """Elect the models of the new clusters one by one, by the rows that they serve best (Algorithm 2).
+    """Elect the models of the new K_i clusters one by one, by the rows that they serve best (Algorithm 2).
 
-    Parameters
-    ----------
-    errors : array_like, shape (n, G)
-        The reconstruction error of each of the peer's rows under each competing model.
-    n_clusters : int
-        K_i.
-
-    Returns
-    -------
-    Refined
-
-    Raises
-    ------
-    DataError
-        If there is no model whose errors are finite, or no matrix.
+    `errors` (n, G) are those of each of the peer's rows under each competing model. Raises DataError if there is no
+    model whose errors are finite, or no matrix.
 
     Examples
     --------
@@ -133,22 +105,8 @@ def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
 def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
     """Choose the K_i models that together leave the smallest total error, and give each row to its best.
 
-    Greedily first, then single exchanges as long as one lowers the total.
-
-    Parameters
-    ----------
-    errors, n_clusters
-        See :func:`refine_by_popularity`.
-
-    Returns
-    -------
-    Refined
-        With fewer models than K_i, all of them.
-
-    Raises
-    ------
-    DataError
-        See :func:`refine_by_popularity`.
+    Greedily first, then single exchanges as long as one lowers the total. With fewer models than K_i, all are chosen.
+    Raises what :func:`refine_by_popularity` does.
 
     Examples
     --------

@@ -25,27 +25,16 @@ from p2pclust.protocols.models.matching import cheapest_matching
 
 __all__ = ["agreement", "associations_stable", "stop_reason"]
 
-STEPS: Final = 3
-SHARE: Final = 0.1
+# In so many of the last steps there was no relative change above this share.
+_STEPS: Final = 3
+_SHARE: Final = 0.1
 
 
 def agreement(before: ArrayLike, after: ArrayLike) -> float:
     """Return ACC of Eq. 6: the share of rows that stay together under the best one-to-one matching of clusters.
 
-    Parameters
-    ----------
-    before, after : array_like of int, shape (n,)
-        Two partitions of the same rows. The numbers of clusters may differ.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 1 without rows.
-
-    Raises
-    ------
-    DataError
-        If they are not vectors of one length.
+    The numbers of clusters in the two partitions (n,) may differ. Without rows it is 1. Raises DataError if the
+    partitions are not vectors of one length.
 
     Examples
     --------
@@ -70,17 +59,8 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     return together / int(first.size)
 
 
-def associations_stable(history: Sequence[tuple[int, int]], *, steps: int = STEPS, share: float = SHARE) -> bool:
-    """Return whether the numbers of groups and of isolated clusters have come to rest.
-
-    Parameters
-    ----------
-    history : sequence of (int, int)
-        abs(G) and abs(I) of every iteration so far.
-    steps : int
-        In how many of the last steps they must have rested.
-    share : float
-        The largest relative change that is none.
+def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the numbers of groups, abs(G), and of isolated clusters, abs(I), of all iterations are at rest.
 
     Examples
     --------
@@ -89,10 +69,10 @@ def associations_stable(history: Sequence[tuple[int, int]], *, steps: int = STEP
     >>> associations_stable([(10, 20), (10, 19), (10, 18)]), associations_stable([(10, 0), (10, 0), (10, 1), (10, 1)])
     (False, False)
     """
-    if len(history) <= steps:
+    if len(history) <= _STEPS:
         return False
-    pairs = zip(history[-steps - 1 : -1], history[-steps:], strict=True)
-    return all(abs(b - a) <= share * a for before, after in pairs for a, b in zip(before, after, strict=True))
+    pairs = zip(history[-_STEPS - 1 : -1], history[-_STEPS:], strict=True)
+    return all(abs(b - a) <= _SHARE * a for before, after in pairs for a, b in zip(before, after, strict=True))
 
 
 def stop_reason(n_active: int, history: Sequence[tuple[int, int]]) -> str | None:

@@ -15,8 +15,8 @@ Departures, and why
   64 here. Adam begins anew at every peer in every communication round, as its moments are not averaged.
 - "A conditioner network with three fully-connected layers ... producing scale and translation parameters via tanh and linear
   output layers": one network per coupling with two last layers. Weights that the mask makes useless are left out.
-- How the K models begin is not told. ``start="random"`` reads IFCA literally: models drawn from the job's seed, and rows
-  go to the likeliest of them; some models then win many rows, others none, and a model that nobody holds stays as it is.
+- How the K models begin is not said. ``start="random"`` reads IFCA literally: models drawn from the job's seed, and rows
+  go to the likeliest of them; some models then win many rows, others none, and a model that no peer holds stays as it is.
   ``start="peers"``: in the first cluster round all rows of a peer train one model, drawn by the peer, so models begin as
   different as peers are.
 - Rows are taken as they are, in working coordinates. Real NVP adds noise to pixels and takes their logits; the footnote
@@ -159,7 +159,7 @@ class UIFCAProtocol(Labelling):
         architecture = self.architecture(state["origin"].size)
         if 4 * self.n_clusters * architecture.n_parameters > _MAX_BYTES:
             raise UsageError(
-                f"uifca: {self.n_clusters} models of {architecture.n_parameters} weights are too large for anybody to hold: "
+                f"uifca: {self.n_clusters} models of {architecture.n_parameters} weights are too large for a peer: "
                 "ask for fewer or smaller layers"
             )
         models = random_flows(architecture, [rng] * self.n_clusters)
@@ -219,7 +219,7 @@ class UIFCAProtocol(Labelling):
                 for part in contributions
                 if part["sizes"][cluster] > 0
             ]
-            if found:  # A model that nobody holds stays.
+            if found:  # A model that no peer holds stays.
                 models[cluster] = federated_average([weights for weights, _ in found], [size for _, size in found])
         models.setflags(write=False)
         steps = int(state["steps"]) + 1

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_c_means, nearest
+from p2pclust.clustering import Points, fuzzy_step, nearest, run_steps
 from p2pclust.data.partition import split
 from p2pclust.data.registry import load
 from p2pclust.metrics import adjusted_rand_index, center_distance
@@ -79,8 +79,9 @@ class Pooled:
     @classmethod
     def of(cls, case: DataCase, first: Floats, *, tol: float, max_rounds: int) -> Pooled:
         """Run it from these first centers."""
-        found = fuzzy_c_means(case.scaled, first, fuzzifier=2.0, tol=tol, max_rounds=max_rounds)
-        return cls(found.centers, nearest(Points(case.scaled), found.centers))
+        points = Points(case.scaled)
+        found = run_steps(partial(fuzzy_step, fuzzifier=2.0), points, first, tol=tol, max_rounds=max_rounds)
+        return cls(found.centers, nearest(points, found.centers))
 
 
 class Federated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pclust.clustering import fuzzy_c_means, lloyd
+from p2pclust.clustering import Points, fuzzy_step, lloyd_step, run_steps
 from p2pclust.errors import UsageError
 from p2pclust.protocols.columns.vertical import UNKNOWN
 from p2pclust.protocols.columns.vertical_stages import warnings_of
@@ -89,8 +90,8 @@ class TestByHand:
         job, locals_, state = run(protocol, X, [1, 3], init=init, n_clusters=3, tol=0.0, max_rounds=5)
         assert [record.stage for record in state.log] == [0] + [2] * 6
         assert state.arrays["shifts"].size == 5
-        algorithm = {"vertical-cm": lloyd, "vertical-fcm": lambda *a, **k: fuzzy_c_means(*a, fuzzifier=2.0, **k)}
-        expected = algorithm[protocol](X, init, tol=0.0, max_rounds=5)
+        step = lloyd_step if protocol == "vertical-cm" else partial(fuzzy_step, fuzzifier=2.0)
+        expected = run_steps(step, Points(X), init, tol=0.0, max_rounds=5)
         assert centers(job, state, locals_) == pytest.approx(expected.centers, abs=1e-12)
 
     def test_the_stop_rule_is_strict(self) -> None:

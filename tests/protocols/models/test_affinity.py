@@ -5,26 +5,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from communities import judged
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from p2pclust.errors import UsageError, WireError
+from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.affinity import (
-    NOTHING,
-    STATISTICS,
-    associate,
-    codes,
-    distances,
-    log_errors,
-    rank_scores,
-    read_verdicts,
-    verdicts,
-)
-from p2pclust.protocols.models.association import Clusters
-
-BOTH = pytest.mark.parametrize("statistic", STATISTICS)
+from p2pclust.protocols.models import affinity
+from p2pclust.protocols.models.affinity import NOTHING, codes, distances, rank_scores, read_verdicts, verdicts
+from p2pclust.protocols.models.association import Association, Clusters
 
 
 def planted(
@@ -34,15 +24,20 @@ def planted(
     rng = np.random.default_rng(seed)
     found = []
     for peer in Clusters(counts).nodes:
-        own = classes[Clusters(counts).index(*peer)]
+        own = classes[Clusters(counts).nodes.index(peer)]
         hard = rng.lognormal(0, 1, (20, 1))
         better = np.where(np.array(classes) == own, 0.5, 1.0)
         found.append(hard * better * rng.lognormal(0, noise, (20, len(classes))))
     return [[found[m] for m in Clusters(counts).of(peer)] for peer in range(len(counts))]
 
 
-def told(clusters: Clusters, errors: list[list[np.ndarray]], statistic: str = "ranks") -> list[Arrays | None]:
-    return [verdicts(clusters, p, own, n_features=8, statistic=statistic) for p, own in enumerate(errors)]
+def told(clusters: Clusters, errors: list[list[np.ndarray]]) -> list[Arrays | None]:
+    return [verdicts(clusters, p, own, n_features=8) for p, own in enumerate(errors)]
+
+
+def associate(clusters: Clusters, parts: Sequence[Arrays | None]) -> Association:
+    agreed = judged(clusters, parts, "affinity", clusters.total)
+    return affinity.associate(clusters, agreed.table, agreed.told)
 
 
 class TestStatistics:
@@ -58,16 +53,14 @@ class TestStatistics:
     def test_with_a_single_foreign_model_there_is_nothing_to_rank(self) -> None:
         assert rank_scores([[1.0, 2.0]], [False, True])[1] == 0.0
 
-    @BOTH
-    def test_nobody_else_is_there(self, statistic: str) -> None:
-        assert codes([[1.0, 2.0]], [False, False], statistic).tolist() == [NOTHING, NOTHING]
+    def test_nobody_else_is_there(self) -> None:
+        assert codes([[1.0, 2.0]], [False, False]).tolist() == [NOTHING, NOTHING]
 
-    @BOTH
-    def test_exact_reconstruction_and_broken_models(self, statistic: str) -> None:
-        found = codes([[0.0, 0.0, 1.0, np.inf]] * 3, [True] * 4, statistic).tolist()
+    def test_exact_reconstruction_and_broken_models(self) -> None:
+        found = codes([[0.0, 0.0, 1.0, np.inf]] * 3, [True] * 4).tolist()
         assert found[0] == found[1] < found[2] <= 254
         assert found[3] == NOTHING
-        assert (codes(np.zeros((3, 3)), [True] * 3, statistic) != NOTHING).all()
+        assert (codes(np.zeros((3, 3)), [True] * 3) != NOTHING).all()
 
     @given(arrays(np.float64, (4, 5), elements=st.integers(-20, 20).map(lambda e: 2.0**e)), st.permutations(range(4)))
     def test_a_row_that_is_harder_for_all_and_the_order_of_rows_change_nothing(
@@ -76,12 +69,6 @@ class TestStatistics:
         harder = (errors * np.array([[1.0], [8.0], [2.0], [0.5]]))[order]
         foreign = [True, True, False, True, True]
         assert rank_scores(harder, foreign) == pytest.approx(rank_scores(errors, foreign), nan_ok=True)
-        plain = np.maximum(errors, 2.0**-5)
-        assert log_errors(plain * 4, foreign) == pytest.approx(log_errors(plain, foreign), nan_ok=True)
-
-    def test_an_unknown_statistic(self) -> None:
-        with pytest.raises(UsageError, match="ranks, logs"):
-            verdicts(Clusters((1, 1)), 0, [np.ones((3, 2))], n_features=2, statistic="mean")
 
 
 class TestVerdicts:
@@ -138,12 +125,11 @@ class TestAssociate:
     classes = (0, 1, 2, 0, 1, 1, 2, 3, 2, 3, 0, 3, 4)
     expected = ((0, 3, 10), (1, 4, 5), (2, 6, 8), (7, 9, 11))
 
-    @BOTH
     @pytest.mark.parametrize("seed", range(3))
-    def test_planted_groups_are_found(self, statistic: str, seed: int) -> None:
+    def test_planted_groups_are_found(self, seed: int) -> None:
         clusters = Clusters(self.counts)
-        found = associate(clusters, told(clusters, planted(self.counts, self.classes, seed=seed), statistic))
-        assert (found.groups, found.isolated, found.clashes) == (self.expected, (12,), ())
+        found = associate(clusters, told(clusters, planted(self.counts, self.classes, seed=seed)))
+        assert (found.groups, found.isolated) == (self.expected, (12,))
 
     def test_an_absent_peer_is_set_aside(self) -> None:
         clusters = Clusters(self.counts)
@@ -181,6 +167,7 @@ class TestAssociate:
         table[~clusters.apart()] = NOTHING
         parts = [Arrays(affinity=table[3 * p : 3 * p + 3]) for p in range(3)]
         found = associate(clusters, parts)
-        assert found.clashes == ()
+        owners = [clusters.owners[list(group)].tolist() for group in found.groups]
+        assert all(len(set(peers)) == len(peers) for peers in owners)
         assert all(a < b for a, b in pairwise(found.groups))
         assert found.digest == associate(clusters, [Arrays.decode(part.encode()) for part in parts]).digest

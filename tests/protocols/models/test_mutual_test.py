@@ -2,19 +2,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from communities import judged
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.association import Clusters
-from p2pclust.protocols.models.mutual_test import NORMALISATIONS, associate, passes, read_verdicts, verdicts
+from p2pclust.protocols.models import mutual_test
+from p2pclust.protocols.models.association import Association, Clusters
+from p2pclust.protocols.models.mutual_test import NORMALISATIONS, passes, read_verdicts, verdicts
 
 ERRORS = st.integers(3, 12).flatmap(
     lambda n: arrays(np.float64, (n, 4), elements=st.floats(0, 8, allow_subnormal=False, width=32))
 )
 FOREIGN = [False, False, True, True]
+
+
+def associate(clusters: Clusters, parts: list[Arrays | None]) -> Association:
+    agreed = judged(clusters, parts, "passes", 1)
+    return mutual_test.associate(clusters, agreed.table, agreed.told)
 
 
 def columns(*of: list[float]) -> np.ndarray:

@@ -10,12 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.models.association import Association, Clusters
-from p2pclust.protocols.models.refinement import (
-    Refined,
-    competing,
-    refine_by_best_models,
-    refine_by_popularity,
-)
+from p2pclust.protocols.models.refinement import competing, refine_by_best_models, refine_by_popularity
 
 TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=7), elements=st.integers(0, 9).map(float))
 BOTH = pytest.mark.parametrize("refine", [refine_by_popularity, refine_by_best_models])
@@ -91,10 +86,6 @@ class TestBoth:
     @BOTH
     def test_no_rows(self, refine: object) -> None:
         assert refine(np.empty((0, 2)), 2).labels.tolist() == []  # type: ignore[operator]
-
-
-def test_labels_without_gaps_keep_the_order_of_the_columns() -> None:
-    assert Refined(np.array([9, 4, 9, 6]), (9, 6, 4)).clusters().tolist() == [2, 0, 2, 1]
 
 
 def test_twins_do_not_compete() -> None:

@@ -1,0 +1,171 @@
+"""What a peer of FedCRef keeps for itself between rounds: its partition, what the numbers in it mean, and its models.
+
+A label below ``n_groups`` is a community: the row is served best by its model. Label ``n_groups + q`` is the peer's own
+cluster q. UNASSIGNED rows wait for the next refinement. A note is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.arrays import Arrays, State
+from p2pclust.protocols.engine.workspace import DIGEST_BYTES
+from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
+
+__all__ = ["UNASSIGNED", "Halves", "Note", "Partition", "digests"]
+
+UNASSIGNED: Final = -1
+
+Ints = NDArray[np.int64]
+#: For a cluster the digests of the models of its rows in the one half and in the other; see :mod:`fedcref_alone`.
+Halves = Mapping[int, tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A peer's partition of its rows, and what the numbers in it mean.
+
+    Parameters
+    ----------
+    peer : int
+    labels : int64 array, shape (n,)
+        Below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
+    n_groups : int
+        0 for the partition that the peer entered the exchange with.
+    iteration : int
+        Of which iteration the numbers are.
+    """
+
+    peer: int
+    labels: Ints = field(repr=False)
+    n_groups: int
+    iteration: int
+
+    @property
+    def names(self) -> Ints:
+        """The labels that are there, ascending."""
+        return np.unique(self.labels[self.labels != UNASSIGNED])
+
+    def communities(self, agreed: Agreed) -> Ints:
+        """Return for each of the names the community that it means in the end, -1 where it means none.
+
+        The communities of an earlier iteration mean nothing in this one. A cluster that was entered is called after the
+        community that it was found to be in, whether its rows were refined since or not: in mode "paper" its own model, the
+        twin, may keep some of them.
+        """
+        names = self.names
+        if self.iteration != agreed.iteration:
+            return np.full(names.shape, -1, np.int64)
+        groups = np.where(names < self.n_groups, names, -1)
+        counts = agreed.clusters.counts
+        if self.peer < len(counts):
+            of_own, clusters = agreed.association.group_of[list(agreed.clusters.of(self.peer))], names - self.n_groups
+            entered = (clusters >= 0) & (clusters < counts[self.peer])
+            groups[entered] = of_own[clusters[entered]]
+        found: Ints = np.where(np.isin(groups, agreed.alive), groups, -1)
+        return found
+
+    def members(self, agreed: Agreed) -> Ints:
+        """Return how many rows are in each of the communities, shape (G,)."""
+        groups, rows = (
+            self.communities(agreed),
+            np.unique(self.labels[self.labels != UNASSIGNED], return_counts=True)[1],
+        )
+        found = np.zeros(agreed.n_groups, np.int64)
+        np.add.at(found, groups[groups >= 0], rows[groups >= 0])
+        return found
+
+    def n_alone(self, agreed: Agreed) -> int:
+        """Return how many own clusters have rows and are in no community."""
+        return int(np.count_nonzero(self.communities(agreed) < 0))
+
+    def called(self, agreed: Agreed) -> Ints:
+        """Return for each of the names what its rows are called in the end."""
+        groups = self.communities(agreed)
+        called = np.searchsorted(agreed.alive, groups)
+        alone = groups < 0
+        called[alone] = _numbers(agreed, self.peer, int(np.count_nonzero(alone)))
+        return called
+
+
+@dataclass(frozen=True)
+class Note(Partition):
+    """A peer's partition, and all else that it keeps.
+
+    Parameters
+    ----------
+    wanted : int
+        K_i, of how many clusters the peer's rows are.
+    models : sequence of bytes
+        The digests of the models of its clusters, as it published them.
+    halves : mapping
+        Its two models of each cluster that no other peer has.
+    trained : bool
+        Whether the models are of this very partition.
+    refinements : int
+        How many refinements it has seen.
+    entered : int64 array, shape (n,)
+        The partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
+    """
+
+    wanted: int
+    models: Sequence[bytes]
+    halves: Halves
+    trained: bool
+    refinements: int
+    entered: Ints = field(repr=False)
+
+    @classmethod
+    def of(cls, arrays: Arrays) -> Note | None:
+        """Read a note, or return None if there is none yet."""
+        if "labels" not in arrays:
+            return None
+        pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(arrays["halves"]) if one.any()}
+        return cls(
+            int(arrays["peer"]), arrays["labels"], int(arrays["n_groups"]), int(arrays["iteration"]),
+            int(arrays["wanted"]), [digest.tobytes() for digest in arrays["models"]], pairs, bool(arrays["trained"]),
+            int(arrays["refinements"]), arrays["entered"],
+        )  # fmt: skip
+
+    def arrays(self, state: State) -> Arrays:
+        """Return the note as it is stored, with the scaling of the state: FedAvg reads the rows by it."""
+        pairs = np.zeros((len(self.models), 2, DIGEST_BYTES), np.uint8)
+        for q, pair in self.halves.items():
+            pairs[q] = digests(pair)
+        return Arrays(
+            labels=self.labels,
+            entered=self.entered,
+            n_groups=np.int64(self.n_groups),
+            wanted=np.int64(self.wanted),
+            models=digests(self.models),
+            halves=pairs,
+            trained=np.bool_(self.trained),
+            iteration=np.int64(self.iteration),
+            refinements=np.int64(self.refinements),
+            peer=np.int64(self.peer),
+            origin=state["origin"],
+            scale=state["scale"],
+        )
+
+    @property
+    def own_models(self) -> tuple[bytes, ...]:
+        """The digests of all its models, which the peer must not lose."""
+        return (*self.models, *(digest for pair in self.halves.values() for digest in pair))
+
+
+def digests(models: Sequence[bytes]) -> NDArray[np.uint8]:
+    """Return digests as an array of shape (K, 32)."""
+    return np.frombuffer(b"".join(models), np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def _numbers(agreed: Agreed, peer: int, count: int) -> list[int]:
+    """Return the numbers of so many own clusters of a peer: those that were agreed on, then some that no other peer has."""
+    n_alive, total = len(agreed.alive), int(agreed.alone.sum())
+    before, reserved = int(agreed.alone[:peer].sum()), int(agreed.alone[peer : peer + 1].sum())
+    beyond = n_alive + total + peer * MOST_CLUSTERS - reserved
+    return [rank + (n_alive + before if rank < reserved else beyond) for rank in range(count)]
