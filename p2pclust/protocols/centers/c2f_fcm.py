@@ -24,7 +24,7 @@ import numpy as np
 
 from p2pclust.protocols.centers.local_fuzzy import LocalFuzzy
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["ClusteredFuzzyCMeansProtocol"]
@@ -46,15 +46,7 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "c2f-fcm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "careful",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "random",
-        "uniform",
-        "given",
-    )
+    inits: ClassVar[tuple[str, ...]] = inits_from("careful")
 
     tol: float = 5e-3
     max_rounds: int = 30

@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
 from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.protocols.centers.local_centers import working_range
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Additive, Slot
+from p2pclust.protocols.engine.base import Additive, Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
@@ -68,15 +69,7 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
     """
 
     id: ClassVar[str] = "gdf-fcm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "uniform",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "careful",
-        "random",
-        "given",
-    )
+    inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
     pooled_name: ClassVar[str] = "fuzzy c-means"
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "lo", "hi")
 
@@ -87,11 +80,10 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("gdf-fcm: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "learning_rate", checks.real("gdf-fcm: learning_rate", self.learning_rate, above=0.0))
-        checks.whole("gdf-fcm: local_iterations", self.local_iterations, least=1, most=1000)
-        checks.flag("gdf-fcm: privacy_gate", self.privacy_gate)
+        checks.check(
+            self, fuzzifier=checks.FUZZIFIER, learning_rate=checks.above(0.0),
+            local_iterations=checks.between(1, 1000), privacy_gate=checks.flag,
+        )  # fmt: skip
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
@@ -139,7 +131,6 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
 
 def _ranges_away(state: State) -> float:
     """Return how far a center lies outside the data's ranges at most, counted in these."""
-    lo = (state["lo"] - state["origin"]) / state["scale"]
-    hi = (state["hi"] - state["origin"]) / state["scale"]
+    lo, hi = working_range(state)
     outside = np.maximum(lo - state["centers"], state["centers"] - hi)
     return float((outside / np.where(hi > lo, hi - lo, 1.0)).max())

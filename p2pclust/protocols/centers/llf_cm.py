@@ -61,7 +61,7 @@ class LosslessCMeansProtocol(Alternating):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
+        checks.check(self, suppress_singletons=checks.flag)
 
     def takes_weights(self) -> bool:
         return True

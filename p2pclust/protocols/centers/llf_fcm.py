@@ -106,12 +106,10 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "fuzzifier", checks.real("llf-fcm: fuzzifier", self.fuzzifier, above=1.0))
-        checks.flag("llf-fcm: privacy_gate", self.privacy_gate)
+        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag)
 
     @property
     def limbs(self) -> int:
-        """As many as the fuzzifier needs, see :func:`fuzzy_limbs`."""
         return fuzzy_limbs(self.fuzzifier)
 
     def takes_weights(self) -> bool:

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import LocalFuzzyResult, Points, fuzzy_step, local_fuzzy_c_means, weighted_lloyd
 from p2pclust.protocols.centers.alternating import Iterated
-from p2pclust.protocols.centers.local_centers import bad_centers, gathered
+from p2pclust.protocols.centers.local_centers import bad_centers, drawn_stream, gathered
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
-from p2pclust.protocols.engine.random_streams import MAX_SEED
 
 __all__ = ["LocalFuzzy"]
 
@@ -52,17 +51,15 @@ class LocalFuzzy(Iterated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "fuzzifier", checks.real(f"{self.id}: fuzzifier", self.fuzzifier, above=1.0))
-        if self.local_iterations is not None:
-            checks.whole(f"{self.id}: local_iterations", self.local_iterations, least=1, most=_LOCAL_STEPS)
-        checks.flag(f"{self.id}: privacy_gate", self.privacy_gate)
+        steps = checks.optional(checks.between(1, _LOCAL_STEPS))
+        checks.check(self, fuzzifier=checks.FUZZIFIER, local_iterations=steps, privacy_gate=checks.flag)
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and draw what the aggregator's own draws follow from."""
-        return super().open(state, rng).replace(stream=np.int64(rng.integers(MAX_SEED)))
+        return super().open(state, rng).replace(stream=drawn_stream(rng))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         weights = "weights" if "weights" in self.expects(state) else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ __all__ = [
     "SideBySide",
     "Slot",
     "WithWorkspace",
+    "inits_from",
 ]
 
 
@@ -301,6 +302,14 @@ class SideBySide(Labelling):
     n_init: int
 
 
+_INITS: Final = ("split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given")
+
+
+def inits_from(first: str) -> tuple[str, ...]:
+    """Return the ways to first centers that clusterings share, with another default."""
+    return (first, *(init for init in _INITS if init != first))
+
+
 class Clustering(Labelling):
     """A protocol that ends with centers, shape (n_clusters, F).
 
@@ -313,9 +322,7 @@ class Clustering(Labelling):
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
-    inits: ClassVar[tuple[str, ...]] = (
-        "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given",
-    )  # fmt: skip
+    inits: ClassVar[tuple[str, ...]] = _INITS
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers stand still"
 
