@@ -277,7 +277,7 @@ class TestSumsThatCancel:
             return part if limbs is None or peer != 2 else part.replace(rows=-2 * limbs)
 
         *_, last = run(job, locals_, liar)
-        assert (last.status, last.reason) == ("failed", "measure: 0 rows were measured: some peer told what cannot be")
+        assert (last.status, last.reason) == ("failed", "measure: 0 rows were measured: the sums of some peer are impossible")
 
 
 class TestNobodyCan:

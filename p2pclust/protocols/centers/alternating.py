@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["ROUNDS", "Alternating", "Iterated", "means_or", "nearest_labels"]
+__all__ = ["ROUNDS", "Alternating", "Evaluation", "Iterated", "means_or", "nearest_labels"]
 
 ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
@@ -93,6 +93,19 @@ class Iterated(Clustering):
     def drawing(self, state: State) -> np.random.Generator:
         """Return what the aggregator draws from in this step; :meth:`open` must have put ``stream`` into the state."""
         return random_streams.aggregating(int(state["stream"]), state["shifts"].size)
+
+
+class Evaluation(Additive):
+    """One round that asks every peer for sums about the centers that the stage before left."""
+
+    evaluates: ClassVar[bool] = True
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, as the clustering before would have."""
+        return nearest_labels(state, local)
 
 
 def nearest_labels(state: State, local: Local) -> Arrays:

@@ -19,7 +19,7 @@ Departures, and why
 - Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The text
   says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
   update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
-- D(t-1) is not in the state, for it would tell every peer how far each row is from each center. The aggregator remembers
+- D(t-1) is not in the state, for it would show every peer how far each row is from each center. The aggregator remembers
   it. After an election no peer does, and line 12 cannot fire in that round; its record in the log says so, and the round's
   place in ``shifts`` holds -1.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums_and_counts
 from p2pclust.errors import WireError
-from p2pclust.protocols.centers.alternating import MAX_ROUNDS
+from p2pclust.protocols.centers.alternating import ROUNDS
 from p2pclust.protocols.columns.columns import (
     SCALINGS,
     Columns,
     first_centers,
+    fitting_columns,
     memberships_of,
-    misfit,
     rows_per_block,
     totals,
     unsound,
@@ -108,16 +108,10 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     per_cluster: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(
-            self,
-            "n_clusters",
-            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
-        put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
-        checks.one_of(f"{self.id}: scaling", self.scaling, SCALINGS)
-        checks.one_of(f"{self.id}: transfer", self.transfer, TRANSFERS)
+        checks.check(
+            self, n_clusters=checks.CLUSTERS, tol=checks.TOL, max_rounds=ROUNDS,
+            scaling=checks.among(*SCALINGS), transfer=checks.among(*TRANSFERS),
+        )  # fmt: skip
 
     @property
     def lossless(self) -> bool:
@@ -134,10 +128,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         return {"squares": Slot((int(state["n_rows"]), self.n_clusters), self.transfer)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        problem = misfit(state, local)
-        if problem:
-            raise Abstain(problem)
-        columns = Columns.of(local, self.scaling)
+        columns = fitting_columns(state, local, self.scaling)
         if self.assigned not in state:
             # Line 3: t = 0.
             centers = first_centers(state, local, columns, self.n_clusters)
@@ -231,7 +222,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         return "no assignment of the round before" if done and self.assigned_before not in state else ""
 
     def suits(self, state: State, local: Local) -> bool:
-        return self.assigned_before in state and misfit(state, local) == ""
+        return self.assigned_before in state and local.n_samples == int(state["n_rows"])
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return the rows' labels (N,), and this peer's columns of the centers (C, F_m) in the units of its data.
@@ -359,8 +350,7 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("vertical-fcm: fuzzifier", self.fuzzifier, above=1.0))
+        checks.check(self, fuzzifier=checks.FUZZIFIER)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)

@@ -52,9 +52,9 @@ class Recommendation:
     reason : str
         One or more sentences.
     votes : mapping of str to int or None
-        For each of :data:`MEASURES` the number of clusters at which it is best; None where it cannot tell.
+        For each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
     agreed : bool
-        Whether more than half of the measures that could tell are best there.
+        Whether more than half of the measures that decide are best there.
     """
 
     clusters: int
@@ -147,8 +147,8 @@ def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int],
     names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
     for_it = names.pop(chosen)
     if agreed and not names:
-        everybody = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
-        return f"{everybody} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
+        who = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
+        return f"{who} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
     others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
     if agreed:
         return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."

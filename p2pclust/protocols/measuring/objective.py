@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import nearest_labels
+from p2pclust.protocols.centers.alternating import Evaluation
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot
+from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -38,7 +38,7 @@ _LEAST_LIMBS = 3
 
 
 @dataclass(frozen=True)
-class Objective(Additive):
+class Objective(Evaluation):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
     Parameters
@@ -65,7 +65,6 @@ class Objective(Additive):
     """
 
     id: ClassVar[str] = "objective"
-    evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
     fuzzifier: float | None = None
@@ -74,12 +73,10 @@ class Objective(Additive):
     min_rows: int = 3
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        if self.fuzzifier is not None:
-            put(self, "fuzzifier", checks.real("objective: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "n_init", checks.whole("objective: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
-        checks.flag("objective: privacy_gate", self.privacy_gate)
-        put(self, "min_rows", checks.whole("objective: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
+        checks.check(
+            self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.flag,
+            min_rows=checks.CLUSTERS,
+        )  # fmt: skip
 
     @property
     def limbs(self) -> int:
@@ -147,15 +144,8 @@ class Objective(Additive):
             return "" if there and len(state["starts"]) == self.n_init else f"not the {self.n_init} starts of the job"
         return ""
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
-
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         return {"objective": float(state["objectives"].min())}
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, as the clustering before would have."""
-        return nearest_labels(state, local)
 
     def _starts(self, state: State) -> NDArray[np.float64]:
         return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)
