@@ -59,7 +59,7 @@ class Iterated(Clustering):
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed")
 
     def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, tol=checks.TOL, max_rounds=ROUNDS)
+        checks.check(self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers; what only scaling and seeding needed is dropped from the messages."""

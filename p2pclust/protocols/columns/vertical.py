@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
 
     def __post_init__(self) -> None:
         checks.check(
-            self, n_clusters=checks.CLUSTERS, tol=checks.TOL, max_rounds=ROUNDS,
+            self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS,
             scaling=checks.among(*SCALINGS), transfer=checks.among(*TRANSFERS),
         )  # fmt: skip
 
@@ -162,7 +162,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         shape = (int(state["n_rows"]), self.n_clusters)
         known = memory is not None and memory.shape == shape
         distances: Floats = memory if memory is not None and known else np.empty(shape)
-        assigning = self.assigning(shape)
+        assigned = self.blank(shape)
         moved = 0.0
         for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
             # Line 10: d = sqrt(sum over peers of d^m).
@@ -171,7 +171,8 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
                 moved += float(np.square(now - distances[rows]).sum())
             distances[rows] = now
             # Line 11: the assignment of these rows.
-            assigning(rows, squares)
+            assigned[rows] = self.assign(squares)
+        assigned.setflags(write=False)
         shifts = state["shifts"]
         if self.assigned in state:
             shifts = np.append(shifts, np.sqrt(moved) if known else UNKNOWN)
@@ -179,11 +180,19 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
             # Line 12: this was the last round. Its centers follow from the assignment that it began with.
             following = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
-        return following.replace(shifts=shifts, **assigning.arrays()), distances
+        return following.replace(shifts=shifts, **self.arrays_of(assigned)), distances
 
     @abstractmethod
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        """Return what takes the squared distances of all rows, block by block, and assigns them to clusters."""
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        """Return an array for the assignment of N rows to C clusters."""
+
+    @abstractmethod
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        """Return the assignment of some rows, from their squared distances."""
+
+    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the arrays that the state has of an assignment of all rows."""
+        return {self.assigned: assigned}
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Return whether the distances stand still (line 12)."""
@@ -241,44 +250,6 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         """Return the cluster of each row in the final state."""
 
 
-class _Assigning(Protocol):
-    """Takes squared distances block by block; then holds what the state has of the assignment."""
-
-    def __call__(self, rows: slice, squares: Floats) -> None: ...
-
-    def arrays(self) -> dict[str, NDArray[Any]]: ...
-
-
-class _Labels:
-    """The cluster q of each row, and how many rows n each cluster has."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._labels = np.empty(shape[0], dtype=np.int64)
-        self._n_clusters = shape[1]
-
-    def __call__(self, rows: slice, squares: Floats) -> None:
-        self._labels[rows] = squares.argmin(axis=1)  # a tie goes to the lowest index
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        self._labels.setflags(write=False)
-        return {"counts": np.bincount(self._labels, minlength=self._n_clusters), "labels": self._labels}
-
-
-class _Memberships:
-    """The memberships U."""
-
-    def __init__(self, shape: tuple[int, int], fuzzifier: float, dtype: str) -> None:
-        self._memberships = np.empty(shape, dtype=dtype)
-        self._fuzzifier = fuzzifier
-
-    def __call__(self, rows: slice, squares: Floats) -> None:
-        self._memberships[rows] = memberships_of(squares, self._fuzzifier)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        self._memberships.setflags(write=False)
-        return {"memberships": self._memberships}
-
-
 @dataclass(frozen=True)
 class VerticalCMeansProtocol(VerticalClustering):
     """Vertical LLF-CM (Algorithm 4).
@@ -315,8 +286,14 @@ class VerticalCMeansProtocol(VerticalClustering):
         labels = _below(state[assigned], self.n_clusters)
         return columns.means(blocks, np.bincount(labels, minlength=self.n_clusters))
 
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        return _Labels(shape)
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return np.empty(shape[0], dtype=np.int64)
+
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        return np.asarray(squares.argmin(axis=1))  # a tie goes to the lowest index
+
+    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return {"counts": np.bincount(assigned, minlength=self.n_clusters), "labels": assigned}
 
     def labels(self, state: State) -> NDArray[np.int64]:
         return state["labels"]
@@ -363,8 +340,11 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
             blocks = state.blocks(assigned, rows_per_block(self.n_clusters))
             return columns.weighted_means(blocks, self.fuzzifier)  # Eq. 17
 
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        return _Memberships(shape, self.fuzzifier, self.transfer)
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return np.empty(shape, dtype=self.transfer)
+
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        return memberships_of(squares, self.fuzzifier)
 
     def labels(self, state: State) -> NDArray[np.int64]:
         blocks = state.blocks("memberships", rows_per_block(self.n_clusters))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
 
 __all__ = [
-    "CLUSTERS", "FUZZIFIER", "MAX_CLUSTERS", "MAX_STARTS", "STARTS", "TOL", "Check", "above", "among", "between", "check",
+    "CLUSTERS", "FUZZIFIER", "MAX_CLUSTERS", "MAX_STARTS", "STARTS", "Check", "above", "among", "at_least", "between", "check",
     "flag", "one_of", "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
@@ -101,6 +101,11 @@ def above(bound: float) -> Check:
     return partial(real, above=bound)
 
 
+def at_least(bound: float) -> Check:
+    """Return the check for a finite number not below `bound`."""
+    return partial(real, least=bound)
+
+
 def among(*known: str) -> Check:
     """Return the check for one of these words."""
     return partial(one_of, known=known)
@@ -114,7 +119,6 @@ def optional(checked: Check) -> Check:
 CLUSTERS: Final = between(1, MAX_CLUSTERS)
 STARTS: Final = between(1, MAX_STARTS)
 FUZZIFIER: Final = above(1.0)
-TOL: Final = partial(real, least=0.0)
 
 
 def _number(value: Any) -> float | None:
