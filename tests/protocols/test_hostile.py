@@ -111,7 +111,7 @@ def sent(job: Job, state: JobState, locals_: list[Local], liar: Any = None) -> t
         try:
             part = engine.contribution(job, state, locals_[peer], peer, N)
             data = (liar(peer, part) if liar else part).encode()
-            got.append((peer, engine.decode_contribution(job, state, data, n_peers=N)))
+            got.append((peer, engine.ContributionReader(job, state, n_peers=N).read(data)))
         except Abstain as answer:
             abstained[peer] = answer.reason
         except WireError as error:
@@ -277,7 +277,10 @@ class TestSumsThatCancel:
             return part if limbs is None or peer != 2 else part.replace(rows=-2 * limbs)
 
         *_, last = run(job, locals_, liar)
-        assert (last.status, last.reason) == ("failed", "measure: 0 rows were measured: the sums of some peer are impossible")
+        assert (last.status, last.reason) == (
+            "failed",
+            "measure: 0 rows were measured: the sums of some peer are impossible",
+        )
 
 
 class TestNobodyCan:

@@ -225,7 +225,7 @@ def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
         return NoResult(abstention.reason)
-    payload = Pieces(contribution.pieces()) if job.by_columns else engine.encode_contribution(contribution)
+    payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
     return Contributed(blobs.keep(payload))
 
 
@@ -251,7 +251,7 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:
         return NoResult(abstention.reason)
-    payload = engine.encode_contribution(contribution)
+    payload = contribution.encode()
     published = tuple((digest_of(data), len(data)) for data in workspace.published)
     for (digest, _), data in zip(published, workspace.published, strict=True):
         blobs.store(digest, data, blobs.limits.chunk_bytes)
@@ -272,7 +272,7 @@ def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, m
 def _add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
     """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
     total, peers = engine.added_up(_one_by_one(job, state, task, blobs, {}), task.n_peers)
-    return Summed(None if total is None else blobs.keep(engine.encode_contribution(total)), peers)
+    return Summed(None if total is None else blobs.keep(total.encode()), peers)
 
 
 def _one_by_one(

@@ -137,11 +137,7 @@ class Rules(ABC):
         The arrays have what ``works_on`` names, each with the right dtype and number of dimensions. Accepted arrays are used
         in computation, which may raise only this library's errors.
 
-        Parameters
-        ----------
-        state : State
-        done : bool
-            Whether the job ended with this stage; otherwise it is in a round of it.
+        `done` says whether the job ended with this stage; otherwise it is in a round of it.
         """
         return ""
 
@@ -340,22 +336,13 @@ class Clustering(Labelling):
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the next centers of the pooled algorithm, with all rows in one place; used to evaluate only.
 
-        Parameters
-        ----------
-        points : Points
-            All rows, in working coordinates.
-        centers : ndarray of shape (C, F)
-            In working coordinates. They are not changed.
+        Rows and centers, shape (C, F), are in working coordinates. The centers are not changed.
         """
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         """Return all rows of these peers in one place; used to evaluate only.
 
-        Parameters
-        ----------
-        state : State
-            The first one of this stage that has centers.
-        locals : sequence of Local
+        The state is the first one of this stage that has centers.
         """
         X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
         # No other shift than the job's: rows that tie exactly must tie here too.

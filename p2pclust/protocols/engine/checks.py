@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
 
 __all__ = [
-    "CLUSTERS", "FUZZIFIER", "MAX_CLUSTERS", "MAX_STARTS", "STARTS", "Check", "above", "among", "at_least", "between", "check",
-    "flag", "one_of", "optional", "real", "table", "vector", "whole",
+    "CLUSTERS", "FUZZIFIER", "MAX_CLUSTERS", "MAX_STARTS", "STARTS", "Check", "above", "among", "at_least", "between",
+    "check", "flag", "one_of", "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.

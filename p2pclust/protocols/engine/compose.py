@@ -2,12 +2,11 @@
 
 A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
 made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
-no word in this file.
+no change in this file.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class
+from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 
 __all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
 
@@ -62,7 +61,7 @@ def cluster_job(
     init : str or array_like (n_clusters, F), optional
         First centers: "split-merge", "k-means++", "careful", "shared-k-means++", "random" or "uniform"; an array is in the
         data's own units. By default as the protocol's paper has it, and "split-merge" where that is open. A protocol that
-        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) nobody shall hold whole
+        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) no peer may hold whole
         centers: an array is only checked, and each peer's ``Local`` has to have its columns of it.
     tol : float, optional
         Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``. By
@@ -108,7 +107,7 @@ def cluster_job(
     if parameters.get("accelerate") and _scalar(participation) != 1.0:
         raise UsageError(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
-            "the round before, so both need everybody: leave one of the two out"
+            "the round before, so both need every peer: leave one of the two out"
         )
     if issubclass(kind, ByColumns):
         _by_columns(request, participation)
@@ -120,9 +119,8 @@ def cluster_job(
 
 def _number(kind: type[Labelling], n_clusters: int | None) -> int:
     """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    if "n_clusters" in {field.name for field in fields}:
-        return checks.whole("n_clusters", n_clusters, least=1, most=2**20)
+    if "n_clusters" in parameters_of(kind):
+        return checks.whole("n_clusters", n_clusters, least=1, most=checks.MAX_CLUSTERS)
     if n_clusters is not None:
         raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
     return 1
@@ -211,8 +209,7 @@ _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
 
 
 def _objective(request: _Request, clustering: Stage) -> list[Stage]:
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(request.kind)  # type: ignore[arg-type] # they are
-    own = {field.name: clustering.parameters.get(field.name, field.default) for field in fields}
+    own = parameters_of(request.kind) | clustering.parameters
     taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
     return [Stage("objective", {**taken, **request.starts, **request.gate})]
 
@@ -233,7 +230,7 @@ def _by_columns(request: _Request, participation: float) -> None:
     """Refuse what has no meaning where every peer holds other columns."""
     if request.bounds is not None:
         raise UsageError(
-            f"bounds: {request.kind.id} asks nobody for ranges, every peer scales its own columns: leave it out"
+            f"bounds: {request.kind.id} asks no peer for ranges, every peer scales its own columns: leave it out"
         )
     if participation != 1.0:
         raise UsageError(
@@ -243,11 +240,10 @@ def _by_columns(request: _Request, participation: float) -> None:
 
 def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
     """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
-    limits: dict[str, Any] = {"tol": tol, "max_rounds": max_rounds}
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    for field in fields:
-        if field.name in limits and limits[field.name] is None:
-            limits[field.name] = field.default
+    own = parameters_of(kind)
+    limits = {
+        name: own.get(name) if given is None else given for name, given in (("tol", tol), ("max_rounds", max_rounds))
+    }
     # One that the protocol lacks is refused, by name, where the protocol is built.
     return {name: value for name, value in limits.items() if value is not None}
 

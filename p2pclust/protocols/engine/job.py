@@ -1,4 +1,4 @@
-"""What a job is, and where it stands: the job document and the state that the peers agree on.
+"""A job: its document, and the state that the peers agree on.
 
 A :class:`Job` is what a submitter asks for: a list of stages, a seed and the participation. A :class:`JobState` is one
 consensus entry: everything that the next round, another aggregator, or a replay needs. Its bytes are canonical.
@@ -124,7 +124,7 @@ class Job:
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as they stand in a job document."""
+        """Return the job document, as plain values."""
         return {
             "stages": [
                 {"protocol": stage.protocol, "parameters": dict(stage.parameters)}
@@ -170,7 +170,7 @@ def _with_package(stage: Stage) -> Stage:
 
 @dataclass(frozen=True)
 class JobState:
-    """Where a job stands: one consensus entry.
+    """The agreed state of a job: one consensus entry.
 
     Parameters
     ----------
@@ -216,29 +216,15 @@ class JobState:
         return Pieces([*pieces, *self.arrays.pieces()])
 
     def _counts(self) -> list[Any]:
-        return [
-            _VERSION,
-            self.round,
-            self.stage,
-            self.stage_round,
-            self.status,
-            self.reason,
-            self.converged,
-            self.empty_rounds,
-        ]
+        counts = (self.round, self.stage, self.stage_round)
+        return [_VERSION, *counts, self.status, self.reason, self.converged, self.empty_rounds]
 
     def _log(self) -> bytes:
         return b"".join([record.packed for record in self.log])
 
     @classmethod
     def decode(cls, data: bytes) -> JobState:
-        """Return the state of :meth:`encode`.
-
-        Raises
-        ------
-        WireError
-            For any bytes that :meth:`encode` would not have written.
-        """
+        """Return the state of :meth:`encode`; raise WireError for any other bytes."""
         fields = unpack_canonical(data, max_items=MAX_ITEMS)
         state = cls._unpacked(fields)
         if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
@@ -249,11 +235,7 @@ class JobState:
     def decode_stored(cls, blob: Stored) -> JobState:
         """Return the state of :meth:`encode` whose bytes are in a blob; its large arrays stay there.
 
-        Raises
-        ------
-        WireError
-            For any bytes that :meth:`encode` would not have written; what a large array holds is checked when it is
-            read.
+        Raise WireError for any other bytes; what a large array holds is checked when it is read.
         """
         plain, head, where = scan(blob)
         fields = unpack_canonical(plain, max_items=MAX_ITEMS)

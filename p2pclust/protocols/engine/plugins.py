@@ -34,20 +34,13 @@ class Plugin:
     package: str  # name and version, as "p2pclust-noisy 1.0"
 
     def load(self) -> type[Labelling]:
-        """Import the class.
-
-        Raises
-        ------
-        UsageError
-            If it cannot be imported, or is not a protocol of this id.
-        """
+        """Import the class; raise UsageError if it cannot be imported, or is not a protocol of this id."""
         said = f"{self.id}: {self.package} declares {self.entry.value}"
         try:
             kind: Any = self.entry.load()
         except Exception as error:  # a package that is not ours may raise anything
             raise UsageError(f"{said}, which cannot be imported: {type(error).__name__}: {error}") from error
-        suits = isinstance(kind, type) and issubclass(kind, Labelling) and dataclasses.is_dataclass(kind)
-        if not suits:
+        if not (isinstance(kind, type) and issubclass(kind, Labelling) and dataclasses.is_dataclass(kind)):
             raise UsageError(
                 f"{said}, which is not a dataclass that extends p2pclust.protocols.Labelling or Clustering"
             )

@@ -113,7 +113,7 @@ def opened(job: Job, state: JobState, stage: int) -> JobState:
 
 
 def abstained_in(state: JobState, *, whole_stage: bool) -> dict[int, str]:
-    """Return who abstained in this stage, or only in the present run of empty rounds."""
+    """Return the peers that abstained in this stage, or only in the present run of empty rounds, with reasons."""
     first = 0 if whole_stage else len(state.log) - state.empty_rounds
     gone: dict[int, str] = {}
     for record in state.log[first:]:
@@ -123,7 +123,7 @@ def abstained_in(state: JobState, *, whole_stage: bool) -> dict[int, str]:
 
 
 def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
-    """Return who abstained without being left out."""
+    """Return the peers that abstained without being left out."""
     return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
 
 

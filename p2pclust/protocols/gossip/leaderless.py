@@ -109,7 +109,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
         contribution = engine.contribution(job, state, local, peer, n_peers)
         if isinstance(protocol, Additive):
             return _adding(protocol, state, contribution, peer)
-        payload = engine.encode_contribution(contribution)
+        payload = contribution.encode()
         if len(payload) * (1 if protocol.asks == "one" else n_peers) > MOST_BYTES:
             raise Abstain(f"failed: {len(payload)} bytes are more than a message carries to neighbours")
     except Abstain as abstention:
