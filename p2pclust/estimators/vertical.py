@@ -12,8 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from p2pclust.data import split_columns
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator, run_job
-from p2pclust.estimators.inputs import Floats, is_list_of_peers, matrices, matrix, seed_from
+from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, matrices, matrix
 from p2pclust.protocols.columns.columns import Columns
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
@@ -30,7 +30,6 @@ class _VerticalEstimator(FederatedEstimator):
     init: str | ArrayLike = "k-means++"
     tol: float = 5e-3
     max_rounds: int = 30
-    scaling: str = "none"
     transfer: str = "float64"
     partition: Any = "even"
 
@@ -51,16 +50,13 @@ class _VerticalEstimator(FederatedEstimator):
 
         Raises
         ------
-        DataError
-            For an empty peer, a value that is not finite (its row and column are named), peers with different numbers
-            of rows, or fewer rows than clusters.
-        UsageError
-            For a parameter out of range.
-        FleetError
-            If the job failed.
+        DataError, UsageError, FleetError
+            As :meth:`FederatedClustering.fit`, but the columns may differ, and the rows may not.
         """
-        seed = seed_from(self.random_state)
-        job = self._job(seed, 0)  # no bounds: each peer scales its own columns
+        return super().fit(X)
+
+    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], None]:
+        """Return each peer's columns, and store which ones they are."""
         if is_list_of_peers(X):
             if not (isinstance(self.partition, str) and self.partition == "even"):
                 raise UsageError(
@@ -76,16 +72,18 @@ class _VerticalEstimator(FederatedEstimator):
             validate_data(self, X, skip_check_array=True)  # names and number of the columns
             self.columns_ = self._dealt(together.shape[1])
             arrays = [together[:, columns] for columns in self.columns_]
+        return arrays, None
+
+    def _check(self, arrays: list[Floats]) -> None:
         n_samples = len(arrays[0])
         if self.n_clusters > n_samples:
             raise DataError(
                 f"n_clusters = {self.n_clusters}, but the peers hold n_samples = {n_samples} rows: "
                 f"ask for at most {n_samples}"
             )
-        locals = [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
-        self._learn_columns(job, run_job(job, locals, self.fleet), locals)
-        self._warn_of_no_end(job)
-        return self
+
+    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+        return [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
         even = isinstance(self.partition, str) and self.partition == "even"
@@ -109,7 +107,7 @@ class _VerticalEstimator(FederatedEstimator):
             raise UsageError("init: expected finite numbers")
         return [centers[:, columns] for columns in self.columns_]
 
-    def _learn_columns(self, job: Job, state: JobState, locals: list[Local]) -> None:
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)
         self.history_ = [shift for shift in summaries.shifts(state) if shift is not None]
         self.origin_, self.scale_ = np.empty(self.n_features_in_), np.empty(self.n_features_in_)
