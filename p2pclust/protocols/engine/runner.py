@@ -49,7 +49,7 @@ def run_in_process(
     on_round: Callable[[JobState], None] | None = None,
     workspaces: Workspaces | None = None,
 ) -> JobState:
-    """Run a job over these peers in this process.
+    """Run a job over these peers in this process; return its last state: "done", or "failed" with a reason.
 
     Parameters
     ----------
@@ -60,11 +60,6 @@ def run_in_process(
         Called with the state after every round.
     workspaces : Workspaces, optional
         What the peers keep beside the state: their notes, and what they published. It can be read after the job.
-
-    Returns
-    -------
-    JobState
-        Its status is "done", or "failed" with a reason.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which number of clusters the measures speak for: from a table of measures to a recommendation and its reason.
+"""Choose the number of clusters: from a table of measures to a recommendation and its reason.
 
 Pure functions of what :mod:`p2pclust.protocols.measuring.measure` left. Each of four measures votes for one number of
 clusters:
@@ -64,17 +64,10 @@ class Recommendation:
 
 
 def recommend(table: Sequence[Measures]) -> Recommendation:
-    """Return the number of clusters that most measures speak for.
+    """Return the number of clusters that most measures vote for.
 
-    Parameters
-    ----------
-    table : sequence of Measures
-        One for each number of clusters, in any order.
-
-    Raises
-    ------
-    UsageError
-        If the table is empty, or has a number of clusters twice.
+    The table has one row for each number of clusters, in any order; raise UsageError if it is empty, or has a number
+    twice.
 
     Examples
     --------
@@ -109,12 +102,7 @@ def recommend(table: Sequence[Measures]) -> Recommendation:
 def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     """Return where the logarithm of the inertia bends most, or None if it nowhere bends that way.
 
-    Parameters
-    ----------
-    clusters : sequence of int
-        Ascending; the steps need not be 1.
-    inertias : sequence of float
-        Of the same rows, or per row.
+    Numbers of clusters ascend; the steps need not be 1. Inertias are of the same rows, or per row.
 
     Examples
     --------

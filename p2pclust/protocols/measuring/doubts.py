@@ -32,13 +32,9 @@ def objective_of(state: State) -> float | None:
 
 
 def doubts(state: State) -> tuple[str, ...]:
-    """Say what is suspect about a result, one sentence each.
+    """Return what is suspect about the result of a finished job, one sentence each.
 
-    Parameters
-    ----------
-    state : Arrays
-        Of a finished job. If it has neither an objective that its peers added up, nor counts of their local centers,
-        nothing is said.
+    Of a state with neither an objective that its peers added up, nor counts of their local centers, nothing is known.
 
     Examples
     --------

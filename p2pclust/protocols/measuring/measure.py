@@ -203,13 +203,7 @@ class Measures:
 
     @classmethod
     def of(cls, state: JobState) -> Measures:
-        """Read the measures of a job that ended with a ``measure`` stage.
-
-        Raises
-        ------
-        UsageError
-            If the job has not measured anything (yet).
-        """
+        """Return the measures of a job that ended with a ``measure`` stage; raise UsageError if it measured nothing."""
         arrays = state.arrays
         if "measured_rows" not in arrays:
             raise UsageError(f"the job has measured nothing: {state.reason or 'put a measure stage at its end'}")
@@ -238,13 +232,7 @@ def measured(job: Job, **parameters: Any) -> Job:
     """Return the job with a ``measure`` stage at its end; the fuzzifier is the clustering's own, if it has one.
 
     It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
-
-    Parameters
-    ----------
-    job : Job
-        Of peers with different rows.
-    **parameters
-        Of :class:`Measure`.
+    The parameters are those of :class:`Measure`.
 
     Examples
     --------
