@@ -17,8 +17,7 @@ from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each
 from p2pclust.estimators.judges import Judges
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.extras import require_extras
+from p2pclust.protocols.engine.compose import cluster_job, require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.runner import one_thread, run_in_process

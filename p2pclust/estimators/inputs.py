@@ -1,4 +1,4 @@
-"""What `fit` is given: from a list of arrays, or one array and a partition, to one matrix per peer."""
+"""The data that `fit` takes: from a list of arrays, or one array and a partition, to one matrix per peer."""
 
 from __future__ import annotations
 
@@ -70,15 +70,12 @@ def bounds_of_each(bounds: Any, n_features: int) -> Any:
 def is_list_of_peers(X: Any) -> bool:
     """Return whether X is a list of matrices, not one matrix written as a list of rows.
 
+    Raise DataError for an empty list, and for a list of arrays of one dimension, which may be meant as either.
+
     Examples
     --------
     >>> is_list_of_peers([[[0.0], [1.0]], [[2.0]]]), is_list_of_peers([[0.0], [1.0]])
     (True, False)
-
-    Raises
-    ------
-    DataError
-        For an empty list, and for a list of arrays of one dimension, which may be meant as either.
     """
     if not isinstance(X, list | tuple):
         return False
@@ -96,13 +93,8 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
     """Return the checked matrices of a list of peers.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns.
-
-    Raises
-    ------
-    DataError
-        For an empty peer, a value that is not finite (its row and column are named), or peers that hold different
-        columns (different rows, if not `same_columns`).
+    columns. Raise DataError for an empty peer, a value that is not finite, or peers that hold different columns
+    (different rows, if not `same_columns`).
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
@@ -125,19 +117,10 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
 
 
 def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, Any], seed: int) -> list[Rows]:
-    """Return which rows of one array each of `n_peers` peers holds.
+    """Return which rows of one array each of `n_peers` peers holds; None: one peer holds it all.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, F)
-    y : array_like of shape (n,) or None
-        The labels, groups or files that the scheme looks at, if it does.
-    n_peers : int or None
-        None: one peer holds it all.
-    partition : str or mapping
-        A scheme of :func:`p2pclust.data.split`, or its options with ``scheme``: ``{"scheme": "dirichlet", "beta": 0.5}``.
-    seed : int
-        The partition is drawn from it, by a stream of its own.
+    The partition is a scheme of :func:`p2pclust.data.split`, or its options with ``scheme``:
+    ``{"scheme": "dirichlet", "beta": 0.5}``. `y` (n,) are the labels, groups or files that the scheme looks at, if it does.
 
     Examples
     --------
@@ -177,12 +160,7 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
 def matrix(rows: Any, where: str) -> Floats:
     """Return rows as a matrix of float64; `where` names them in errors.
 
-    Raises
-    ------
-    DataError
-        If it is empty or not a matrix of finite numbers.
-    TypeError
-        For a sparse matrix, as scikit-learn has it.
+    Raise DataError if it is empty or not a matrix of finite numbers, and, as scikit-learn does, TypeError if it is sparse.
     """
     if hasattr(rows, "toarray") and hasattr(rows, "nnz"):
         raise TypeError(f"{where} is sparse: sparse data are not supported, pass X.toarray()")
@@ -281,7 +259,7 @@ def _as_a_list(rows: Any) -> str:
 
 
 def _is_text_or_time(given: NDArray[Any]) -> bool:
-    """Whether NumPy would turn something into numbers that is none: text that looks like one, or a date."""
+    """Whether NumPy would convert something to numbers that is not a number: text that looks like one, or a date."""
     if given.dtype.kind == "O":
         return any(isinstance(value, str | bytes | np.datetime64 | np.timedelta64) for value in given.flat)
     return given.dtype.kind in "USMm"

@@ -52,11 +52,6 @@ class SharedSeeding(FirstCenters):
     neighbours : int
         Of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many averages half of
         its rows. 1 sends the row itself.
-
-    Examples
-    --------
-    >>> SharedSeeding(n_clusters=3).neighbours
-    5
     """
 
     id: ClassVar[str] = "shared-k-means++"

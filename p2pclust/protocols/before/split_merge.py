@@ -73,11 +73,6 @@ class SplitMerge(FirstCenters, Additive):
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
     each had: the halves of a cell that was split have half of its rows each. ``splits`` counts the
     rounds so far in which cells were split; it is -1 when no more are.
-
-    Examples
-    --------
-    >>> SplitMerge(n_clusters=5).most_cells
-    15
     """
 
     id: ClassVar[str] = "split-merge"

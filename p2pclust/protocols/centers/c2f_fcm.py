@@ -38,11 +38,6 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     ----------
     n_clusters, tol, max_rounds, fuzzifier, local_iterations, privacy_gate
         See :class:`LocalFuzzy`.
-
-    Examples
-    --------
-    >>> ClusteredFuzzyCMeansProtocol(n_clusters=3).max_rounds
-    30
     """
 
     id: ClassVar[str] = "c2f-fcm"

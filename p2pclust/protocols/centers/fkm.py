@@ -50,11 +50,6 @@ class FederatedKMeansProtocol(Iterated):
         The paper's p: means of fewer rows are not sent. 1 sends all.
     n_init : int
         How many seedings the aggregator's k-means tries.
-
-    Examples
-    --------
-    >>> FederatedKMeansProtocol(n_clusters=16).inits[0]
-    'own'
     """
 
     id: ClassVar[str] = "fkm"

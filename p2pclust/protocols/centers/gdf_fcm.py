@@ -61,11 +61,6 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
         centers.
     privacy_gate : bool
         Abstain with C (F + 1) / F rows or fewer.
-
-    Examples
-    --------
-    >>> GradientFuzzyCMeansProtocol(n_clusters=3).learning_rate
-    0.005
     """
 
     id: ClassVar[str] = "gdf-fcm"

@@ -53,11 +53,6 @@ class KFedProtocol(Clustering):
         The paper's k^(z), at most `n_clusters`; by default `n_clusters`.
     min_cluster_size : int
         Means of fewer rows are not sent. 1 sends all.
-
-    Examples
-    --------
-    >>> KFedProtocol(n_clusters=16, n_local_clusters=5).stops
-    'its only round is done'
     """
 
     id: ClassVar[str] = "k-fed"

@@ -90,11 +90,6 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
     zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
     nothing of its weight was left; pooled fuzzy c-means may move it otherwise.
-
-    Examples
-    --------
-    >>> LosslessFuzzyCMeansProtocol(n_clusters=3, fuzzifier=2.0).limbs
-    3
     """
 
     id: ClassVar[str] = "llf-fcm"

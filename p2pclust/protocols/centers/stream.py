@@ -76,11 +76,6 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
     forgotten; ``opened`` the centers that the batch began with; ``cost`` the mean squared distance to the centers at
     the end of the batch before (-1: there is none); ``drift`` has one row per batch that made a step, see
     :mod:`p2pclust.protocols.centers.drift`.
-
-    Examples
-    --------
-    >>> StreamFuzzyCMeansProtocol(n_clusters=3, n_batches=4).forgetting
-    0.9
     """
 
     id: ClassVar[str] = "stream-fcm"

@@ -258,11 +258,6 @@ class VerticalCMeansProtocol(VerticalClustering):
     ----------
     n_clusters, tol, max_rounds, scaling, transfer
         See :class:`VerticalClustering`.
-
-    Examples
-    --------
-    >>> VerticalCMeansProtocol(n_clusters=3).round_limit
-    31
     """
 
     id: ClassVar[str] = "vertical-cm"
@@ -309,11 +304,6 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
         See :class:`VerticalClustering`.
     fuzzifier : float
         The paper's lambda, above 1.
-
-    Examples
-    --------
-    >>> VerticalFuzzyCMeansProtocol(n_clusters=3, fuzzifier=1.5, max_rounds=5).round_limit
-    6
     """
 
     id: ClassVar[str] = "vertical-fcm"

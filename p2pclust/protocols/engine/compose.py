@@ -7,27 +7,31 @@ no change in this file.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
-from p2pclust.protocols.engine.job import Job, Stage
+from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 
-__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
+__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
 
 SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
 """Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
+_MAKES_CENTERS = ("seeding", *_OWN_STAGES)
+_EXTRAS = {"torch": "models"}
+"""Modules that are installed with an extra only, and its name."""
 _ONE_START = ("given", "shared-k-means++")
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 """The privacy rules of clusterings, and what switches each off."""
@@ -285,3 +289,52 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_scalar(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def continued(job: Job, state: JobState) -> Job:
+    """Return the next job of a series: the same one, from the centers that the last one ended with.
+
+    They are given in the data's own units, so that new rows may change the scaling. A job that failed, or that has no
+    stage for first centers, is done again as it was.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.local import Local
+    >>> from p2pclust.protocols.engine.runner import run_in_process
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
+    >>> state = run_in_process(job, [Local([[0.0], [1.0], [8.0]])])
+    >>> [stage.parameters["centers"] for stage in continued(job, state).stages if stage.protocol == "seeding"]
+    [[[0.5], [8.0]]]
+    """
+    if state.status != "done" or "centers" not in state.arrays or "origin" not in state.arrays:
+        return job
+    centers = summaries.raw_centers(state).tolist()
+    given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
+    stages = tuple(given if stage.protocol in _MAKES_CENTERS else _of_one_start(stage) for stage in job.stages)
+    try:
+        return replace(job, stages=stages)
+    except UsageError:  # a center beyond what can be given
+        return job
+
+
+def _of_one_start(stage: Stage) -> Stage:
+    """Return the stage with the one start that given centers are, if it had several."""
+    several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
+    if not several or "n_init" not in stage.parameters:
+        return stage
+    return Stage(stage.protocol, {**stage.parameters, "n_init": 1})
+
+
+def require_extras(jobs: Sequence[Job]) -> None:
+    """Raise UsageError, with the command that installs it, if these jobs import what is not installed here.
+
+    Without it, a whole fleet on one machine would say the same once per peer, and fail.
+    """
+    for job in jobs:
+        for protocol in job.protocols:
+            for module in protocol.imports:
+                extra = _EXTRAS.get(module)
+                if extra is not None and importlib.util.find_spec(module) is None:
+                    raise UsageError(
+                        f"{protocol.id} needs {module}, which is not installed: pip install 'p2pclust[{extra}]'"
+                    )

@@ -10,19 +10,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
+from p2pclust.protocols.engine.base import ByColumns, Protocol, WithWorkspace
 from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 from p2pclust.tools.spelling import did_you_mean
-
-if TYPE_CHECKING:
-    from p2pclust.protocols.engine.base import Protocol
 
 __all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
 
@@ -97,30 +96,21 @@ class Job:
     @cached_property
     def protocols(self) -> tuple[Protocol, ...]:
         """The protocol objects of the stages."""
-        # Imported here because the protocols themselves build on this module's neighbours.
-        from p2pclust.protocols.engine.registry import build  # noqa: PLC0415
-
         return tuple(build(stage.protocol, stage.parameters, stage.package) for stage in self.stages)
 
     @cached_property
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
-        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - as in `protocols`
-
         return main_stage([stage.protocol for stage in self.stages])
 
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
-        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in `protocols`
-
         return any(isinstance(protocol, ByColumns) for protocol in self.protocols)
 
     @property
     def has_workspace(self) -> bool:
         """Whether peers keep notes of their own, which contain their part of the result."""
-        from p2pclust.protocols.engine.base import WithWorkspace  # noqa: PLC0415 - as in `protocols`
-
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,8 +152,6 @@ class Job:
 
 def _with_package(stage: Stage) -> Stage:
     """Name the package installed here that brings the stage's protocol, where the document does not name it."""
-    from p2pclust.protocols.engine.registry import package_of  # noqa: PLC0415 - as in `Job.protocols`
-
     package = "" if stage.package else package_of(stage.protocol)
     return replace(stage, package=package) if package else stage
 

@@ -56,11 +56,6 @@ class ModelAverageProtocol(Additive):
     learning_rate : float
         Adam's.
     device : str
-
-    Examples
-    --------
-    >>> ModelAverageProtocol(hidden=[8, 4, 8], rounds=5).rounds
-    5
     """
 
     id: ClassVar[str] = "model-average"

@@ -57,11 +57,6 @@ class Objective(Evaluation):
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
     ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained there are none
     of these, and the first start is kept.
-
-    Examples
-    --------
-    >>> Objective(fuzzifier=2.0).limbs
-    3
     """
 
     id: ClassVar[str] = "objective"
