@@ -203,7 +203,7 @@ class Averaging:
     >>> pair = Links([[1], [0]])
     >>> peers = [Averaging(pair, i, Answer(i), np.array([x, x]), tolerance=1e-9) for i, x in enumerate([1.0, 5.0])]
     >>> while not peers[0].ended:
-    ...     sent = [peer.told for peer in peers]
+    ...     sent = [peer.message for peer in peers]
     ...     for me, peer in enumerate(peers):
     ...         peer.step({1 - me: sent[1 - me]})
     >>> peers[1].tick, peers[1].estimate.tolist()
@@ -225,7 +225,7 @@ class Averaging:
         self.answers: dict[int, Answer] = {me: answer}
         self._streak = 0
         self._proposal: Proposal | None = None
-        self.told = Tick(0, mass, 1.0, (answer,))
+        self.message = Tick(0, mass, 1.0, (answer,))
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -290,33 +290,33 @@ class Averaging:
 
     def step(self, heard: Mapping[int, Tick]) -> None:
         """Take the next tick, with each neighbour's message of the present one; none may have a flaw."""
-        told = {peer: self.told if peer == self._me else heard[peer] for peer in self._shares}
+        words = {peer: self.message if peer == self._me else heard[peer] for peer in self._shares}
         news = []
-        for word in told.values():
+        for word in words.values():
             for answer in word.answers:
                 if answer.peer not in self.answers:
                     self.answers[answer.peer] = answer
                     news.append(answer)
         known = self._proposal
-        for word in told.values():
+        for word in words.values():
             if word.proposal is not None and (self._proposal is None or word.proposal.rank < self._proposal.rank):
                 self._proposal = word.proposal
         if self._mixes:
-            self._mix(told)
+            self._mix(words)
         self.tick += 1
         if self._sums and self._proposal is None and not self._ticks and self._streak > self.hops:
             assert self._value is not None
             self._proposal = Proposal(self.tick, self._me, self._value / self._weight)
         changed = None if self._proposal is known else self._proposal
-        self.told = Tick(self._streak, self._value if self._mixes else None, self._weight, tuple(news), changed)
+        self.message = Tick(self._streak, self._value if self._mixes else None, self._weight, tuple(news), changed)
 
-    def _mix(self, told: Mapping[int, Tick]) -> None:
-        masses = {peer: (word.value, word.weight) for peer, word in told.items() if word.value is not None}
+    def _mix(self, words: Mapping[int, Tick]) -> None:
+        masses = {peer: (word.value, word.weight) for peer, word in words.items() if word.value is not None}
         # What overflows is not near to anything.
         with np.errstate(all="ignore"):
             if not self._ticks:
                 estimates = {peer: value / weight for peer, (value, weight) in masses.items()}
                 own = estimates.pop(self._me)
                 near = all(agrees(own, theirs, self._near) for theirs in estimates.values())
-                self._streak = 1 + min(word.streak for word in told.values()) if near else 0
+                self._streak = 1 + min(word.streak for word in words.values()) if near else 0
             self._value, self._weight = mixed(self._shares, masses)

@@ -225,7 +225,7 @@ def _round(
         for peer, made in enumerate(offers)
     ]
     while not peers[0].ended:
-        sent = [peer.told for peer in peers]
+        sent = [peer.message for peer in peers]
         for peer in peers:
             peer.step({other: sent[other] for other in peer.neighbours})
     assert all(peer.ended for peer in peers)
