@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "bounds_of_each",
     "column_names",
+    "count_of",
     "dealt",
     "is_list_of_peers",
     "matrices",
@@ -127,7 +128,7 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
     >>> [rows.tolist() for rows in dealt(np.zeros((4, 1)), [0, 1, 0, 1], 2, "by-group", seed=0)]
     [[0, 2], [1, 3]]
     """
-    count = _count(n_peers)
+    count = count_of(n_peers)
     if count > len(X):
         raise UsageError(f"n_peers = {count}, but X has {len(X)} rows: every peer needs at least one")
     given = {"scheme": partition} if isinstance(partition, str) else partition
@@ -321,7 +322,8 @@ def _is_nothing(rows: Any) -> bool:
     return rows is None or (isinstance(rows, list | tuple) and len(rows) == 0)
 
 
-def _count(n_peers: int | None) -> int:
+def count_of(n_peers: int | None) -> int:
+    """Return a checked number of peers, 1 for None."""
     if n_peers is None:
         return 1
     if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer) or n_peers < 1:

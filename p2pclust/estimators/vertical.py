@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from p2pclust.data import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
-from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, matrices, matrix
+from p2pclust.estimators.inputs import Floats, Rows, count_of, is_list_of_peers, matrices, matrix
 from p2pclust.protocols.columns.columns import Columns
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
@@ -88,12 +88,8 @@ class _VerticalEstimator(FederatedEstimator):
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
         even = isinstance(self.partition, str) and self.partition == "even"
         widths = None if even else _widths(self.partition)
-        n_peers = 1 if self.n_peers is None else self.n_peers
-        if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer):
-            raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
-        if widths is not None and self.n_peers is None:
-            n_peers = len(widths)
-        return list(split_columns(n_features, int(n_peers), widths))
+        n_peers = len(widths) if widths is not None and self.n_peers is None else count_of(self.n_peers)
+        return list(split_columns(n_features, n_peers, widths))
 
     def _given(self) -> list[Floats] | list[None]:
         """Return each peer's columns of the first centers, or None for each if these were not given."""

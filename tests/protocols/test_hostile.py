@@ -18,7 +18,7 @@ import pytest
 
 from p2pclust.errors import P2PClustError, WireError
 from p2pclust.protocols.engine import engine, summaries
-from p2pclust.protocols.engine.arrays import Arrays, all_finite
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
@@ -125,7 +125,7 @@ def run(job: Job, locals_: list[Local], liar: Any = None) -> Iterator[JobState]:
     while state.status == "running":
         got, abstained = sent(job, state, locals_, liar)
         state = engine.advance(job, state, got, abstained, n_peers=N, memory=memory)
-        assert all(all_finite(array) for array in state.arrays.in_memory())
+        assert state.arrays.sound()
         assert engine.decode_state(job, state.encode()) == state, "others can read it"
         yield state
 
@@ -167,7 +167,7 @@ def test_lies_in_states(job: Job) -> None:
             if state.status == "running":
                 for what in (sent(job, state, locals_), ([], dict.fromkeys(range(N), "no data"))):
                     after = engine.advance(job, state, *what, n_peers=N)
-                    assert all(all_finite(array) for array in after.arrays.in_memory())
+                    assert after.arrays.sound()
             elif state.status == "done":
                 conclusions(job, state, locals_)
     assert refused > 20

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import nearest, objective
+from p2pclust.clustering import Points, fuzzy_step, nearest, objective
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["ROUNDS", "Alternating", "Evaluation", "Iterated", "means_or", "nearest_labels"]
+__all__ = ["ROUNDS", "Alternating", "Evaluation", "Fuzzy", "Iterated", "means_or", "nearest_labels"]
 
 ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
@@ -93,6 +93,34 @@ class Iterated(Clustering):
     def drawing(self, state: State) -> np.random.Generator:
         """Return what the aggregator draws from in this step; :meth:`open` must have put ``stream`` into the state."""
         return random_streams.aggregating(int(state["stream"]), state["shifts"].size)
+
+
+@dataclass(frozen=True)
+class Fuzzy(Iterated):
+    """Rounds in which a row belongs to every cluster to some degree.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`.
+    fuzzifier : float
+        The papers' m or lambda, above 1.
+    privacy_gate : bool
+        Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
+        :func:`~p2pclust.protocols.engine.privacy.size_gate`.
+    """
+
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+
+    fuzzifier: float = 2.0
+    privacy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag)
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
 
 
 class Evaluation(Additive):

@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
-from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.clustering import fuzzy_step, fuzzy_sums
+from p2pclust.protocols.centers.alternating import Fuzzy
 from p2pclust.protocols.centers.local_centers import working_range
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -45,43 +45,30 @@ _FAR_RANGES = 2.0
 
 
 @dataclass(frozen=True)
-class GradientFuzzyCMeansProtocol(Iterated, Additive):
+class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     """GDF-FCM.
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`.
-    fuzzifier : float
-        The papers' lambda, above 1.
+    n_clusters, tol, max_rounds, fuzzifier, privacy_gate
+        See :class:`Fuzzy`.
     learning_rate : float
         The papers' alpha. Its right size falls with the number of rows of the largest peers.
     local_iterations : int
         After how many local alternations of memberships and centers the gradient is taken; 1 takes it at the global
         centers.
-    privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer.
     """
 
     id: ClassVar[str] = "gdf-fcm"
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
-    pooled_name: ClassVar[str] = "fuzzy c-means"
-    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "lo", "hi")
+    works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "lo", "hi")
 
-    fuzzifier: float = 2.0
     learning_rate: float = 0.005
     local_iterations: int = 10
-    privacy_gate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(
-            self, fuzzifier=checks.FUZZIFIER, learning_rate=checks.above(0.0),
-            local_iterations=checks.between(1, 1000), privacy_gate=checks.flag,
-        )  # fmt: skip
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
+        checks.check(self, learning_rate=checks.above(0.0), local_iterations=checks.between(1, 1000))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and keep the ranges: a center that leaves them diverges."""

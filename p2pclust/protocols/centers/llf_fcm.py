@@ -34,9 +34,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
-from p2pclust.protocols.centers.alternating import Alternating
-from p2pclust.protocols.engine import checks
+from p2pclust.clustering import fuzzy_sums
+from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.fixed_point import grid
@@ -73,17 +72,15 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 
 
 @dataclass(frozen=True)
-class LosslessFuzzyCMeansProtocol(Alternating):
+class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """LLF-FCM (Federated FCM, Algorithms 1 and 2).
 
     Parameters
     ----------
     n_clusters, tol, max_rounds, accelerate, n_init
         See :class:`Alternating`.
-    fuzzifier : float
-        The papers' lambda, above 1.
-    privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer; with several starts, that many times as many.
+    fuzzifier, privacy_gate
+        See :class:`Fuzzy`; with several starts, that many times as many rows are needed.
 
     Notes
     -----
@@ -93,15 +90,7 @@ class LosslessFuzzyCMeansProtocol(Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
-    pooled_name: ClassVar[str] = "fuzzy c-means"
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
-
-    fuzzifier: float = 2.0
-    privacy_gate: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag)
 
     @property
     def limbs(self) -> int:
@@ -109,9 +98,6 @@ class LosslessFuzzyCMeansProtocol(Alternating):
 
     def takes_weights(self) -> bool:
         return True
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Do as every alternating protocol; no center is coarse yet."""

@@ -35,9 +35,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, objective
+from p2pclust.clustering import fuzzy_sums, objective
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import Iterated, means_or
+from p2pclust.protocols.centers.alternating import Fuzzy, means_or
 from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds_of
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
 from p2pclust.protocols.engine import checks
@@ -51,24 +51,20 @@ __all__ = ["StreamFuzzyCMeansProtocol", "Warm", "batch_of"]
 
 
 @dataclass(frozen=True)
-class StreamFuzzyCMeansProtocol(Iterated, Additive):
+class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """Fuzzy c-means over batches, with forgetting.
 
     Parameters
     ----------
-    n_clusters, tol
-        See :class:`Iterated`; ``tol`` ends a batch.
+    n_clusters, tol, fuzzifier, privacy_gate
+        See :class:`Fuzzy`; ``tol`` ends a batch, and a batch needs more than ``(C (F + 1) + 1) / F`` rows.
     max_rounds : int
         Per batch; rounds without contributions do not count.
-    fuzzifier : float
-        Above 1.
     n_batches : int
         Into how many batches each peer's rows are split, in their own order, as equally as can be; the first ones are
         longer by a row if need be.
     forgetting : float
         f above, from 0 to 1.
-    privacy_gate : bool
-        Abstain from a batch of ``(C (F + 1) + 1) / F`` rows or fewer.
 
     Notes
     -----
@@ -79,24 +75,18 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
     """
 
     id: ClassVar[str] = "stream-fcm"
-    pooled_name: ClassVar[str] = "fuzzy c-means"
     stops: ClassVar[str] = "every batch was gone through"
     works_on: ClassVar[tuple[str, ...]] = (
-        *Iterated.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
+        *Fuzzy.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
     )  # fmt: skip
 
     max_rounds: int = 10
-    fuzzifier: float = 2.0
     n_batches: int = 10
     forgetting: float = 0.9
-    privacy_gate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(
-            self, fuzzifier=checks.FUZZIFIER, n_batches=checks.between(1, 10**6),
-            forgetting=checks.at_least(0.0), privacy_gate=checks.flag,
-        )  # fmt: skip
+        checks.check(self, n_batches=checks.between(1, 10**6), forgetting=checks.at_least(0.0))
         if self.forgetting > 1:
             raise UsageError(f"stream-fcm: forgetting = {self.forgetting:g}: expected a number from 0 to 1")
 
@@ -108,9 +98,6 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
     def round_limit(self) -> int | None:
         """None: every batch has its own limit, so the stage ends after ``n_batches * max_rounds`` steps at most."""
         return None
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and what was learned before if a warm stage precedes."""

@@ -100,9 +100,8 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     stops: ClassVar[str] = "the distances stand still"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
-    #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
+    #: The array of the state that assigns rows to clusters.
     assigned: ClassVar[str]
-    assigned_before: ClassVar[str]
     #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
     makes: ClassVar[tuple[str, ...]]
     per_cluster: ClassVar[tuple[str, ...]]
@@ -112,6 +111,11 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
             self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS,
             scaling=checks.among(*SCALINGS), transfer=checks.among(*TRANSFERS),
         )  # fmt: skip
+
+    @property
+    def assigned_before(self) -> str:
+        """The array of the last state that has the assignment of the round before."""
+        return f"last_{self.assigned}"
 
     @property
     def lossless(self) -> bool:
@@ -263,7 +267,6 @@ class VerticalCMeansProtocol(VerticalClustering):
     id: ClassVar[str] = "vertical-cm"
     pooled_name: ClassVar[str] = "k-means"
     assigned: ClassVar[str] = "labels"
-    assigned_before: ClassVar[str] = "last_labels"
     makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
     per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
 
@@ -309,7 +312,6 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
     id: ClassVar[str] = "vertical-fcm"
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
-    assigned_before: ClassVar[str] = "last_memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)
     per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
 

@@ -130,15 +130,9 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return an array's dtype, wherever its numbers are."""
         return self._arrays[name].dtype
 
-    def in_memory(self) -> Iterator[NDArray[Any]]:
-        """Yield the arrays whose numbers are not in a blob."""
-        for array in self._arrays.values():
-            if not isinstance(array, StoredArray):
-                yield array
-
     def sound(self) -> bool:
         """Return whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
-        return all(all_finite(array) for array in self.in_memory())
+        return all(isinstance(array, StoredArray) or all_finite(array) for array in self._arrays.values())
 
     def moved(self, name: str, new_name: str) -> Arrays:
         """Return a copy in which an array has another name, without reading its numbers."""
