@@ -108,11 +108,11 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
         _refuse_other_rows(X)
     axis, what = (1, "columns") if same_columns else (0, "rows")
     first = next(iter(arrays))
+    wanted = arrays[first].shape[axis]
     for peer, held in arrays.items():
-        if held.shape[axis] != arrays[first].shape[axis]:
+        if (found := held.shape[axis]) != wanted:
             raise DataError(
-                f"peer {peer} has {held.shape[axis]} {what} where peer {first} has {arrays[first].shape[axis]}: "
-                f"give every peer the same {what}"
+                f"peer {peer} has {found} {what} where peer {first} has {wanted}: give every peer the same {what}"
             )
     return [arrays.get(peer, np.empty((0, arrays[first].shape[1]))) for peer in range(len(X))]
 
@@ -268,13 +268,9 @@ def _is_text_or_time(given: NDArray[Any]) -> bool:
 
 def _refuse_other_names(X: Any) -> None:
     """Refuse tables whose columns have other names, or another order, than those of the first one."""
-    first: tuple[int, list[str]] | None = None
-    for peer, rows in enumerate(X):
-        names = column_names(rows)
-        if not names:
-            continue
-        first = first or (peer, names)
-        other, known = first
+    tables = [(peer, names) for peer, rows in enumerate(X) if (names := column_names(rows))]
+    for peer, names in tables:
+        other, known = tables[0]
         if names == known:
             continue
         lacking = [name for name in known if name not in names]
@@ -293,15 +289,12 @@ def _refuse_other_names(X: Any) -> None:
 
 def _refuse_other_rows(X: Any) -> None:
     """Refuse tables whose rows have other names, or another order, than those of the first table."""
-    first: tuple[int, NDArray[Any]] | None = None
-    for peer, rows in enumerate(X):
-        if not hasattr(rows, "columns") or not hasattr(rows, "index"):
-            continue
-        index = np.asarray(rows.index)
-        first = first or (peer, index)
-        if not np.array_equal(index, first[1]):
+    tables = [(peer, rows) for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")]
+    for peer, rows in tables:
+        other, first = tables[0]
+        if not np.array_equal(np.asarray(rows.index), np.asarray(first.index)):
             raise DataError(
-                f"peer {peer} has rows of another index than peer {first[0]}: give every peer the same rows in the same "
+                f"peer {peer} has rows of another index than peer {other}: give every peer the same rows in the same "
                 "order"
             )
 

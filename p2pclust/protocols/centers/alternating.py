@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["ROUNDS", "Alternating", "Evaluation", "Fuzzy", "Iterated", "means_or", "nearest_labels"]
+__all__ = ["ROUNDS", "Alternating", "Fuzzy", "Iterated", "means_or", "nearest_labels"]
 
 ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
@@ -121,19 +121,6 @@ class Fuzzy(Iterated):
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
-
-
-class Evaluation(Additive):
-    """One round that asks every peer for sums about the centers that the stage before left."""
-
-    evaluates: ClassVar[bool] = True
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, as the clustering before would have."""
-        return nearest_labels(state, local)
 
 
 def nearest_labels(state: State, local: Local) -> Arrays:

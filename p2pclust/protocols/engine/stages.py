@@ -15,6 +15,7 @@ from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import ByColumns, Protocol
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.summaries import by_reason
 
 __all__ = ["MAX_EMPTY_ROUNDS", "abstained_in", "by_themselves", "closed", "opened"]
 
@@ -129,10 +130,7 @@ def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
 
 def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
     """Return the story with the reasons, the most common first, and the peers that gave each."""
-    by_reason: dict[str, list[int]] = {}
-    for peer, reason in sorted(gone.items()):
-        by_reason.setdefault(reason, []).append(peer)
-    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    ranked = sorted(by_reason(dict(sorted(gone.items()))).items(), key=lambda item: -len(item[1]))
     reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
     if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):
         reasons.append(f"and {more} more")

@@ -71,8 +71,6 @@ class Links:
     mixing : {"push-sum", "metropolis-hastings"}
         ``push-sum``: a peer with d neighbours gives each of them, and itself, one part of d + 1.
         ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest stays.
-    members : collection of int, optional
-        The peers that take part; the links of others do not count. By default all.
 
     Raises
     ------
@@ -86,9 +84,7 @@ class Links:
     ({0: 0.5, 1: 0.3333333333333333}, 2)
     """
 
-    def __init__(
-        self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum", members: Collection[int] | None = None
-    ) -> None:
+    def __init__(self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum") -> None:
         if mixing not in MIXINGS:
             raise UsageError(f"mixing = {mixing!r}: expected one of {', '.join(MIXINGS)}")
         self._all = tuple(tuple(sorted(set(near))) for near in neighbours)
@@ -97,7 +93,7 @@ class Links:
             if not all(0 <= other < len(ends) and other != peer and peer in ends[other] for other in near):
                 raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
         self.mixing = mixing
-        self._take(range(len(self._all)) if members is None else members)
+        self._take(range(len(self._all)))
 
     def _take(self, members: Collection[int]) -> None:
         self.members = tuple(sorted(set(members)))
@@ -107,7 +103,7 @@ class Links:
         }
 
     def among(self, members: Collection[int]) -> Links:
-        """Return the links between these peers only."""
+        """Return the links between these peers only: the members, which take part."""
         links = Links.__new__(Links)
         links._all, links.mixing = self._all, self.mixing
         links._take(members)

@@ -37,18 +37,15 @@ from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
 from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
-from p2pclust.protocols.centers.alternating import Evaluation
-from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.measuring.objective import Evaluation
 
 __all__ = ["Measure", "Measures", "measured"]
-
-_LEAST_LIMBS = 3
 
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
@@ -87,15 +84,6 @@ class Measure(Evaluation):
             self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag, suppress_singletons=checks.flag,
             compare_up_to=checks.CLUSTERS,
         )  # fmt: skip
-
-    @property
-    def limbs(self) -> int:
-        """As many as the weight of a far center needs in LLF-FCM, and no fewer than three.
-
-        Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
-        in clusters that are 2**-43 as wide as the data.
-        """
-        return max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
 
     def rows_needed(self, n_clusters: int, n_features: int) -> int:
         """Return the smallest number of rows with which a peer passes the gate."""

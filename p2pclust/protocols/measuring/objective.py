@@ -23,18 +23,42 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import Evaluation
+from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["Objective"]
+__all__ = ["Evaluation", "Objective"]
 
 _LEAST_LIMBS = 3
+
+
+class Evaluation(Additive):
+    """One round that asks every peer for sums about the centers that the stage before left."""
+
+    evaluates: ClassVar[bool] = True
+
+    fuzzifier: float | None
+
+    @property
+    def limbs(self) -> int:
+        """As many as the clustering's own sums need, and no fewer than three.
+
+        Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
+        in clusters that are 2**-43 as wide as the data.
+        """
+        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, as the clustering before would have."""
+        return nearest_labels(state, local)
 
 
 @dataclass(frozen=True)
@@ -72,11 +96,6 @@ class Objective(Evaluation):
             self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.flag,
             min_rows=checks.CLUSTERS,
         )  # fmt: skip
-
-    @property
-    def limbs(self) -> int:
-        """As many as the clustering's own sums need, and no fewer than three: distances are counted in the data's width."""
-        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if any(name not in state for name in self.works_on):
