@@ -44,7 +44,7 @@ class ChoiceOfClusters:
     seeds : mapping of int to int
         Of these restarts: a job with this seed and number of clusters gives these centers again.
     notes : tuple of str
-        Whose rows were not measured, and why.
+        The peers whose rows were not measured, and why.
     """
 
     recommended: int

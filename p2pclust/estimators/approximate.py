@@ -88,10 +88,8 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
-    suppressed_ : int
-        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, suppressed_
+        See :class:`FFCM`, as for origin_, scale_ and seed_.
 
     Examples
     --------
@@ -130,10 +128,8 @@ class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
-        See :class:`LosslessCMeans`.
-    suppressed_ : int
-        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, suppressed_
+        See :class:`FFCM`, as for origin_, scale_ and seed_.
 
     Examples
     --------

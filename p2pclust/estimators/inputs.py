@@ -276,9 +276,9 @@ def _refuse_other_names(X: Any) -> None:
         lacking = [name for name in known if name not in names]
         extra = [name for name in names if name not in known]
         if lacking or extra:
-            who, name, whose = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
+            lacks, name, holds = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
             raise DataError(
-                f"peer {who} has no column {name!r}, which peer {whose} has: give every peer the same columns in the same "
+                f"peer {lacks} has no column {name!r}, which peer {holds} has: give every peer the same columns in the same "
                 "order"
             )
         raise DataError(

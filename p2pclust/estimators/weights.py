@@ -94,13 +94,13 @@ def _weights_of_peers(
 
 
 def _checked(given: Any, n_rows: int, peer: str) -> Floats:
-    who = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
+    where = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
     try:
         weights: Floats = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{who}: expected one number for each row") from None
+        raise DataError(f"{where}: expected one number for each row") from None
     if weights.shape != (n_rows,):
-        raise DataError(f"{who}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
+        raise DataError(f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
     bad = ~((weights >= 0) & np.isfinite(weights))
     if bad.any():
         row = int(bad.argmax())

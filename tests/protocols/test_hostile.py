@@ -196,7 +196,7 @@ def at(job: Job, protocol: str, step: int = 0) -> JobState:
         ("llf-cm", "shared-k-means++", 0, {"stream": np.int64(-1)}, "a stream has a negative number"),
         ("llf-cm", "shared-k-means++", 0, {"picks": np.zeros((4, 2))}, "4 picks for 3 centers"),
         ("fkm", "fkm", 1, {"stream": np.int64(-(2**63))}, "a stream has a negative number"),
-        ("llf-fcm accelerated", "llf-fcm", 1, {"objective": None}, "half of what an accelerated round keeps"),
+        ("llf-fcm accelerated", "llf-fcm", 1, {"objective": None}, "only some of the arrays of an accelerated round"),
         ("vertical-cm", "vertical-seeding", 0, {"first_rows": np.arange(3)}, "vertical-seeding, which needs none"),
         ("vertical-cm", "vertical-cm", 0, {"first_rows": np.arange(5)}, "5 picked rows for 3 centers"),
         ("vertical-cm", "vertical-cm", 1, {"counts": np.full(5, 18)}, r"counts of shape \[5\] for 3 clusters"),

@@ -47,7 +47,7 @@ _CELLS_PER_CLUSTER = 3
 _TRIES = 20
 _LEAST_ROWS_OF_A_CELL = 5
 _MOST_ROWS = 0.9
-# Gossip adds up within a tolerance: a count that is nearer to none than to one row is none.
+# Gossip adds up within a tolerance: a count that is nearer to 0 than to 1 row is 0.
 _NONE = 0.5
 _SMALL = 2.0**-480
 # Of the largest variance: a feature that varies so much counts as the widest one too.

@@ -213,7 +213,7 @@ class Alternating(Iterated, Additive, SideBySide):
     def flaw(self, state: State, *, done: bool) -> str:
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
-            return "half of what an accelerated round keeps"
+            return "only some of the arrays of an accelerated round"
         if self.n_init == 1:
             return ""
         if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):

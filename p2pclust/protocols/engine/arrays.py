@@ -1,7 +1,7 @@
-"""Named arrays that cannot be changed: what a state is, what a contribution is, and how both become bytes.
+"""Named arrays that cannot be changed: states, contributions, and how both become bytes.
 
 One class serves for both because both are the same thing on the wire: a short list of named arrays. Equality is by
-bits, so "all who finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
+bits, so "all peers that finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
 bytes that are not what :meth:`Arrays.encode` would have written are refused, so a digest of the bytes is a digest of
 the arrays.
 """

@@ -133,7 +133,7 @@ def _number(kind: type[Labelling], n_clusters: int | None) -> int:
 def clustering_class(protocol: str) -> type[Labelling]:
     """Return the class of a clustering protocol; raise UsageError for an id that is not known."""
     kind = protocol_class(protocol, among=CLUSTERING)
-    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
+    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is not a Labelling"
     return kind
 
 

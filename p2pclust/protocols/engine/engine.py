@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass
 class Memory:
-    """What an aggregator remembers of a job beside its state: sent to no peer, and gone with its process.
+    """What an aggregator remembers of a job beside its state: sent to no peer, and lost with its process.
 
     :func:`advance` reads and replaces the value. The caller keeps one such object per job, and only as long as it
     closes every round itself.
@@ -104,7 +104,7 @@ def contribution(
     """Return what a peer contributes to the coming round: a pure function of its arguments.
 
     If the stage is additive, these are int64 limbs of shape (limbs, ...) per array, which add up in any order. The
-    workspace has what :func:`wants` asked for, as far as it could be had; a protocol without one ignores it.
+    workspace has what :func:`wants` asked for, as far as it could be fetched; a protocol without one ignores it.
 
     Raises
     ------

@@ -55,7 +55,7 @@ def participants(seed: int, round: int, n_peers: int, participation: float) -> t
 
 
 def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
-    """Return the seed's permutation of the peers: who is asked first where one is enough."""
+    """Return the seed's permutation of the peers: the order in which they are asked where one is enough."""
     return tuple(int(peer) for peer in _stream(seed, _ORDER).permutation(n_peers))
 
 

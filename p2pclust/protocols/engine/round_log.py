@@ -21,7 +21,7 @@ _MAX_COUNT = 2**53
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """Who took part in one round.
+    """The peers that took part in one round.
 
     Parameters
     ----------

@@ -266,11 +266,11 @@ def _kept_start(
 
 
 def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
-    """Return the first arrays of the clustering stage that have centers; the iterator stands behind them."""
+    """Return the first arrays of the clustering stage that have centers; the iterator continues after them."""
     reason = "its log ends before"
     for state in states:
-        # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
-        # have theirs from the beginning.
+        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
+        # columns have theirs from the beginning.
         there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
         if state.stage == stage and there:
             return state.arrays

@@ -1,4 +1,4 @@
-"""What a peer does for a round beside its own mathematics: fetch what others published, run jobs with some of them.
+"""What a peer does for a round beside its own mathematics: fetch blobs of other peers, run jobs with some of them.
 
 Most contributions are a pure function of the state and of the peer's rows. FedCRef's need more: the models of others,
 and federated training among some peers. Such a protocol is a ``WithWorkspace``. Before it

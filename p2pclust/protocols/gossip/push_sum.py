@@ -13,7 +13,7 @@ never grows.
 Departures, and why
 -------------------
 - The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
-  so that the result does not depend on who is fast and the same bits come out in process, simulated and on real peers.
+  so that the result does not depend on speed and the same bits come out in process, simulated and on real peers.
 - A message carries the whole mass, and its receiver takes its own share of it. It knows how large that is, because the
   job's document has the links; so all neighbours are sent the same bytes, and an estimate can be read off without a
   division by the share.

@@ -110,7 +110,7 @@ def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray
 
 
 def _centers(numbers: NDArray[np.intp], last: str = ",") -> str:
-    """Name centers; `last` stands before the last of several."""
+    """Name centers; the word `last` comes before the last of several."""
     if numbers.size == 1:
         return f"center {numbers[0]}"
     shown = [str(number) for number in numbers[:5]]

@@ -79,8 +79,8 @@ class Objective(Evaluation):
     Notes
     -----
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
-    ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained there are none
-    of these, and the first start is kept.
+    ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained these are
+    missing, and the first start is kept.
     """
 
     id: ClassVar[str] = "objective"
