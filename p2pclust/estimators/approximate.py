@@ -88,8 +88,10 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, suppressed_
-        See :class:`FFCM`, as for origin_, scale_ and seed_.
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        See :class:`FFCM`.
 
     Examples
     --------
@@ -128,8 +130,10 @@ class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
     Attributes
     ----------
-    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, suppressed_
-        See :class:`FFCM`, as for origin_, scale_ and seed_.
+    cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
+        See :class:`LosslessCMeans`.
+    suppressed_ : int
+        See :class:`FFCM`.
 
     Examples
     --------

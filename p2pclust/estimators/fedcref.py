@@ -152,8 +152,8 @@ class FedCRef(LabellingEstimator):
         X : array_like of shape (n, F)
         peer : int, optional
             The peer that holds these rows, as its place in the list that was fitted. A peer judges by the models of the
-            communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer judges that held
-            it, and any other row by all models, those of clusters that only one peer has among them.
+            communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer that
+            held it judges, and any other row by all models, those of clusters that only one peer has among them.
 
         Returns
         -------
