@@ -1,4 +1,4 @@
-"""What an aggregator does with local centers that peers sent: cluster them, and always end with C centers.
+"""Centers drawn within the ranges, and local centers that peers sent: cluster them, and always end with C centers.
 
 Local centers repeat (peers that hold the same cluster find the same center), and some may be withheld, so there can be
 fewer distinct ones than clusters. The centers that are then missing are taken from a spare set.
