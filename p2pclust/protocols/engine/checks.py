@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
 
 __all__ = [
-    "CLUSTERS", "FUZZIFIER", "MAX_CLUSTERS", "MAX_STARTS", "STARTS", "Check", "above", "among", "at_least", "between",
-    "check", "flag", "one_of", "optional", "real", "table", "vector", "whole",
+    "CLUSTERS", "FUZZIFIER", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag", "one_of",
+    "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
 Check = Callable[[str, Any], Any]
 
-MAX_CLUSTERS = 2**20
-MAX_STARTS = 100  # of one job, side by side
 _MAX_LENGTH = 2**20
 
 
@@ -116,8 +114,8 @@ def optional(checked: Check) -> Check:
     return lambda where, value: None if value is None else checked(where, value)
 
 
-CLUSTERS: Final = between(1, MAX_CLUSTERS)
-STARTS: Final = between(1, MAX_STARTS)
+CLUSTERS: Final = between(1, 2**20)
+STARTS: Final = between(1, 100)  # of one job, side by side
 FUZZIFIER: Final = above(1.0)
 
 

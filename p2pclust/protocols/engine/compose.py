@@ -124,7 +124,7 @@ def cluster_job(
 def _number(kind: type[Labelling], n_clusters: int | None) -> int:
     """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
     if "n_clusters" in parameters_of(kind):
-        return checks.whole("n_clusters", n_clusters, least=1, most=checks.MAX_CLUSTERS)
+        return int(checks.CLUSTERS("n_clusters", n_clusters))
     if n_clusters is not None:
         raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
     return 1
@@ -226,7 +226,7 @@ def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, i
     """Return how many sets of first centers the stage before has to make, where it is more than one."""
     if not issubclass(kind, SideBySide) or "n_init" not in parameters:
         return {}
-    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
+    n_init = checks.STARTS("n_init", parameters["n_init"])
     return {"n_init": n_init} if n_init > 1 else {}
 
 

@@ -50,6 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.gossip.push_sum import Links, agrees, apart, mixed
 
 __all__ = ["LEAST_TOLERANCE", "Answer", "Averaging", "Proposal", "Tick", "tolerance_flaw"]
@@ -60,7 +61,6 @@ Floats = NDArray[np.float64]
 LEAST_TOLERANCE: Final = 1e-13
 
 _MOST_TICKS: Final = 2**40
-_MAX_REASON: Final = 200
 _MAX_WHOLE: Final = 2**60
 
 
@@ -132,7 +132,7 @@ class Tick:
         try:
             streak, mass, answers, proposal = msgpack.unpackb(
                 data, raw=False, strict_map_key=True, max_ext_len=0, max_map_len=0, max_array_len=max(n_peers, 4),
-                max_bin_len=limit, max_str_len=4 * _MAX_REASON,
+                max_bin_len=limit, max_str_len=4 * MAX_REASON,
             )  # fmt: skip
             value, weight = (None, 0.0) if not mass else _mass(*mass, size=size)
             news = tuple(_answer(*answer, n_peers=n_peers) for answer in answers)
@@ -169,7 +169,7 @@ def _mass(weight: Any, data: Any, *, size: int) -> tuple[Floats, float]:
 
 
 def _answer(peer: Any, abstains: Any, whole: Any, payload: Any, *, n_peers: int) -> Answer:
-    if type(abstains) is not str or len(abstains) > _MAX_REASON or type(payload) is not bytes:
+    if type(abstains) is not str or len(abstains) > MAX_REASON or type(payload) is not bytes:
         raise WireError("tick: malformed answer")
     return Answer(_count(peer, n_peers), abstains, _count(whole, _MAX_WHOLE), payload)
 

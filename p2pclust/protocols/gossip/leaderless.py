@@ -22,7 +22,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.protocols.engine.sums import terms
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
@@ -100,7 +100,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
         if len(payload) * (1 if protocol.asks == "one" else n_peers) > MOST_BYTES:
             raise Abstain(f"failed: {len(payload)} bytes are more than a message carries to neighbours")
     except Abstain as abstention:
-        return Offer(Answer(peer, abstention.reason[:200]), mass)
+        return Offer(Answer(peer, abstention.reason[:MAX_REASON]), mass)
     return Offer(Answer(peer, payload=payload), None)
 
 
