@@ -72,6 +72,7 @@ class LabellingEstimator(
     """An estimator that labels the rows of peers by a job of the protocol ``protocol_id``."""
 
     protocol_id: ClassVar[str]
+    _usual_partition: ClassVar[str] = "iid"
 
     random_state: Any = None
     n_peers: int | None = None
@@ -141,7 +142,7 @@ class LabellingEstimator(
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
     def _refuse_partition(self, X: Any) -> None:
-        if not (isinstance(self.partition, str) and self.partition == "iid"):
+        if not (isinstance(self.partition, str) and self.partition == self._usual_partition):
             raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
 
     def _check(self, arrays: list[Floats]) -> None:

@@ -27,6 +27,8 @@ __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 class _VerticalEstimator(FederatedEstimator):
     """Shared by both: peers hold columns instead of rows, and only the caller sees complete centers."""
 
+    _usual_partition = "even"
+
     init: str | ArrayLike = "k-means++"
     tol: float = 5e-3
     max_rounds: int = 30
@@ -58,10 +60,7 @@ class _VerticalEstimator(FederatedEstimator):
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], None]:
         """Return each peer's columns, and store which ones they are."""
         if is_list_of_peers(X):
-            if not (isinstance(self.partition, str) and self.partition == "even"):
-                raise UsageError(
-                    f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
-                )
+            self._refuse_partition(X)
             arrays = matrices(X, self.n_peers, same_columns=False)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_  # of an earlier fit

@@ -26,12 +26,10 @@ _MAX_LENGTH = 2**20
 
 def whole(where: str, value: Any, *, least: int, most: int) -> int:
     """Return a whole number within [least, most], or raise UsageError."""
-    number = None
-    if not isinstance(value, bool):
-        try:
-            number = operator.index(value)
-        except TypeError:
-            number = None
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
     if number is None or not least <= number <= most:
         raise UsageError(f"{where} = {_shown(value)}: expected a whole number from {least} to {most}")
     return number
