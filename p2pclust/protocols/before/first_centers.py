@@ -23,19 +23,17 @@ class FirstCenters(Protocol):
     ----------
     n_clusters : int
     init : str
-        The name that a person gives: the stage's own id, unless it has several ways.
+        The name that a person gives: one of ``ways``, or the stage's own id where it has no such list.
     """
 
+    ways: ClassVar[tuple[str, ...]] = ()
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
     init: str = ""
 
     def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*self._ways()))
-
-    def _ways(self) -> tuple[str, ...]:
-        return (self.id,)
+        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*(self.ways or (self.id,))))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Draw what the aggregator's own draws follow from."""

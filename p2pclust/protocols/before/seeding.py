@@ -72,6 +72,7 @@ class Seeding(FirstCenters):
     """
 
     id: ClassVar[str] = "seeding"
+    ways: ClassVar[tuple[str, ...]] = INITS
     asks: ClassVar[Literal["all", "one"]] = "one"
 
     init: str = "k-means++"
@@ -92,9 +93,6 @@ class Seeding(FirstCenters):
             raise UsageError(f"seeding: {len(self.centers)} centers were given for {self.n_clusters} clusters")
         if max(abs(value) for row in self.centers for value in row) > LARGEST:
             raise UsageError("seeding: centers: a value is too large")
-
-    def _ways(self) -> tuple[str, ...]:
-        return INITS
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take given centers into working coordinates, or draw uniform ones; else leave them to the peer asked."""

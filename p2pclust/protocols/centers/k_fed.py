@@ -57,7 +57,6 @@ class KFedProtocol(Clustering):
 
     id: ClassVar[str] = "k-fed"
     draws: ClassVar[bool] = True
-    before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
     inits: ClassVar[tuple[str, ...]] = ("own",)
     pooled_name: ClassVar[str] = "k-means"
     stops: ClassVar[str] = "its only round is done"
