@@ -40,7 +40,8 @@ class Plugin:
             kind: Any = self.entry.load()
         except Exception as error:  # a package that is not ours may raise anything
             raise UsageError(f"{said}, which cannot be imported: {type(error).__name__}: {error}") from error
-        if not (isinstance(kind, type) and issubclass(kind, Labelling) and dataclasses.is_dataclass(kind)):
+        suits = isinstance(kind, type) and issubclass(kind, Labelling) and dataclasses.is_dataclass(kind)
+        if not suits:
             raise UsageError(
                 f"{said}, which is not a dataclass that extends p2pclust.protocols.Labelling or Clustering"
             )
