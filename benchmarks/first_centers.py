@@ -120,7 +120,7 @@ def run(job: Job, peers: list[Local]) -> tuple[JobState, int]:
         given = []
         for peer in asked[:1] if job.protocols[state.stage].asks == "one" else asked:
             part = engine.contribution(job, state, peers[peer], peer, len(peers))
-            sent += len(engine.encode_contribution(part))
+            sent += len(part.encode())
             given.append((peer, part))
         state = engine.advance(job, state, given, {}, n_peers=len(peers))
     return state, sent

@@ -50,7 +50,7 @@ def fleet_rounds(n_peers: int, n_rounds: int) -> tuple[list[float], int, int]:
     while "centers" not in state.arrays:
         given = [(i, engine.contribution(job, state, local, i, n_peers)) for i, local in enumerate(locals_)]
         state = engine.advance(job, state, given, {}, n_peers=n_peers)
-    reply = len(engine.encode_contribution(engine.contribution(job, state, locals_[0], 0, n_peers)))
+    reply = len(engine.contribution(job, state, locals_[0], 0, n_peers).encode())
     seconds = list(np.diff(instants)[5:])
     return seconds, len(state.encode()), reply
 

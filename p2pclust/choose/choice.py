@@ -44,7 +44,7 @@ class ChoiceOfClusters:
     seeds : mapping of int to int
         Of these restarts: a job with this seed and number of clusters gives these centers again.
     notes : tuple of str
-        Whose rows were not measured, and why.
+        The peers whose rows were not measured, and why.
     """
 
     recommended: int
@@ -62,9 +62,8 @@ class ChoiceOfClusters:
             asdict(row) | {"seed": self.seeds[row.clusters], "centers": self.centers[row.clusters].tolist()}
             for row in self.table
         ]
-        kept = ("recommended", "reason", "agreed")
-        own = {name: getattr(self, name) for name in kept} | {"votes": dict(self.votes), "notes": list(self.notes)}
-        return own | {"table": rows}
+        own = {name: getattr(self, name) for name in ("recommended", "reason", "agreed")}
+        return own | {"votes": dict(self.votes), "notes": list(self.notes), "table": rows}
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw each measure over the number of clusters, with its own best and the recommended number marked.
@@ -100,21 +99,9 @@ class ChoiceOfClusters:
 def choice(
     jobs: Sequence[Job], states: Sequence[JobState], name: Callable[[int], str] = "peer {}".format
 ) -> ChoiceOfClusters:
-    """Make the choice from the final states of all trials.
+    """Make the choice from the final states of all trials, in the order of the jobs; raise FleetError if one failed.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-        As :func:`trial_job` makes them.
-    states : sequence of JobState
-        In the same order.
-    name : callable
-        What people call the peer of an index.
-
-    Raises
-    ------
-    FleetError
-        If a job failed.
+    `name` returns what people call the peer of an index.
     """
     best: dict[int, tuple[float, Measures, int, JobState]] = {}
     notes: dict[str, None] = {}
@@ -133,13 +120,14 @@ def choice(
     rows = sorted({found.rows for _, found, _, _ in kept})
     if len(rows) > 1:
         notes[f"not every number of clusters was measured over the same rows: {rows[0]} to {rows[-1]} of them"] = None
-    said = recommend([found for _, found, _, _ in kept])
+    table = tuple(found for _, found, _, _ in kept)
+    advice = recommend(table)
     return ChoiceOfClusters(
-        recommended=said.clusters,
-        reason=said.reason,
-        votes=said.votes,
-        agreed=said.agreed,
-        table=tuple(found for _, found, _, _ in kept),
+        recommended=advice.clusters,
+        reason=advice.reason,
+        votes=advice.votes,
+        agreed=advice.agreed,
+        table=table,
         centers={found.clusters: summaries.raw_centers(state) for _, found, _, state in kept},
         seeds={found.clusters: seed for _, found, seed, _ in kept},
         notes=tuple(notes),

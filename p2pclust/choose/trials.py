@@ -112,9 +112,10 @@ def choose_clusters(
     if not isinstance(options.get("init") or "", str):
         raise UsageError("init: first centers cannot be given for several numbers of clusters: name a way to draw them")
     seed = fresh_seed() if random_state is None else random_state
-    settings = options if options.get("init") is not None else options | {"init": usual_init(protocol)}
+    if options.get("init") is None:
+        options["init"] = usual_init(protocol)
     jobs = [
-        trial_job(cluster_job(protocol, n_clusters=number, seed=own, **settings), wanted[-1], measure_gate)
+        trial_job(cluster_job(protocol, n_clusters=number, seed=own, **options), wanted[-1], measure_gate)
         for number, own in trials(wanted, restarts, seed)
     ]
     return choice(jobs, _run(jobs, arrays, fleet))
@@ -139,8 +140,8 @@ def numbers_of_clusters(clusters: Iterable[int], n_rows: int) -> tuple[int, ...]
         raise UsageError("clusters: expected whole numbers, such as range(2, 11)") from None
     if len(wanted) < 2:
         raise UsageError(f"clusters: {len(wanted)} number(s) were given: expected at least two to compare")
-    checks.whole("clusters", wanted[0], least=1, most=checks.MAX_CLUSTERS)
-    checks.whole("clusters", wanted[-1], least=1, most=checks.MAX_CLUSTERS)
+    for number in wanted:
+        checks.CLUSTERS("clusters", number)
     if wanted[-1] > n_rows:
         raise UsageError(f"clusters: {wanted[-1]}, but all peers together hold {n_rows} rows: try at most {n_rows}")
     return wanted
@@ -213,13 +214,7 @@ def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobS
 
 
 def final_states(result: FleetResult, n_jobs: int) -> list[JobState]:
-    """Return the final state of each job.
-
-    Raises
-    ------
-    FleetError
-        If the fleet did not finish all of them.
-    """
+    """Return the final state of each job; raise FleetError if the fleet did not finish all of them."""
     states = [job.state for job in result.jobs if job.state is not None]
     if result.failure or len(states) < n_jobs:
         raise FleetError(result.failure or f"the fleet finished {len(states)} of {n_jobs} jobs")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 
 __all__ = ["FFCM", "ClusteredFuzzyCMeans", "FederatedKMeans", "GradientFuzzyCMeans", "KFed"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class FFCM(FuzzyEstimator):
+class FFCM(RowsEstimator, FuzzyEstimator):
     """FFCM: each peer runs fuzzy c-means from the global centers, and the local centers are averaged or clustered.
 
     M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
@@ -63,15 +62,12 @@ class FFCM(FuzzyEstimator):
     init: str | ArrayLike = "uniform"
     tol: float = 1e-4
     max_rounds: int = 100
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
     support: str = "u^m"
     privacy_gate: bool = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GradientFuzzyCMeans(FuzzyEstimator):
+class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """GDF-FCM: each round is one gradient step of the fuzzy c-means objective, summed over the peers.
 
     Parameters
@@ -95,7 +91,7 @@ class GradientFuzzyCMeans(FuzzyEstimator):
     cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
         See :class:`LosslessCMeans`.
     suppressed_ : int
-        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+        See :class:`FFCM`.
 
     Examples
     --------
@@ -112,14 +108,11 @@ class GradientFuzzyCMeans(FuzzyEstimator):
     init: str | ArrayLike = "uniform"
     tol: float = 5e-3
     max_rounds: int = 30
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
     privacy_gate: bool = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ClusteredFuzzyCMeans(FuzzyEstimator):
+class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
 
     Parameters
@@ -140,7 +133,7 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
     cluster_centers_, labels_, n_rounds_, converged_, history_, contributors_, abstained_, origin_, scale_, seed_
         See :class:`LosslessCMeans`.
     suppressed_ : int
-        Contributions, and ranges of peers of one or two rows, that the privacy rule held back.
+        See :class:`FFCM`.
 
     Examples
     --------
@@ -155,14 +148,11 @@ class ClusteredFuzzyCMeans(FuzzyEstimator):
     init: str | ArrayLike = "careful"
     tol: float = 5e-3
     max_rounds: int = 30
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
     privacy_gate: bool = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class FederatedKMeans(FederatedEstimator):
+class FederatedKMeans(RowsEstimator):
     """FKM: k-means for peers that hold different clusters; each sends the means of the clusters that it has.
 
     S. Garst, M. Reinders: Federated K-means clustering.
@@ -202,13 +192,10 @@ class FederatedKMeans(FederatedEstimator):
     max_rounds: int = 10
     min_cluster_size: int = 2
     n_init: int = 10
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class KFed(FederatedEstimator):
+class KFed(RowsEstimator):
     """k-FED: every peer clusters its own rows, and the aggregator clusters their means; one round.
 
     D. Dennis, T. Li, V. Smith: Heterogeneity for the win: one-shot federated clustering.
@@ -243,6 +230,3 @@ class KFed(FederatedEstimator):
 
     n_local_clusters: int | str | None = None
     min_cluster_size: int = 2
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None

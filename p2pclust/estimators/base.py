@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -40,7 +41,15 @@ from p2pclust.protocols.measuring.doubts import doubts, objective_of
 if TYPE_CHECKING:
     from p2pclust.fleet.spec import JobResult
 
-__all__ = ["FederatedEstimator", "FuzzyEstimator", "LabellingEstimator", "backend_of", "in_order", "run_job"]
+__all__ = [
+    "FederatedEstimator",
+    "FuzzyEstimator",
+    "LabellingEstimator",
+    "RowsEstimator",
+    "backend_of",
+    "in_order",
+    "run_job",
+]
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
@@ -63,6 +72,7 @@ class LabellingEstimator(
     """An estimator that labels the rows of peers by a job of the protocol ``protocol_id``."""
 
     protocol_id: ClassVar[str]
+    _usual_partition: ClassVar[str] = "iid"
 
     random_state: Any = None
     n_peers: int | None = None
@@ -97,10 +107,16 @@ class LabellingEstimator(
         arrays, parts = self._held(X, y, seed)
         job = self._job(seed, arrays[0].shape[1])
         self._check(arrays)
-        locals = [Local(rows) for rows in arrays]
+        self._run(job, self._locals(arrays, parts), parts)
+        return self
+
+    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+        return [Local(rows) for rows in arrays]
+
+    def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
+        """Run the job and store what it found."""
         self._learn(job, run_job(job, locals, self.fleet), locals, parts)
         self._warn_of_no_end(job)
-        return self
 
     def _job(self, seed: int, n_features: int) -> Job:
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
@@ -126,7 +142,7 @@ class LabellingEstimator(
         return [together] if len(parts) == 1 else [together[rows] for rows in parts], parts
 
     def _refuse_partition(self, X: Any) -> None:
-        if not (isinstance(self.partition, str) and self.partition == "iid"):
+        if not (isinstance(self.partition, str) and self.partition == self._usual_partition):
             raise UsageError(f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out")
 
     def _check(self, arrays: list[Floats]) -> None:
@@ -161,6 +177,8 @@ class LabellingEstimator(
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
         self.doubts_ = doubts(state.arrays)
+        if "origin" in state.arrays:
+            self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
         self._warn_of_absent(state, job.main)
         for doubt in self.doubts_:
             warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())
@@ -218,6 +236,8 @@ class FederatedEstimator(
     """An estimator with centers."""
 
     n_clusters: int = 8
+    _: KW_ONLY
+    scaling: str = "none"
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest center of each row, shape (n,)."""
@@ -245,8 +265,6 @@ class FederatedEstimator(
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
-        self.origin_ = np.array(state.arrays["origin"])
-        self.scale_ = np.array(state.arrays["scale"])
         self.cluster_centers_ = summaries.raw_centers(state)
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
@@ -263,6 +281,14 @@ class FederatedEstimator(
         check_is_fitted(self)
         rows = self._fitting(X)
         return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RowsEstimator(FederatedEstimator):
+    """An estimator over peers that hold different rows."""
+
+    participation: float = 1.0
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -291,21 +317,10 @@ def _to_the_caller() -> int:
 
 
 def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:
-    """Run a job with these peers and return its last state.
+    """Run a job with these peers and return its last state; raise FleetError if the job was not done.
 
-    Parameters
-    ----------
-    job : Job
-    locals : list of Local
-        One per peer.
-    fleet : None, str or backend
-        None: the pure functions in this process. The name of a backend, or any object with ``run(job, arrays)``; where
-        peers were given their columns of the first centers, it takes these as a third argument.
-
-    Raises
-    ------
-    FleetError
-        If the job was not done.
+    The fleet is None for the pure functions in this process, the name of a backend, or any object with
+    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument.
     """
     if fleet is None:
         state = run_in_process(job, locals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
 from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
-from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each, seed_from
+from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each
 from p2pclust.estimators.judges import Judges
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.extras import require_extras
+from p2pclust.protocols.engine.compose import cluster_job, require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.runner import one_thread, run_in_process
@@ -145,46 +144,6 @@ class FedCRef(LabellingEstimator):
     scaling: str = "minmax"
     bounds: tuple[Any, Any] | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Run the federated job.
-
-        Parameters
-        ----------
-        X : list of array_like, or one array_like
-            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
-        y : array_like of shape (n,), optional
-            Labels or groups for the partition of one array. The clustering never sees them.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        DataError
-            For an empty peer, a value that is not finite, peers with different columns, or labels that do not fit.
-        UsageError
-            For a parameter out of range, or torch is missing.
-        FleetError
-            If the job failed.
-        """
-        seed = seed_from(self.random_state)
-        arrays, parts = self._held(X, y, seed)
-        job = self._job_for(arrays[0].shape[1], seed)
-        refuse_device(self.device)
-        locals = self._locals(arrays, parts)
-        self._refuse_beyond_sigmoid()
-        state, spaces, blobs = self._run(job, locals)
-        self._learn_rounds(job, state)
-        n_communities = self._learn_communities(state)
-        with one_thread():
-            own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
-        ends = without_gaps(n_communities, own)
-        self._learn_models(job, state, ends, blobs, arrays)
-        found = [np.array(end["labels"]) for end in ends]
-        self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
-        return self
-
     def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
         """Return the label of each row: that of the model with the least reconstruction error.
 
@@ -192,9 +151,9 @@ class FedCRef(LabellingEstimator):
         ----------
         X : array_like of shape (n, F)
         peer : int, optional
-            Whose rows these are, as its place in the list that was fitted. A peer judges by the models of the communities
-            and own clusters that it has rows of. By default a row that the fit saw is judged as the peer judges that held
-            it, and any other row by all models, those of clusters that only one peer has among them.
+            The peer that holds these rows, as its place in the list that was fitted. A peer judges by the models of the
+            communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer that
+            held it judges, and any other row by all models, those of clusters that only one peer has among them.
 
         Returns
         -------
@@ -229,7 +188,7 @@ class FedCRef(LabellingEstimator):
         """Return the negative mean error of the rows under their best models: greater is better, -inf without a model."""
         return -float(self.reconstruction_errors(X).min(axis=1, initial=np.inf).mean())
 
-    def _job_for(self, n_features: int, seed: int) -> Job:
+    def _job(self, seed: int, n_features: int) -> Job:
         given = not isinstance(self.initial, str)
         if not given and self.initial == "given":
             raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
@@ -277,15 +236,27 @@ class FedCRef(LabellingEstimator):
             given = [together[rows] for rows in parts]
         return [np.unique(own, return_inverse=True)[1].astype(np.int64) for own in given]
 
-    def _refuse_beyond_sigmoid(self) -> None:
+    def _check(self, arrays: list[Floats]) -> None:
         """Refuse a sigmoid without min-max scaling, which alone gives rows in [0, 1], before every peer abstains."""
+        refuse_device(self.device)
         if self.output == "sigmoid" and self.scaling != "minmax":
             raise UsageError(
                 f"scaling = {self.scaling!r} puts rows beyond [0, 1], but the models end in a sigmoid: scaling = 'minmax' "
                 "(of rows in [0, 1] already, with bounds = (0, 1)), or output = 'linear'"
             )
 
-    def _run(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
+    def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
+        state, spaces, blobs = self._ended(job, locals)
+        self._learn_rounds(job, state)
+        n_communities = self._learn_communities(state)
+        with one_thread():
+            own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
+        ends = without_gaps(n_communities, own)
+        self._learn_models(job, state, ends, blobs, [local.X for local in locals])
+        found = [np.array(end["labels"]) for end in ends]
+        self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
+
+    def _ended(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
         """Return the last state, each peer's workspace, and the models of groups by digest."""
         if self.fleet is None:
             workspaces = Workspaces(n_cores())
@@ -293,11 +264,8 @@ class FedCRef(LabellingEstimator):
             spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
         else:
             found = backend_of(self.fleet).result(job, locals)
-            state, spaces, blobs = (
-                found.state,
-                [found.workspace(name) for name in found.roster],
-                dict(found.blobs),
-            )
+            state, blobs = found.state, dict(found.blobs)
+            spaces = [found.workspace(name) for name in found.roster]
         if state is None:
             raise FleetError("no peer finished the job")
         if state.status != "done":
@@ -315,7 +283,6 @@ class FedCRef(LabellingEstimator):
         self.association_graph_ = association.graph()
         self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
         self.n_iterations_ = agreed.iteration
-        self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
         return len(groups)
 
     def _learn_models(

@@ -1,4 +1,4 @@
-"""What `fit` is given: from a list of arrays, or one array and a partition, to one matrix per peer."""
+"""The data that `fit` takes: from a list of arrays, or one array and a partition, to one matrix per peer."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "bounds_of_each",
     "column_names",
+    "count_of",
     "dealt",
     "is_list_of_peers",
     "matrices",
@@ -70,15 +71,12 @@ def bounds_of_each(bounds: Any, n_features: int) -> Any:
 def is_list_of_peers(X: Any) -> bool:
     """Return whether X is a list of matrices, not one matrix written as a list of rows.
 
+    Raise DataError for an empty list, and for a list of arrays of one dimension, which may be meant as either.
+
     Examples
     --------
     >>> is_list_of_peers([[[0.0], [1.0]], [[2.0]]]), is_list_of_peers([[0.0], [1.0]])
     (True, False)
-
-    Raises
-    ------
-    DataError
-        For an empty list, and for a list of arrays of one dimension, which may be meant as either.
     """
     if not isinstance(X, list | tuple):
         return False
@@ -96,13 +94,8 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
     """Return the checked matrices of a list of peers.
 
     With `may_lack`, a peer may have no rows: None, or anything of length 0. It gets a matrix of no rows and the others'
-    columns.
-
-    Raises
-    ------
-    DataError
-        For an empty peer, a value that is not finite (its row and column are named), or peers that hold different
-        columns (different rows, if not `same_columns`).
+    columns. Raise DataError for an empty peer, a value that is not finite, or peers that hold different columns
+    (different rows, if not `same_columns`).
     """
     if n_peers is not None and n_peers != len(X):
         raise UsageError(f"n_peers = {n_peers}, but a list of {len(X)} arrays was given: leave n_peers out")
@@ -115,36 +108,27 @@ def matrices(X: Any, n_peers: int | None, *, same_columns: bool = True, may_lack
         _refuse_other_rows(X)
     axis, what = (1, "columns") if same_columns else (0, "rows")
     first = next(iter(arrays))
+    wanted = arrays[first].shape[axis]
     for peer, held in arrays.items():
-        if held.shape[axis] != arrays[first].shape[axis]:
+        if (found := held.shape[axis]) != wanted:
             raise DataError(
-                f"peer {peer} has {held.shape[axis]} {what} where peer {first} has {arrays[first].shape[axis]}: "
-                f"give every peer the same {what}"
+                f"peer {peer} has {found} {what} where peer {first} has {wanted}: give every peer the same {what}"
             )
     return [arrays.get(peer, np.empty((0, arrays[first].shape[1]))) for peer in range(len(X))]
 
 
 def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, Any], seed: int) -> list[Rows]:
-    """Return which rows of one array each of `n_peers` peers holds.
+    """Return which rows of one array each of `n_peers` peers holds; None: one peer holds it all.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, F)
-    y : array_like of shape (n,) or None
-        The labels, groups or files that the scheme looks at, if it does.
-    n_peers : int or None
-        None: one peer holds it all.
-    partition : str or mapping
-        A scheme of :func:`p2pclust.data.split`, or its options with ``scheme``: ``{"scheme": "dirichlet", "beta": 0.5}``.
-    seed : int
-        The partition is drawn from it, by a stream of its own.
+    The partition is a scheme of :func:`p2pclust.data.split`, or its options with ``scheme``:
+    ``{"scheme": "dirichlet", "beta": 0.5}``. `y` (n,) are the labels, groups or files that the scheme looks at, if it does.
 
     Examples
     --------
     >>> [rows.tolist() for rows in dealt(np.zeros((4, 1)), [0, 1, 0, 1], 2, "by-group", seed=0)]
     [[0, 2], [1, 3]]
     """
-    count = _count(n_peers)
+    count = count_of(n_peers)
     if count > len(X):
         raise UsageError(f"n_peers = {count}, but X has {len(X)} rows: every peer needs at least one")
     given = {"scheme": partition} if isinstance(partition, str) else partition
@@ -177,12 +161,7 @@ def dealt(X: Floats, y: Any, n_peers: int | None, partition: str | Mapping[str, 
 def matrix(rows: Any, where: str) -> Floats:
     """Return rows as a matrix of float64; `where` names them in errors.
 
-    Raises
-    ------
-    DataError
-        If it is empty or not a matrix of finite numbers.
-    TypeError
-        For a sparse matrix, as scikit-learn has it.
+    Raise DataError if it is empty or not a matrix of finite numbers, and, as scikit-learn does, TypeError if it is sparse.
     """
     if hasattr(rows, "toarray") and hasattr(rows, "nnz"):
         raise TypeError(f"{where} is sparse: sparse data are not supported, pass X.toarray()")
@@ -281,7 +260,7 @@ def _as_a_list(rows: Any) -> str:
 
 
 def _is_text_or_time(given: NDArray[Any]) -> bool:
-    """Whether NumPy would turn something into numbers that is none: text that looks like one, or a date."""
+    """Whether NumPy would convert something to numbers that is not a number: text that looks like one, or a date."""
     if given.dtype.kind == "O":
         return any(isinstance(value, str | bytes | np.datetime64 | np.timedelta64) for value in given.flat)
     return given.dtype.kind in "USMm"
@@ -289,21 +268,17 @@ def _is_text_or_time(given: NDArray[Any]) -> bool:
 
 def _refuse_other_names(X: Any) -> None:
     """Refuse tables whose columns have other names, or another order, than those of the first one."""
-    first: tuple[int, list[str]] | None = None
-    for peer, rows in enumerate(X):
-        names = column_names(rows)
-        if not names:
-            continue
-        first = first or (peer, names)
-        other, known = first
+    tables = [(peer, names) for peer, rows in enumerate(X) if (names := column_names(rows))]
+    for peer, names in tables:
+        other, known = tables[0]
         if names == known:
             continue
         lacking = [name for name in known if name not in names]
         extra = [name for name in names if name not in known]
         if lacking or extra:
-            who, name, whose = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
+            lacks, name, holds = (peer, lacking[0], other) if lacking else (other, extra[0], peer)
             raise DataError(
-                f"peer {who} has no column {name!r}, which peer {whose} has: give every peer the same columns in the same "
+                f"peer {lacks} has no column {name!r}, which peer {holds} has: give every peer the same columns in the same "
                 "order"
             )
         raise DataError(
@@ -314,15 +289,12 @@ def _refuse_other_names(X: Any) -> None:
 
 def _refuse_other_rows(X: Any) -> None:
     """Refuse tables whose rows have other names, or another order, than those of the first table."""
-    first: tuple[int, NDArray[Any]] | None = None
-    for peer, rows in enumerate(X):
-        if not hasattr(rows, "columns") or not hasattr(rows, "index"):
-            continue
-        index = np.asarray(rows.index)
-        first = first or (peer, index)
-        if not np.array_equal(index, first[1]):
+    tables = [(peer, rows) for peer, rows in enumerate(X) if hasattr(rows, "columns") and hasattr(rows, "index")]
+    for peer, rows in tables:
+        other, first = tables[0]
+        if not np.array_equal(np.asarray(rows.index), np.asarray(first.index)):
             raise DataError(
-                f"peer {peer} has rows of another index than peer {first[0]}: give every peer the same rows in the same "
+                f"peer {peer} has rows of another index than peer {other}: give every peer the same rows in the same "
                 "order"
             )
 
@@ -343,7 +315,8 @@ def _is_nothing(rows: Any) -> bool:
     return rows is None or (isinstance(rows, list | tuple) and len(rows) == 0)
 
 
-def _count(n_peers: int | None) -> int:
+def count_of(n_peers: int | None) -> int:
+    """Return a checked number of peers, 1 for None."""
     if n_peers is None:
         return 1
     if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer) or n_peers < 1:

@@ -124,8 +124,6 @@ class UIFCA(LabellingEstimator):
         assert isinstance(protocol, UIFCAProtocol), "the job was made for it"
         # Those of the job: a parameter that is set after the fit is for the next one.
         self._architecture, self._device = protocol.architecture(self.n_features_in_), protocol.device
-        self.origin_ = np.array(state.arrays["origin"])
-        self.scale_ = np.array(state.arrays["scale"])
         self.models_ = np.array(state.arrays["models"])
 
     def _likely(self, X: ArrayLike) -> Floats:

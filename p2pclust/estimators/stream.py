@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import FuzzyEstimator, run_job
+from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator, run_job
 from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, seed_from
 from p2pclust.protocols.centers.drift import BatchDrift, drift_report
 from p2pclust.protocols.engine.job import Job, JobState, Stage
@@ -23,7 +22,7 @@ _LEARNED = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class StreamingFuzzyCMeans(FuzzyEstimator):
+class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
     :meth:`partial_fit` learns from new rows as one batch, :meth:`fit` begins anew and splits each peer's rows into
@@ -88,9 +87,6 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
     init: str | ArrayLike = "split-merge"
     tol: float = 5e-3
     max_rounds: int = 10
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
     privacy_gate: bool = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -110,28 +106,27 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
 
         Raises
         ------
-        DataError
-            For a value that is not finite, peers with different columns, no rows at all, or fewer than clusters.
-        UsageError
-            For a parameter out of range.
-        FleetError
-            If the job failed, for example because the privacy gate held every peer.
+        DataError, UsageError, FleetError
+            As :meth:`FederatedClustering.fit`, but peers may have no rows; also a DataError for a first batch of fewer
+            rows than clusters.
         """
-        seed = seed_from(self.random_state)
-        arrays, parts = self._held(X, y, seed)
-        job = self._job(seed, arrays[0].shape[1])
-        self._check(arrays)
+        return super().fit(X, y)
+
+    def _check(self, arrays: list[Floats]) -> None:
+        super()._check(arrays)
         first = sum(-(-len(rows) // self.n_batches) for rows in arrays)
         if first < self.n_clusters:
             raise DataError(
                 f"n_clusters = {self.n_clusters}, but with n_batches = {self.n_batches} the first batch holds "
                 f"n_samples = {first} rows: ask for fewer clusters or batches"
             )
-        locals = [Local(rows) for rows in arrays]
+
+    def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
+        """Run the job, and replace what was learned before."""
         state = run_job(job, locals, self.fleet)
-        self._forget()
+        self.n_batches_seen_ = 0
+        self.drift_: list[BatchDrift] = []
         self._learn(job, state, locals, parts)
-        return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from new rows, as one batch, from where the last call ended.
@@ -156,36 +151,27 @@ class StreamingFuzzyCMeans(FuzzyEstimator):
             seed = seed_from(self.random_state)
             arrays, parts = self._held(X, y, seed)
             job = self._of_one_batch(self._job(seed, arrays[0].shape[1]))
-            self._check(arrays)
-            locals = [Local(rows) for rows in arrays]
-            state = run_job(job, locals, self.fleet)
-            self._forget()
-        else:
-            if self.n_clusters != len(self._centers):
-                raise UsageError(
-                    f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
-                )
-            job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
-            arrays, parts = self._more(X, y, job.seed)
-            locals = [Local(rows) for rows in arrays]
-            state = run_job(job, locals, self.fleet)
-        self._learn(job, state, locals, parts)
+            super()._check(arrays)
+            self._run(job, self._locals(arrays, parts), parts)
+            return self
+        if self.n_clusters != len(self._centers):
+            raise UsageError(
+                f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
+            )
+        job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
+        arrays, parts = self._more(X, y, job.seed)
+        locals = self._locals(arrays, parts)
+        self._learn(job, run_job(job, locals, self.fleet), locals, parts)
         return self
 
-    def _forget(self) -> None:
-        self.n_batches_seen_ = 0
-        self.drift_: list[BatchDrift] = []
-
     def _of_one_batch(self, job: Job) -> Job:
-        last = job.stages[-1]
-        return Job(
-            (*job.stages[:-1], Stage(last.protocol, {**last.parameters, "n_batches": 1})), job.seed, job.participation
-        )
+        *before, last = job.stages
+        return replace(job, stages=(*before, Stage(last.protocol, {**last.parameters, "n_batches": 1})))
 
     def _warm(self, job: Job) -> Job:
         """Put what was learned in the place of scaling and first centers; declared bounds still hold."""
         declared = job.stages[:1] if self.bounds is not None else ()
-        return Job((*declared, Stage("warm", self._learned), job.stages[-1]), job.seed, job.participation)
+        return replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         if not is_list_of_peers(X):

@@ -12,8 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from p2pclust.data import split_columns
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator, run_job
-from p2pclust.estimators.inputs import Floats, is_list_of_peers, matrices, matrix, seed_from
+from p2pclust.estimators.base import FederatedEstimator, FuzzyEstimator
+from p2pclust.estimators.inputs import Floats, Rows, count_of, is_list_of_peers, matrices, matrix
 from p2pclust.protocols.columns.columns import Columns
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
@@ -27,10 +27,11 @@ __all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
 class _VerticalEstimator(FederatedEstimator):
     """Shared by both: peers hold columns instead of rows, and only the caller sees complete centers."""
 
+    _usual_partition = "even"
+
     init: str | ArrayLike = "k-means++"
     tol: float = 5e-3
     max_rounds: int = 30
-    scaling: str = "none"
     transfer: str = "float64"
     partition: Any = "even"
 
@@ -51,21 +52,15 @@ class _VerticalEstimator(FederatedEstimator):
 
         Raises
         ------
-        DataError
-            For an empty peer, a value that is not finite (its row and column are named), peers with different numbers
-            of rows, or fewer rows than clusters.
-        UsageError
-            For a parameter out of range.
-        FleetError
-            If the job failed.
+        DataError, UsageError, FleetError
+            As :meth:`FederatedClustering.fit`, but the columns may differ, and the rows may not.
         """
-        seed = seed_from(self.random_state)
-        job = self._job(seed, 0)  # no bounds: each peer scales its own columns
+        return super().fit(X)
+
+    def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], None]:
+        """Return each peer's columns, and store which ones they are."""
         if is_list_of_peers(X):
-            if not (isinstance(self.partition, str) and self.partition == "even"):
-                raise UsageError(
-                    f"partition = {self.partition!r}, but a list of {len(X)} arrays was given: leave it out"
-                )
+            self._refuse_partition(X)
             arrays = matrices(X, self.n_peers, same_columns=False)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_  # of an earlier fit
@@ -76,26 +71,24 @@ class _VerticalEstimator(FederatedEstimator):
             validate_data(self, X, skip_check_array=True)  # names and number of the columns
             self.columns_ = self._dealt(together.shape[1])
             arrays = [together[:, columns] for columns in self.columns_]
+        return arrays, None
+
+    def _check(self, arrays: list[Floats]) -> None:
         n_samples = len(arrays[0])
         if self.n_clusters > n_samples:
             raise DataError(
                 f"n_clusters = {self.n_clusters}, but the peers hold n_samples = {n_samples} rows: "
                 f"ask for at most {n_samples}"
             )
-        locals = [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
-        self._learn_columns(job, run_job(job, locals, self.fleet), locals)
-        self._warn_of_no_end(job)
-        return self
+
+    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+        return [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
         even = isinstance(self.partition, str) and self.partition == "even"
         widths = None if even else _widths(self.partition)
-        n_peers = 1 if self.n_peers is None else self.n_peers
-        if isinstance(n_peers, bool) or not isinstance(n_peers, int | np.integer):
-            raise UsageError(f"n_peers = {n_peers!r}: expected a whole number of at least 1, or None")
-        if widths is not None and self.n_peers is None:
-            n_peers = len(widths)
-        return list(split_columns(n_features, int(n_peers), widths))
+        n_peers = len(widths) if widths is not None and self.n_peers is None else count_of(self.n_peers)
+        return list(split_columns(n_features, n_peers, widths))
 
     def _given(self) -> list[Floats] | list[None]:
         """Return each peer's columns of the first centers, or None for each if these were not given."""
@@ -109,7 +102,7 @@ class _VerticalEstimator(FederatedEstimator):
             raise UsageError("init: expected finite numbers")
         return [centers[:, columns] for columns in self.columns_]
 
-    def _learn_columns(self, job: Job, state: JobState, locals: list[Local]) -> None:
+    def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         self._learn_rounds(job, state)
         self.history_ = [shift for shift in summaries.shifts(state) if shift is not None]
         self.origin_, self.scale_ = np.empty(self.n_features_in_), np.empty(self.n_features_in_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import FederatedEstimator, run_job
+from p2pclust.estimators.base import RowsEstimator, run_job
 from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
@@ -21,16 +20,13 @@ _MOST = 2.0**36  # divided by the number of peers; the grid of the sums holds fo
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class WeighingEstimator(FederatedEstimator):
-    """One whose protocol counts a row as many times as its weight says."""
+class WeighingEstimator(RowsEstimator):
+    """An estimator whose protocol counts a row as many times as its weight says."""
 
     init: str | ArrayLike = "split-merge"
     n_init: int = 1
     tol: float = 5e-3
     max_rounds: int = 30
-    participation: float = 1.0
-    scaling: str = "none"
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None
     accelerate: bool = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -38,10 +34,8 @@ class WeighingEstimator(FederatedEstimator):
 
         Parameters
         ----------
-        X : list of array_like, or one array_like
-            A list holds one array of shape (n_m, F) per peer. One array of shape (n, F) is split over ``n_peers``.
-        y : array_like of shape (n,), optional
-            Labels or groups for the partition of one array. The clustering never sees them.
+        X, y
+            As for :meth:`FederatedClustering.fit`.
         sample_weight : list of array_like, or one array_like, optional
             One weight for each row, in the form of X: a row of weight w counts as w equal rows in all sums, and a row of
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given
@@ -53,13 +47,9 @@ class WeighingEstimator(FederatedEstimator):
 
         Raises
         ------
-        DataError
-            For an empty peer, a value that is not finite (its row and column are named), peers with different columns,
-            a weight that is negative or not finite, or fewer rows of a positive weight than clusters.
-        UsageError
-            For a parameter out of range.
-        FleetError
-            If the job failed, for example because the privacy gate held every peer.
+        DataError, UsageError, FleetError
+            As :meth:`FederatedClustering.fit`; also a DataError for a weight that is negative or not finite, or fewer rows
+            of a positive weight than clusters.
         """
         if sample_weight is None:
             return super().fit(X, y)
@@ -104,13 +94,13 @@ def _weights_of_peers(
 
 
 def _checked(given: Any, n_rows: int, peer: str) -> Floats:
-    who = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
+    where = f"sample_weight{': ' * bool(peer)}{peer.removesuffix(', ')}"
     try:
         weights: Floats = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{who}: expected one number for each row") from None
+        raise DataError(f"{where}: expected one number for each row") from None
     if weights.shape != (n_rows,):
-        raise DataError(f"{who}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
+        raise DataError(f"{where}: has shape {weights.shape}, but there are {n_rows} rows: expected one weight each")
     bad = ~((weights >= 0) & np.isfinite(weights))
     if bad.any():
         row = int(bad.argmax())

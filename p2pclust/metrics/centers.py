@@ -71,7 +71,7 @@ def knowledge_gap(
     Raises
     ------
     DataError
-        If the two are not matrices of the same shape, or a number is not finite.
+        As in :func:`center_distance`.
     UsageError
         If `normalised` is something else.
 

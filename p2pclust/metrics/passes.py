@@ -77,10 +77,7 @@ class FuzzySums:
 def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points, Floats]:
     """Return checked rows, and centers (C, F) minus the rows' shift.
 
-    Raises
-    ------
-    DataError
-        If the rows or the centers are not matrices of finite numbers, or have different columns.
+    Raise DataError if the rows or the centers are not matrices of finite numbers, or have different columns.
     """
     points = X if isinstance(X, Points) else Points(X)
     try:
@@ -100,14 +97,7 @@ def check_fuzzifier(fuzzifier: float) -> None:
 
 
 def crisp_sums(points: Points, centred: Floats) -> CrispSums:
-    """Sum distances to the nearest center and to the others.
-
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centred : float64 array, shape (C, F)
-        As :func:`prepared` returns them.
+    """Sum distances to the nearest center and to the others, of rows and centers as :func:`prepared` returns them.
 
     Examples
     --------
@@ -129,16 +119,9 @@ def crisp_sums(points: Points, centred: Floats) -> CrispSums:
 
 
 def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySums:
-    """Sum memberships, and distances weighted by them.
+    """Sum memberships, and distances weighted by them, of rows and centers as :func:`prepared` returns them.
 
-    Parameters
-    ----------
-    points : Points
-        n rows of F features.
-    centred : float64 array, shape (C, F)
-        As :func:`prepared` returns them.
-    fuzzifier : float
-        Above 1. See :mod:`p2pclust.clustering.fcm` for how powers are kept from overflowing.
+    See :mod:`p2pclust.clustering.fcm` for how powers are kept from overflowing.
 
     Examples
     --------

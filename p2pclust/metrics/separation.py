@@ -94,10 +94,8 @@ def soft_davies_bouldin(
 
     Raises
     ------
-    DataError
-        If `X` or the centers are not matrices of finite numbers, have different columns, or there is only one center.
-    UsageError
-        If the fuzzifier is not above 1, or for an unknown kind.
+    DataError, UsageError
+        As in :func:`xie_beni`; also a UsageError for an unknown kind.
 
     Examples
     --------

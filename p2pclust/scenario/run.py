@@ -16,7 +16,7 @@ from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import fitness
-from p2pclust.protocols.engine.extras import require_extras
+from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario.file.availability import longest_sleep_s, make_rests

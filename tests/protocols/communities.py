@@ -151,7 +151,7 @@ class Hand:
             if isinstance(told, Arrays):
                 n_peers = len(self.locals)
                 try:
-                    part = engine.decode_contribution(self.job, self.state, told.encode(), n_peers=n_peers)
+                    part = engine.ContributionReader(self.job, self.state, n_peers=n_peers).read(told.encode())
                 except WireError as error:
                     abstained[peer] = f"malformed: {error}"
                 else:

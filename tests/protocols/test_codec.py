@@ -103,7 +103,7 @@ def test_arbitrary_bytes_only_raise_wire_errors(data: bytes) -> None:
     for decode in (
         JobState.decode,
         Arrays.decode,
-        lambda d: engine.decode_contribution(job, engine.begin(job), d, n_peers=3),
+        lambda d: engine.ContributionReader(job, engine.begin(job), n_peers=3).read(d),
     ):
         with pytest.raises(WireError):
             decode(data)
@@ -294,7 +294,7 @@ REORDERED = Arrays({name: GOOD[name] for name in reversed(list(GOOD))})
 
 
 def _received(arrays: Arrays, *, summed: int = 1) -> Arrays:
-    return engine.decode_contribution(JOB, OPENED, engine.encode_contribution(arrays), n_peers=3, summed=summed)
+    return engine.ContributionReader(JOB, OPENED, n_peers=3).read(arrays.encode(), summed=summed)
 
 
 def test_a_contribution_comes_back_with_the_same_bits() -> None:

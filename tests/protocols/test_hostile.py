@@ -18,7 +18,7 @@ import pytest
 
 from p2pclust.errors import P2PClustError, WireError
 from p2pclust.protocols.engine import engine, summaries
-from p2pclust.protocols.engine.arrays import Arrays, all_finite
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
@@ -111,7 +111,7 @@ def sent(job: Job, state: JobState, locals_: list[Local], liar: Any = None) -> t
         try:
             part = engine.contribution(job, state, locals_[peer], peer, N)
             data = (liar(peer, part) if liar else part).encode()
-            got.append((peer, engine.decode_contribution(job, state, data, n_peers=N)))
+            got.append((peer, engine.ContributionReader(job, state, n_peers=N).read(data)))
         except Abstain as answer:
             abstained[peer] = answer.reason
         except WireError as error:
@@ -125,7 +125,7 @@ def run(job: Job, locals_: list[Local], liar: Any = None) -> Iterator[JobState]:
     while state.status == "running":
         got, abstained = sent(job, state, locals_, liar)
         state = engine.advance(job, state, got, abstained, n_peers=N, memory=memory)
-        assert all(all_finite(array) for array in state.arrays.in_memory())
+        assert state.arrays.sound()
         assert engine.decode_state(job, state.encode()) == state, "others can read it"
         yield state
 
@@ -167,7 +167,7 @@ def test_lies_in_states(job: Job) -> None:
             if state.status == "running":
                 for what in (sent(job, state, locals_), ([], dict.fromkeys(range(N), "no data"))):
                     after = engine.advance(job, state, *what, n_peers=N)
-                    assert all(all_finite(array) for array in after.arrays.in_memory())
+                    assert after.arrays.sound()
             elif state.status == "done":
                 conclusions(job, state, locals_)
     assert refused > 20
@@ -196,7 +196,7 @@ def at(job: Job, protocol: str, step: int = 0) -> JobState:
         ("llf-cm", "shared-k-means++", 0, {"stream": np.int64(-1)}, "a stream has a negative number"),
         ("llf-cm", "shared-k-means++", 0, {"picks": np.zeros((4, 2))}, "4 picks for 3 centers"),
         ("fkm", "fkm", 1, {"stream": np.int64(-(2**63))}, "a stream has a negative number"),
-        ("llf-fcm accelerated", "llf-fcm", 1, {"objective": None}, "half of what an accelerated round keeps"),
+        ("llf-fcm accelerated", "llf-fcm", 1, {"objective": None}, "only some of the arrays of an accelerated round"),
         ("vertical-cm", "vertical-seeding", 0, {"first_rows": np.arange(3)}, "vertical-seeding, which needs none"),
         ("vertical-cm", "vertical-cm", 0, {"first_rows": np.arange(5)}, "5 picked rows for 3 centers"),
         ("vertical-cm", "vertical-cm", 1, {"counts": np.full(5, 18)}, r"counts of shape \[5\] for 3 clusters"),
@@ -277,7 +277,10 @@ class TestSumsThatCancel:
             return part if limbs is None or peer != 2 else part.replace(rows=-2 * limbs)
 
         *_, last = run(job, locals_, liar)
-        assert (last.status, last.reason) == ("failed", "measure: 0 rows were measured: some peer told what cannot be")
+        assert (last.status, last.reason) == (
+            "failed",
+            "measure: 0 rows were measured: the sums of some peer are impossible",
+        )
 
 
 class TestNobodyCan:

@@ -11,10 +11,10 @@ from p2pclust.protocols import Local, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import SideBySide
+from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import in_working_coordinates
 from p2pclust.protocols.engine.registry import EVALUATING, known, protocol_class
-from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.runner import pooled, replay
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.measuring.objective import Objective

@@ -47,10 +47,10 @@ from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain, Additive, WithWorkspace
+from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
-from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
@@ -225,7 +225,7 @@ def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
         return NoResult(abstention.reason)
-    payload = Pieces(contribution.pieces()) if job.by_columns else engine.encode_contribution(contribution)
+    payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
     return Contributed(blobs.keep(payload))
 
 
@@ -251,7 +251,7 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:
         return NoResult(abstention.reason)
-    payload = engine.encode_contribution(contribution)
+    payload = contribution.encode()
     published = tuple((digest_of(data), len(data)) for data in workspace.published)
     for (digest, _), data in zip(published, workspace.published, strict=True):
         blobs.store(digest, data, blobs.limits.chunk_bytes)
@@ -272,7 +272,7 @@ def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, m
 def _add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
     """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
     total, peers = engine.added_up(_one_by_one(job, state, task, blobs, {}), task.n_peers)
-    return Summed(None if total is None else blobs.keep(engine.encode_contribution(total)), peers)
+    return Summed(None if total is None else blobs.keep(total.encode()), peers)
 
 
 def _one_by_one(

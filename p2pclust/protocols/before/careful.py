@@ -28,11 +28,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pclust.clustering import kmeans_plusplus
-from p2pclust.errors import UsageError
+from p2pclust.protocols.before.first_centers import FirstCenters
 from p2pclust.protocols.centers.local_centers import bad_centers, gathered, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Protocol, Slot
+from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import blurred, propose_gate
 
@@ -42,37 +42,26 @@ _SEEDINGS = 10
 
 
 @dataclass(frozen=True)
-class CarefulSeeding(Protocol):
+class CarefulSeeding(FirstCenters):
     """First centers from candidates of all peers, in one round.
 
     Parameters
     ----------
-    n_clusters : int
-    init : {"careful"}
-        As it stands in a job's parameters.
+    n_clusters, init
+        See :class:`FirstCenters`.
     n_init : int
         How many sets of first centers: the candidates are clustered so often.
     """
 
     id: ClassVar[str] = "careful"
-    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "stream")
+    works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream")
 
-    n_clusters: int
     init: str = "careful"
     n_init: int = 1
 
     def __post_init__(self) -> None:
-        most = checks.MAX_CLUSTERS
-        object.__setattr__(self, "n_clusters", checks.whole("careful: n_clusters", self.n_clusters, least=1, most=most))
-        checks.one_of("careful: init", self.init, ("careful",))
-        object.__setattr__(
-            self, "n_init", checks.whole("careful: n_init", self.n_init, least=1, most=checks.MAX_STARTS)
-        )
-
-    def open(self, state: State, rng: np.random.Generator) -> State:
-        if "origin" not in state or "lo" not in state:
-            raise UsageError("careful: put range and scaling stages before it")
-        return state.replace(stream=np.int64(rng.integers(random_streams.MAX_SEED)))
+        super().__post_init__()
+        checks.check(self, n_init=checks.STARTS)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"centers": Slot((None, state["origin"].size))}
@@ -98,6 +87,3 @@ class CarefulSeeding(Protocol):
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state.without("stream"), [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)])
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True

@@ -18,10 +18,10 @@ What a peer reveals. In ``range``: its smallest and largest value of each featur
 ``rows_needed``. In ``zscore``: its number of rows and, per feature, the sum of its rows' deviations from the middle of
 the range, and of their squared deviations from the mean. Of one row these numbers are the row itself, and of two
 nearly so: a peer with fewer than ``min_rows`` rows abstains from both. That is a hurdle, not a proof: both stages
-together are four numbers per feature, which tell the values of up to four rows (though not which of different features
+together are four numbers per feature, which give the values of up to four rows (though not which of different features
 belong together). Declare bounds where ranges are secret.
 
-Rows of a peer that told no range may lie outside the range that was found. They take part like all others, as long as
+Rows of a peer that sent no range may lie outside the range that was found. They take part like all others, as long as
 their sums fit the grid, which reaches 2**38 / n_peers units.
 """
 
@@ -44,12 +44,12 @@ from p2pclust.protocols.engine.local import LARGEST, Local
 
 __all__ = ["MinMaxScaling", "NoScaling", "Range", "ZScoreScaling"]
 
-_MAX_ROWS = 2**20
+_ROWS = checks.between(1, 2**20)
 
 
 @dataclass(frozen=True)
 class Range(Protocol):
-    """The range of each feature over all peers that have enough rows to tell theirs.
+    """The range of each feature over all peers that have enough rows to reveal theirs.
 
     A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
     equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
@@ -61,9 +61,9 @@ class Range(Protocol):
         every later round, by name.
     rows_needed : int
         The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
-        told nothing because of ``min_rows``, the rows are not all known, and the clustering stage decides.
+        abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
     min_rows : int
-        A peer with fewer rows abstains; 1 lets every peer tell its range. Not for declared bounds, which tell nothing.
+        A peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which reveal nothing.
     """
 
     id: ClassVar[str] = "range"
@@ -74,15 +74,12 @@ class Range(Protocol):
     min_rows: int = 3
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "rows_needed", checks.whole("range: rows_needed", self.rows_needed, least=1, most=_MAX_ROWS))
-        put(self, "min_rows", checks.whole("range: min_rows", self.min_rows, least=1, most=_MAX_ROWS))
+        checks.check(self, rows_needed=_ROWS, min_rows=_ROWS)
         if (self.lo is None) != (self.hi is None):
             raise UsageError("range: declare both lo and hi, or neither")
         if self.lo is None or self.hi is None:
             return
-        put(self, "lo", checks.vector("range: lo", self.lo))
-        put(self, "hi", checks.vector("range: hi", self.hi))
+        checks.check(self, lo=checks.vector, hi=checks.vector)
         if len(self.lo) != len(self.hi):
             raise UsageError(f"range: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
         for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
@@ -105,9 +102,8 @@ class Range(Protocol):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         _hold_few_rows(local, self.min_rows, "declare bounds")
-        rows = np.int64(min(local.n_samples, self.rows_needed))
         lo, hi = local.range()
-        return Arrays(lo=lo, hi=hi, rows=rows)
+        return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Name the peers that sent no range, and those whose number of columns is not that of most others."""
@@ -188,8 +184,7 @@ class ZScoreScaling(Additive):
     min_rows: int = 3
 
     def __post_init__(self) -> None:
-        rows = checks.whole("zscore: min_rows", self.min_rows, least=1, most=_MAX_ROWS)
-        object.__setattr__(self, "min_rows", rows)
+        checks.check(self, min_rows=_ROWS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
@@ -227,7 +222,7 @@ class ZScoreScaling(Additive):
 
 
 def _hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
-    """Abstain for a peer of fewer rows; the reason, which all peers read, does not tell how many it has."""
+    """Abstain for a peer of fewer rows; the reason, which all peers read, does not say how many it has."""
     if local.n_samples < min_rows:
         raise Abstain(
             f"privacy gate: fewer than {min_rows} rows: add rows, {instead}, or set privacy_gate or suppress_singletons = "

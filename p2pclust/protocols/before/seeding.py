@@ -1,10 +1,10 @@
 """First centers: proposed by one peer, drawn from the job's seed, or given.
 
-Reference [1], IV, names two ways to random first centers. Where the ranges of the features are known, whoever
-coordinates draws them there: that is ``uniform``, which every peer draws alike, within the ranges of the stage before.
+Reference [1], IV, names two ways to random first centers. Where the ranges of the features are known, the coordinator
+draws them there: that is ``uniform``, which every peer draws alike, within the ranges of the stage before.
 Otherwise a participant draws them, which the paper's experiments do: that is ``random``, though within those same
 ranges and not within what the participant knows of its own rows. Where one peer is asked, it is the first alive of the
-seed's permutation, whoever aggregates.
+seed's permutation, whichever peer aggregates.
 
 ===========  ===========================================================  ===============
 init         first centers                                                revealed
@@ -43,10 +43,11 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import started, uniform
+from p2pclust.protocols.before.first_centers import FirstCenters
+from p2pclust.protocols.centers.local_centers import require_scaling, started, uniform
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import LEAST_ROWS, blurred
 
@@ -56,12 +57,13 @@ INITS = ("k-means++", "random", "uniform", "given")
 
 
 @dataclass(frozen=True)
-class Seeding(Protocol):
+class Seeding(FirstCenters):
     """First centers.
 
     Parameters
     ----------
     n_clusters : int
+        See :class:`FirstCenters`.
     init : {"k-means++", "random", "uniform", "given"}
     centers : list of rows, optional
         With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
@@ -70,26 +72,23 @@ class Seeding(Protocol):
     """
 
     id: ClassVar[str] = "seeding"
+    ways: ClassVar[tuple[str, ...]] = INITS
     asks: ClassVar[Literal["all", "one"]] = "one"
-    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
-    n_clusters: int
     init: str = "k-means++"
     centers: tuple[tuple[float, ...], ...] | None = None
     n_init: int = 1
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "n_clusters", checks.whole("seeding: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS))
-        checks.one_of("seeding: init", self.init, INITS)
+        super().__post_init__()
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
-        put(self, "n_init", checks.whole("seeding: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
+        checks.check(self, n_init=checks.STARTS)
         if self.centers is None:
             return
         if self.n_init > 1:
             raise UsageError(f"seeding: n_init = {self.n_init}: given centers are one set of first centers")
-        put(self, "centers", checks.table("seeding: centers", self.centers))
+        checks.check(self, centers=checks.table)
         if len(self.centers) != self.n_clusters:
             raise UsageError(f"seeding: {len(self.centers)} centers were given for {self.n_clusters} clusters")
         if max(abs(value) for row in self.centers for value in row) > LARGEST:
@@ -97,8 +96,7 @@ class Seeding(Protocol):
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take given centers into working coordinates, or draw uniform ones; else leave them to the peer asked."""
-        if "origin" not in state or "lo" not in state:
-            raise UsageError("seeding: put range and scaling stages before it")
+        require_scaling(self.id, state)
         if self.centers is not None:
             given = np.array(self.centers)
             features = state["origin"].size
@@ -135,9 +133,6 @@ class Seeding(Protocol):
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return started(state, self._uniform(state, rng))
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
 
     def _uniform(self, state: State, rng: np.random.Generator) -> list[NDArray[np.float64]]:
         return [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)]

@@ -2,15 +2,15 @@
 
 D. Arthur, S. Vassilvitskii: k-means++, the advantages of careful seeding (reference [1]), picks each next center among
 the rows with a probability in proportion to D(x)^2, the squared distance to the nearest center so far. Over peers this
-takes one round for each pick: a peer draws a row of its own so, and tells the sum of its D(x)^2; the aggregator draws a
+takes one round for each pick: a peer draws a row of its own so, and sends the sum of its D(x)^2; the aggregator draws a
 peer in proportion to these sums. The product of the two probabilities is that of [1] over the union of the rows, and no
 protocol of the papers has it: they seed by one peer, or cluster the picks of all.
 
 Departures, and why
 -------------------
-- A row does not leave its peer: a pick is told as the mean of its ``neighbours`` nearest rows, the pick among them, as in
+- A row does not leave its peer: a pick is sent as the mean of its ``neighbours`` nearest rows, the pick among them, as in
   the careful seeding of the c-means papers. With ``neighbours=1`` the draw is exactly that of [1], and rows leave.
-- D(x) is measured to what was told, which is all that other peers know.
+- D(x) is measured to what was sent, which is all that other peers know.
 
 What is revealed: each round, one such mean of every peer's, and the sum of its squared distances; in the first round,
 where all rows are equally likely, that sum is its number of rows.
@@ -30,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import squared_to_nearest
-from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import uniform
+from p2pclust.protocols.before.first_centers import FirstCenters
+from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Protocol, Slot
+from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import blurred, propose_gate
 
@@ -42,61 +42,45 @@ __all__ = ["SharedSeeding"]
 
 
 @dataclass(frozen=True)
-class SharedSeeding(Protocol):
+class SharedSeeding(FirstCenters):
     """First centers by k-means++ over all peers, one round for each.
 
     Parameters
     ----------
-    n_clusters : int
-    init : {"shared-k-means++"}
-        As it stands in a job's parameters.
+    n_clusters, init
+        See :class:`FirstCenters`.
     neighbours : int
-        Of how many nearest rows a told pick is the mean; a peer with fewer than twice as many averages half of its
-        rows. 1 tells the row itself.
-
-    Examples
-    --------
-    >>> SharedSeeding(n_clusters=3).neighbours
-    5
+        Of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many averages half of
+        its rows. 1 sends the row itself.
     """
 
     id: ClassVar[str] = "shared-k-means++"
-    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "picks", "stream")
+    works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "picks", "stream")
 
-    n_clusters: int
     init: str = "shared-k-means++"
     neighbours: int = 5
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(
-            self,
-            "n_clusters",
-            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        checks.one_of(f"{self.id}: init", self.init, ("shared-k-means++",))
-        put(self, "neighbours", checks.whole(f"{self.id}: neighbours", self.neighbours, least=1, most=2**20))
+        super().__post_init__()
+        checks.check(self, neighbours=checks.between(1, 2**20))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Begin without a pick."""
-        if "origin" not in state or "lo" not in state:
-            raise UsageError(f"{self.id}: put range and scaling stages before it")
-        return state.replace(
-            picks=np.empty((0, state["origin"].size)), stream=rng.integers(0, random_streams.MAX_SEED, dtype=np.int64)
-        )
+        require_scaling(self.id, state)
+        return state.replace(picks=np.empty((0, state["origin"].size)), stream=drawn_stream(rng))
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"mass": Slot(()), "candidate": Slot((state["origin"].size,))}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Draw one of this peer's rows in proportion to D(x)^2, and tell the mean around it."""
+        """Draw one of this peer's rows in proportion to D(x)^2, and send the mean around it."""
         if self.neighbours > 1:
             propose_gate(local)
         points = local.points(state)
         picks = state["picks"]
         chances = squared_to_nearest(points, picks) if len(picks) else np.ones(local.n_samples)
         mass = float(chances.sum())
-        if mass == 0.0:  # Every row lies on a center: whatever is told is not chosen while another row does not.
+        if mass == 0.0:  # Every row lies on a center: this candidate is not chosen while another row does not.
             return Arrays(mass=0.0, candidate=uniform(state, 1, rng)[0])
         # searchsorted finds the first row whose cumulated chance exceeds the draw, never one without a chance.
         row = int(np.searchsorted(np.cumsum(chances), rng.random() * mass, side="right"))
@@ -104,7 +88,7 @@ class SharedSeeding(Protocol):
         return Arrays(mass=mass, candidate=blurred(points.X, pick, self.neighbours)[1])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Leave out who proposes no center: distances from such a one would overflow at every peer."""
+        """Leave out peers that propose no center: distances from it would overflow at every peer."""
         return {
             peer: "failed: it proposes no center"
             for peer, part in contributions
@@ -119,10 +103,10 @@ class SharedSeeding(Protocol):
         if largest > 0.0:
             masses = np.cumsum([float(part["mass"]) / largest for part in contributions])
             chosen = min(int(np.searchsorted(masses, rng.random() * masses[-1], side="right")), len(contributions) - 1)
-            told = contributions[chosen]["candidate"]
+            candidate = contributions[chosen]["candidate"]
             # Two picks with the same neighbours would make centers that coincide, and such centers never part again.
-            if not (state["picks"] == told).all(axis=1).any():
-                pick = told
+            if not (state["picks"] == candidate).all(axis=1).any():
+                pick = candidate
         return self._after(state, np.concatenate([state["picks"], pick[np.newaxis]]))
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
@@ -133,9 +117,6 @@ class SharedSeeding(Protocol):
     def flaw(self, state: State, *, done: bool) -> str:
         n_picks = len(state["picks"])
         return f"{n_picks} picks for {self.n_clusters} centers" if n_picks >= self.n_clusters else ""
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return "centers" in state
 
     def _after(self, state: State, picks: NDArray[np.float64]) -> State:
         if len(picks) < self.n_clusters:

@@ -17,9 +17,8 @@ few rows that ``careful`` and ``k-means++`` send are near-copies of rows. docs/p
 What a peer reveals
 -------------------
 In each round, for each cell of which it has at least ``min_rows`` rows: their number and sums, and while cells are split
-also the sums of squares. A cell
-with fewer of its rows is sent as zeros, because sum and sum of squares of two values give the two values; so a peer with
-fewer than ``min_rows`` rows reveals nothing.
+also the sums of squares. A cell with fewer of its rows is sent as zeros, because sum and sum of squares of two values
+give the two values; so a peer with fewer than ``min_rows`` rows reveals nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
-from p2pclust.errors import UsageError
+from p2pclust.protocols.before.first_centers import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -48,7 +47,7 @@ _CELLS_PER_CLUSTER = 3
 _TRIES = 20
 _LEAST_ROWS_OF_A_CELL = 5
 _MOST_ROWS = 0.9
-# Gossip adds up within a tolerance: a count that is nearer to none than to one row is none.
+# Gossip adds up within a tolerance: a count that is nearer to 0 than to 1 row is 0.
 _NONE = 0.5
 _SMALL = 2.0**-480
 # Of the largest variance: a feature that varies so much counts as the widest one too.
@@ -56,14 +55,13 @@ _AS_WIDE = 0.99
 
 
 @dataclass(frozen=True)
-class SplitMerge(Additive):
+class SplitMerge(FirstCenters, Additive):
     """First centers by splitting and merging.
 
     Parameters
     ----------
-    n_clusters : int
-    init : {"split-merge"}
-        As it stands in a job's parameters.
+    n_clusters, init
+        See :class:`FirstCenters`.
     n_init : int
         How many sets of first centers: the cheapest different results of the twenty tries, then cells that k-means++
         picks.
@@ -73,35 +71,20 @@ class SplitMerge(Additive):
     Notes
     -----
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
-    each had, as far as is known: the halves of a cell that was split have half of its rows each. ``splits`` counts the
+    each had: the halves of a cell that was split have half of its rows each. ``splits`` counts the
     rounds so far in which cells were split; it is -1 when no more are.
-
-    Examples
-    --------
-    >>> SplitMerge(n_clusters=5).most_cells
-    15
     """
 
     id: ClassVar[str] = "split-merge"
-    works_on: ClassVar[tuple[str, ...]] = (
-        "lo", "hi", "origin", "scale", "unit", "stream", "cells", "cell_masses", "splits",
-    )  # fmt: skip
+    works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream", "cells", "cell_masses", "splits")
 
-    n_clusters: int
     init: str = "split-merge"
     n_init: int = 1
     min_rows: int = 3
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(
-            self,
-            "n_clusters",
-            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        checks.one_of(f"{self.id}: init", self.init, (self.id,))
-        put(self, "n_init", checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
-        put(self, "min_rows", checks.whole(f"{self.id}: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
+        super().__post_init__()
+        checks.check(self, n_init=checks.STARTS, min_rows=checks.CLUSTERS)
 
     @property
     def most_cells(self) -> int:
@@ -110,15 +93,9 @@ class SplitMerge(Additive):
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Begin with one cell, in the middle of the ranges."""
-        if "origin" not in state or "lo" not in state:
-            raise UsageError(f"{self.id}: put range and scaling stages before it")
+        opened = super().open(state, rng)
         middle = (state["lo"] + (state["hi"] - state["lo"]) / 2 - state["origin"]) / state["scale"]
-        return state.replace(
-            stream=np.int64(rng.integers(random_streams.MAX_SEED)),
-            cells=middle[np.newaxis],
-            cell_masses=np.zeros(1),
-            splits=np.int64(0),
-        )
+        return opened.replace(cells=middle[np.newaxis], cell_masses=np.zeros(1), splits=np.int64(0))
 
     def takes_weights(self) -> bool:
         return True
@@ -138,8 +115,8 @@ class SplitMerge(Additive):
         few = counts < self.min_rows
         sums[few], squares[few] = 0.0, 0.0
         # All that this peer reveals.
-        told = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
-        return told.replace(squares=squares) if self._splits(state) else told
+        totals = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
+        return totals.replace(squares=squares) if self._splits(state) else totals
 
     def combine(self, state: State, contributions: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""
@@ -147,18 +124,18 @@ class SplitMerge(Additive):
         if counts.sum() < state["cell_masses"].sum() / 2:
             # Most rows are in cells too small to be sent: the round before says more than this one.
             return self._merged(state, state["cells"], state["cell_masses"])
-        heard = counts >= _NONE
-        counts, means = counts[heard], np.array(state["cells"][heard])
+        filled_cells = counts >= _NONE
+        counts, means = counts[filled_cells], np.array(state["cells"][filled_cells])
         if not counts.size:
             return self._ended(state, uniform(state, self.n_clusters, self._drawing(state)))
-        moved = contributions["sums"][heard] / counts[:, np.newaxis]
+        moved = contributions["sums"][filled_cells] / counts[:, np.newaxis]
         means += moved
         if state["splits"] < 0:
             return self._merged(state, means, counts)
         still = state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
         if not self._splits(state):
             return still
-        widths = np.maximum(contributions["squares"][heard] / counts[:, np.newaxis] - moved**2, 0.0)
+        widths = np.maximum(contributions["squares"][filled_cells] / counts[:, np.newaxis] - moved**2, 0.0)
         chosen = self._to_split(counts, widths)
         if not chosen.any():
             return still
@@ -171,10 +148,7 @@ class SplitMerge(Additive):
     def flaw(self, state: State, *, done: bool) -> str:
         if len(state["cells"]) > self.most_cells:
             return f"{len(state['cells'])} cells for {self.n_clusters} clusters"
-        return "a cell with less than no row" if (state["cell_masses"] < 0).any() else ""
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return "centers" in state
+        return "a cell with a negative number of rows" if (state["cell_masses"] < 0).any() else ""
 
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         return {"cells": len(state["cells"])} if "cells" in state else {}
@@ -205,7 +179,7 @@ class SplitMerge(Additive):
         return self._ended(state, *[filled(centers, spare) for centers in (*found, *more)[: self.n_init]])
 
     def _large(self, masses: Floats) -> NDArray[np.bool_]:
-        """Tell which cells have rows enough to be more than outliers; with few rows in all, fewer are enough."""
+        """Return which cells have enough rows to be more than outliers; with few rows in all, fewer are enough."""
         for least in range(_LEAST_ROWS_OF_A_CELL, 1, -1):
             large = masses >= least
             if np.count_nonzero(large) >= self.n_clusters and masses[large].sum() >= _MOST_ROWS * masses.sum():
@@ -225,20 +199,7 @@ class SplitMerge(Additive):
 def _split(means: Floats, masses: Floats, widths: Floats, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Replace each chosen cell by two, one standard deviation from its mean along its widest feature.
 
-    Parameters
-    ----------
-    means : ndarray of shape (E, F)
-    masses : ndarray of shape (E,)
-    widths : ndarray of shape (E, F)
-        Variances.
-    chosen : ndarray of bool, shape (E,)
-
-    Returns
-    -------
-    cells : ndarray of shape (E + number chosen, F)
-        The halves of a cell follow each other.
-    masses : ndarray of shape (E + number chosen,)
-        Half of the cell's for each half.
+    `widths` (E, F) are variances. The halves of a cell follow each other, each with half of its mass.
 
     Examples
     --------

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import nearest, objective
+from p2pclust.clustering import Points, fuzzy_step, nearest, objective
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
@@ -28,9 +28,10 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["MAX_ROUNDS", "Alternating", "Iterated", "nearest_labels"]
+__all__ = ["ROUNDS", "Alternating", "Fuzzy", "Iterated", "means_or", "nearest_labels"]
 
-MAX_ROUNDS = 10**6
+ROUNDS: Final = checks.between(1, 10**6)
+"""What ``max_rounds`` may be."""
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
 
@@ -58,14 +59,7 @@ class Iterated(Clustering):
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed")
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(
-            self,
-            "n_clusters",
-            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
-        put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
+        checks.check(self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers; what only scaling and seeding needed is dropped from the messages."""
@@ -101,6 +95,34 @@ class Iterated(Clustering):
         return random_streams.aggregating(int(state["stream"]), state["shifts"].size)
 
 
+@dataclass(frozen=True)
+class Fuzzy(Iterated):
+    """Rounds in which a row belongs to every cluster to some degree.
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds
+        See :class:`Iterated`.
+    fuzzifier : float
+        The papers' m or lambda, above 1.
+    privacy_gate : bool
+        Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
+        :func:`~p2pclust.protocols.engine.privacy.size_gate`.
+    """
+
+    pooled_name: ClassVar[str] = "fuzzy c-means"
+
+    fuzzifier: float = 2.0
+    privacy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag)
+
+    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        return fuzzy_step(points, centers, self.fuzzifier)
+
+
 def nearest_labels(state: State, local: Local) -> Arrays:
     """Return ``labels`` (n,): the center nearest to each of a peer's rows."""
     labels = nearest(local.points(state), state["centers"])
@@ -113,17 +135,16 @@ def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.floa
     return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
 
 
-def _moved(
-    centers: NDArray[np.float64], sums: NDArray[np.float64], weights: NDArray[np.float64]
+def means_or(
+    previous: NDArray[np.float64], sums: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return total sums over total weights."""
-    moved = np.array(centers)
-    # A cluster that no peer contributes to keeps its center. (IV-B of [1] says that a "random perturbation"
-    # can handle it; the authors' published code keeps the center. Keeping it needs no randomness and lets the
-    # pooled algorithm do the same.)
-    heard = weights > 0
-    moved[heard] = sums[heard] / weights[heard, np.newaxis]
-    return moved
+    """Return total sums over total weights, and the previous center of a cluster without any weight."""
+    # IV-B of [1] says that a "random perturbation" can handle such a cluster; the authors' published code keeps the
+    # center. Keeping it needs no randomness and lets the pooled algorithm do the same.
+    centers = np.array(previous)
+    has_weight = weights > 0
+    centers[has_weight] = sums[has_weight] / weights[has_weight, np.newaxis]
+    return centers
 
 
 @dataclass(frozen=True)
@@ -163,12 +184,11 @@ class Alternating(Iterated, Additive, SideBySide):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.flag(f"{self.id}: accelerate", self.accelerate)
-        n_init = checks.whole(f"{self.id}: n_init", self.n_init, least=1, most=checks.MAX_STARTS)
-        object.__setattr__(self, "n_init", n_init)
-        if self.accelerate and n_init > 1:
+        checks.check(self, accelerate=checks.flag, n_init=checks.STARTS)
+        if self.accelerate and self.n_init > 1:
             raise UsageError(
-                f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {n_init} leave it out"
+                f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {self.n_init} "
+                "leave it out"
             )
 
     @property
@@ -184,9 +204,7 @@ class Alternating(Iterated, Additive, SideBySide):
             raise UsageError(
                 f"{self.id}: n_init = {self.n_init}, but the stage before made {found} sets of first centers"
             )
-        if self.n_init == 1:
-            return opened
-        return opened.replace(trails=np.zeros((found, 0)))
+        return opened if self.n_init == 1 else opened.replace(trails=np.zeros((found, 0)))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Stop when the centers moved by less than ``tol``, but not by a round that was taken back."""
@@ -195,7 +213,7 @@ class Alternating(Iterated, Additive, SideBySide):
     def flaw(self, state: State, *, done: bool) -> str:
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
-            return "half of what an accelerated round keeps"
+            return "only some of the arrays of an accelerated round"
         if self.n_init == 1:
             return ""
         if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):
@@ -233,8 +251,8 @@ class Alternating(Iterated, Additive, SideBySide):
     def rows_of(self, local: Local) -> int:
         """Return the number of rows, but never more than the number of clusters.
 
-        Enough to tell whether there are fewer rows than clusters. No more is said, because the privacy argument for
-        LLF-FCM (IV-B of [1]) points out that nobody knows how many rows a peer has.
+        Enough to see whether there are fewer rows than clusters. No more is revealed, because the privacy argument for
+        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others.
         """
         return int(min(local.n_samples, self.n_clusters))
 
@@ -243,7 +261,7 @@ class Alternating(Iterated, Additive, SideBySide):
         state = state.replace(rows=np.int64(total["rows"]))
         if self.n_init > 1:
             return self._all_stepped(state, total["sums"], weights, suppressed)
-        centers = _moved(state["centers"], total["sums"], weights)
+        centers = means_or(state["centers"], total["sums"], weights)
         if self.accelerate:
             return self._relaxed(state, centers, float(total["objective"]), suppressed)
         return self.stepped(state, centers, suppressed=suppressed)
@@ -255,7 +273,7 @@ class Alternating(Iterated, Additive, SideBySide):
         moves = np.full((self.n_init, 1), -1.0)
         # One by one: the bits are those of a job with only this start.
         for own_sums, own_weights, start in zip(sums, weights, self.running(state), strict=True):
-            centers = _moved(starts[start], own_sums, own_weights)
+            centers = means_or(starts[start], own_sums, own_weights)
             moves[start] = _apart(centers, starts[start])
             starts[start] = centers
         return state.replace(

@@ -24,7 +24,7 @@ import numpy as np
 
 from p2pclust.protocols.centers.local_fuzzy import LocalFuzzy
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["ClusteredFuzzyCMeansProtocol"]
@@ -38,23 +38,10 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     ----------
     n_clusters, tol, max_rounds, fuzzifier, local_iterations, privacy_gate
         See :class:`LocalFuzzy`.
-
-    Examples
-    --------
-    >>> ClusteredFuzzyCMeansProtocol(n_clusters=3).max_rounds
-    30
     """
 
     id: ClassVar[str] = "c2f-fcm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "careful",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "random",
-        "uniform",
-        "given",
-    )
+    inits: ClassVar[tuple[str, ...]] = inits_from("careful")
 
     tol: float = 5e-3
     max_rounds: int = 30

@@ -1,4 +1,4 @@
-"""What changed from one batch of a stream to the next, told from sums only.
+"""What changed from one batch of a stream to the next, from sums only.
 
 Three numbers per batch, all from totals that the aggregator has anyway:
 
@@ -10,8 +10,8 @@ moved
     move over ``sqrt(C)`` times the root of the rows' mean squared distance to the centers plus that of the centers to
     their mean.
 mass
-    The total variation distance between the clusters' shares of the batch's weight and their shares of what earlier
-    batches told (the latest of these counting most): how much of the weight would have to change its cluster.
+    The total variation distance between the clusters' shares of the batch's weight and their shares of the weight of
+    earlier batches (the latest of these counting most): how much of the weight would have to change its cluster.
 
 The thresholds are plain numbers, in the names below. They are not a test of significance: batches of few rows differ by
 chance, by about ``sqrt(C / rows)`` in mass.
@@ -37,7 +37,7 @@ SHIFTED = 0.2
 """From this on, the clusters' shares changed notably."""
 
 UNKNOWN = np.float64(-1.0)
-"""In the state, a number that could not be told, because nothing came before."""
+"""In the state, a number that could not be computed, because nothing came before."""
 _MOST = 1e6
 _SURPRISE, _MOVED, _MASS, _ROUNDS, _SETTLED = range(5)  # the columns of the state's ``drift``
 
@@ -53,7 +53,7 @@ class BatchDrift:
     surprise : float or None
         None where there was no batch before. At most 1e6.
     moved : float
-        In spreads of the rows. From a first batch's seeds it tells nothing of drift.
+        In spreads of the rows. From a first batch's seeds it says nothing about drift.
     mass : float or None
         0 to 1.
     rounds : int
@@ -108,14 +108,9 @@ class BatchDrift:
 
 
 def drift_report(state: State, *, first: int = 0) -> list[BatchDrift]:
-    """Return one entry per batch that made a step; none for a state of another protocol than ``stream-fcm``.
+    """Return one entry per batch that made a step, none for a state of another protocol than ``stream-fcm``.
 
-    Parameters
-    ----------
-    state : Arrays
-        Of a stage ``stream-fcm``, or after it.
-    first : int
-        The number of the state's first batch.
+    `first` is the number of the state's first batch.
 
     Examples
     --------
@@ -131,31 +126,22 @@ def drift_report(state: State, *, first: int = 0) -> list[BatchDrift]:
 
 
 def compared(
-    state: State, centers: NDArray[np.float64], told: NDArray[np.float64], cost: float, *, settled: bool
+    state: State, centers: NDArray[np.float64], weights: NDArray[np.float64], cost: float, *, settled: bool
 ) -> NDArray[np.float64]:
     """Return the present batch's row of ``drift``, after a round of it.
 
-    Parameters
-    ----------
-    state : Arrays
-        Which the round's contributions answered.
-    centers : ndarray of shape (C, F)
-        After the round.
-    told : ndarray of shape (C,)
-        The total weights that the round told of the batch.
-    cost : float
-        The mean squared distance of the batch's rows to the centers of `state`.
-    settled : bool
+    The round's contributions answered `state`. Their total weights are `weights` (C,), the mean squared distance of the
+    batch's rows to the centers of `state` is `cost`, and `centers` (C, F) are those after the round.
     """
     row = np.empty(5)
     mine = state["drift"][int(state["batch"]) :]
     if len(mine):
-        # Told once, by the first round: later ones no longer see the centers of before.
+        # Measured by the first round: later ones no longer see the centers of before.
         row[_SURPRISE], row[_ROUNDS] = mine[0, _SURPRISE], mine[0, _ROUNDS] + 1
     else:
         row[_SURPRISE], row[_ROUNDS] = _ratio(cost, float(state["cost"])), 1
-    row[_MOVED] = _moved(state, centers, told, cost)
-    row[_MASS] = _mass(told, state["past_weights"])
+    row[_MOVED] = _moved(state, centers, weights, cost)
+    row[_MASS] = _mass(weights, state["past_weights"])
     row[_SETTLED] = settled
     return row
 
@@ -183,19 +169,19 @@ def _ratio(cost: float, before: float) -> float:
     return min(cost / before, _MOST) if before > cost / _MOST else _MOST
 
 
-def _moved(state: State, centers: NDArray[np.float64], told: NDArray[np.float64], cost: float) -> float:
+def _moved(state: State, centers: NDArray[np.float64], weights: NDArray[np.float64], cost: float) -> float:
     move = float(np.sqrt(np.mean(np.sum((centers - state["opened"]) ** 2, axis=1))))
-    total = told.sum()
+    total = weights.sum()
     apart = 0.0
     if total > 0:
-        share = told[:, np.newaxis] / total
+        share = weights[:, np.newaxis] / total
         middle = np.sum(share * state["centers"], axis=0)
         apart = float(np.sum(share * (state["centers"] - middle) ** 2))
     spread = float(np.sqrt(cost + apart))
     return min(move / spread, _MOST) if spread > move / _MOST else (_MOST if move > 0 else 0.0)
 
 
-def _mass(told: NDArray[np.float64], past: NDArray[np.float64]) -> float:
-    if not (told.sum() > 0 and past.sum() > 0):
+def _mass(weights: NDArray[np.float64], past: NDArray[np.float64]) -> float:
+    if not (weights.sum() > 0 and past.sum() > 0):
         return float(UNKNOWN)
-    return float(np.abs(told / told.sum() - past / past.sum()).sum() / 2)
+    return float(np.abs(weights / weights.sum() - past / past.sum()).sum() / 2)

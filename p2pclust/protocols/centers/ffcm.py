@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from p2pclust.protocols.centers.alternating import means_or
 from p2pclust.protocols.centers.local_fuzzy import LocalFuzzy
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["FFCMProtocol"]
@@ -61,23 +61,14 @@ class FFCMProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "ffcm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "uniform",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "careful",
-        "random",
-        "given",
-    )
+    inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
 
     averaging: str = "weighted"
     support: str = "u^m"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.one_of("ffcm: averaging", self.averaging, ("weighted", "kmeans"))
-        checks.one_of("ffcm: support", self.support, ("u^m", "u"))
+        checks.check(self, averaging=checks.among("weighted", "kmeans"), support=checks.among("u^m", "u"))
 
     @property
     def lossless(self) -> bool:
@@ -99,17 +90,9 @@ class FFCMProtocol(LocalFuzzy):
     def combine(self, state: State, contributions: Any) -> State:
         if self.averaging == "kmeans":
             return self.stepped(state, self.clustered(state, contributions))  # Eq. 9
-        return self.stepped(state, _weighted_mean(state["centers"], contributions))  # Eq. 8
-
-
-def _weighted_mean(previous: NDArray[np.float64], contributions: list[Contribution]) -> NDArray[np.float64]:
-    """Average the local centers with the same number; one without weight anywhere keeps its place."""
-    totals = np.zeros(len(previous))
-    sums = np.zeros(previous.shape)
-    for part in contributions:
-        totals += part["weights"]
-        sums += part["weights"][:, np.newaxis] * part["centers"]
-    centers = np.array(previous)
-    heard = totals > 0
-    centers[heard] = sums[heard] / totals[heard, np.newaxis]
-    return centers
+        # Eq. 8: the average of the local centers with the same number.
+        weights, sums = np.zeros(len(state["centers"])), np.zeros(state["centers"].shape)
+        for part in contributions:
+            weights += part["weights"]
+            sums += part["weights"][:, np.newaxis] * part["centers"]
+        return self.stepped(state, means_or(state["centers"], sums, weights))

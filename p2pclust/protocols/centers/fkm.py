@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, kmeans_plusplus, lloyd_step, sums_and_counts
 from p2pclust.protocols.centers.alternating import Iterated
-from p2pclust.protocols.centers.local_centers import MAX_WEIGHT, aligned, bad_centers, gathered, unseeded
+from p2pclust.protocols.centers.local_centers import aligned, bad_centers, drawn_stream, gathered, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
-from p2pclust.protocols.engine.random_streams import MAX_SEED
 
 __all__ = ["FederatedKMeansProtocol"]
 
@@ -51,24 +50,10 @@ class FederatedKMeansProtocol(Iterated):
         The paper's p: means of fewer rows are not sent. 1 sends all.
     n_init : int
         How many seedings the aggregator's k-means tries.
-
-    Examples
-    --------
-    >>> FederatedKMeansProtocol(n_clusters=16).inits[0]
-    'own'
     """
 
     id: ClassVar[str] = "fkm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "own",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "careful",
-        "random",
-        "uniform",
-        "given",
-    )
+    inits: ClassVar[tuple[str, ...]] = ("own", *Iterated.inits)
     pooled_name: ClassVar[str] = "k-means"
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")
 
@@ -78,9 +63,7 @@ class FederatedKMeansProtocol(Iterated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "min_cluster_size", checks.whole("fkm: min_cluster_size", self.min_cluster_size, least=1, most=2**31))
-        put(self, "n_init", checks.whole("fkm: n_init", self.n_init, least=1, most=1000))
+        checks.check(self, min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
@@ -89,15 +72,11 @@ class FederatedKMeansProtocol(Iterated):
         """Take over first centers if a seeding stage made some, or begin without."""
         if "centers" not in state:
             return unseeded(self.id, state, self.n_clusters, rng)
-        return super().open(state, rng).replace(proposed=np.True_, stream=np.int64(rng.integers(MAX_SEED)))
+        return super().open(state, rng).replace(proposed=np.True_, stream=drawn_stream(rng))
 
     def expects(self, state: State) -> Mapping[str, Slot]:
-        features = state["origin"].size
-        return {
-            "centers": Slot((None, features)),
-            "sizes": Slot((None,), "int64"),
-            "suppressed": Slot((), "int64"),
-        }
+        centers = Slot((None, state["origin"].size))
+        return {"centers": centers, "sizes": Slot((None,), "int64"), "suppressed": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         points = local.points(state)
@@ -118,14 +97,7 @@ class FederatedKMeansProtocol(Iterated):
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        bad = bad_centers(contributions, most=self.n_clusters)
-        for peer, part in contributions:
-            sizes, held = part["sizes"], int(part["suppressed"])
-            if sizes.shape != part["centers"].shape[:1] or not ((sizes > 0) & (sizes <= MAX_WEIGHT)).all():
-                bad.setdefault(peer, "failed: its sizes are none")
-            elif not 0 <= held <= self.n_clusters:
-                bad.setdefault(peer, "failed: it suppressed an impossible number of clusters")
-        return bad
+        return bad_centers(contributions, most=self.n_clusters, weights="sizes", least=1)
 
     def combine(self, state: State, contributions: Any) -> State:
         # Lines 8-9: all local means and sizes, in roster order.

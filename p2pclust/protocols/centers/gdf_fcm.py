@@ -26,11 +26,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
-from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.clustering import fuzzy_step, fuzzy_sums
+from p2pclust.protocols.centers.alternating import Fuzzy
+from p2pclust.protocols.centers.local_centers import working_range
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Additive, Slot
+from p2pclust.protocols.engine.base import Additive, Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
@@ -44,57 +45,30 @@ _FAR_RANGES = 2.0
 
 
 @dataclass(frozen=True)
-class GradientFuzzyCMeansProtocol(Iterated, Additive):
+class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     """GDF-FCM.
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`.
-    fuzzifier : float
-        The papers' lambda, above 1.
+    n_clusters, tol, max_rounds, fuzzifier, privacy_gate
+        See :class:`Fuzzy`.
     learning_rate : float
         The papers' alpha. Its right size falls with the number of rows of the largest peers.
     local_iterations : int
         After how many local alternations of memberships and centers the gradient is taken; 1 takes it at the global
         centers.
-    privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer.
-
-    Examples
-    --------
-    >>> GradientFuzzyCMeansProtocol(n_clusters=3).learning_rate
-    0.005
     """
 
     id: ClassVar[str] = "gdf-fcm"
-    inits: ClassVar[tuple[str, ...]] = (
-        "uniform",
-        "split-merge",
-        "k-means++",
-        "shared-k-means++",
-        "careful",
-        "random",
-        "given",
-    )
-    pooled_name: ClassVar[str] = "fuzzy c-means"
-    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "lo", "hi")
+    inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
+    works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "lo", "hi")
 
-    fuzzifier: float = 2.0
     learning_rate: float = 0.005
     local_iterations: int = 10
-    privacy_gate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("gdf-fcm: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "learning_rate", checks.real("gdf-fcm: learning_rate", self.learning_rate, above=0.0))
-        checks.whole("gdf-fcm: local_iterations", self.local_iterations, least=1, most=1000)
-        checks.flag("gdf-fcm: privacy_gate", self.privacy_gate)
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
+        checks.check(self, learning_rate=checks.above(0.0), local_iterations=checks.between(1, 1000))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and keep the ranges: a center that leaves them diverges."""
@@ -139,7 +113,6 @@ class GradientFuzzyCMeansProtocol(Iterated, Additive):
 
 def _ranges_away(state: State) -> float:
     """Return how far a center lies outside the data's ranges at most, counted in these."""
-    lo = (state["lo"] - state["origin"]) / state["scale"]
-    hi = (state["hi"] - state["origin"]) / state["scale"]
+    lo, hi = working_range(state)
     outside = np.maximum(lo - state["centers"], state["centers"] - hi)
     return float((outside / np.where(hi > lo, hi - lo, 1.0)).max())

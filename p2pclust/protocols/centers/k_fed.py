@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, lloyd_step, local_silhouette, nearest, spectral_kmeans, sums_and_counts
 from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -52,16 +53,10 @@ class KFedProtocol(Clustering):
         The paper's k^(z), at most `n_clusters`; by default `n_clusters`.
     min_cluster_size : int
         Means of fewer rows are not sent. 1 sends all.
-
-    Examples
-    --------
-    >>> KFedProtocol(n_clusters=16, n_local_clusters=5).stops
-    'its only round is done'
     """
 
     id: ClassVar[str] = "k-fed"
     draws: ClassVar[bool] = True
-    before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
     inits: ClassVar[tuple[str, ...]] = ("own",)
     pooled_name: ClassVar[str] = "k-means"
     stops: ClassVar[str] = "its only round is done"
@@ -72,16 +67,12 @@ class KFedProtocol(Clustering):
     min_cluster_size: int = 2
 
     def __post_init__(self) -> None:
-        put, given = object.__setattr__, self.n_local_clusters
-        put(self, "n_clusters", checks.whole("k-fed: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS))
-        if isinstance(given, str):
-            if given != "search":
-                raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')
-        elif given is not None:
-            most = self.n_clusters
-            put(self, "n_local_clusters", checks.whole("k-fed: n_local_clusters", given, least=1, most=most))
-        size = checks.whole("k-fed: min_cluster_size", self.min_cluster_size, least=1, most=2**31)
-        put(self, "min_cluster_size", size)
+        checks.check(self, n_clusters=checks.CLUSTERS, min_cluster_size=checks.between(1, 2**31))
+        given = self.n_local_clusters
+        if not isinstance(given, str):
+            checks.check(self, n_local_clusters=checks.optional(checks.between(1, self.n_clusters)))
+        elif given != "search":
+            raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
@@ -102,11 +93,7 @@ class KFedProtocol(Clustering):
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        bad = bad_centers(contributions, most=self.n_clusters)
-        for peer, part in contributions:
-            if not 0 <= int(part["suppressed"]) <= self.n_clusters:
-                bad.setdefault(peer, "failed: it suppressed an impossible number of clusters")
-        return bad
+        return bad_centers(contributions, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:
         theirs = np.concatenate([part["centers"] for part in contributions])
@@ -135,8 +122,7 @@ class KFedProtocol(Clustering):
         return True
 
     def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center."""
-        return Arrays(labels=nearest(local.points(state), state["centers"]))
+        return nearest_labels(state, local)
 
     def _locally(self, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
         if self.n_local_clusters != "search":

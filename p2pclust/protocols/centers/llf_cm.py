@@ -47,11 +47,6 @@ class LosslessCMeansProtocol(Alternating):
         See :class:`Alternating`.
     suppress_singletons : bool
         Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
-
-    Examples
-    --------
-    >>> LosslessCMeansProtocol(n_clusters=3).suppress_singletons
-    True
     """
 
     id: ClassVar[str] = "llf-cm"
@@ -61,7 +56,7 @@ class LosslessCMeansProtocol(Alternating):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.flag("llf-cm: suppress_singletons", self.suppress_singletons)
+        checks.check(self, suppress_singletons=checks.flag)
 
     def takes_weights(self) -> bool:
         return True

@@ -34,9 +34,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums
-from p2pclust.protocols.centers.alternating import Alternating
-from p2pclust.protocols.engine import checks
+from p2pclust.clustering import fuzzy_sums
+from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.fixed_point import grid
@@ -73,52 +72,32 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 
 
 @dataclass(frozen=True)
-class LosslessFuzzyCMeansProtocol(Alternating):
+class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """LLF-FCM (Federated FCM, Algorithms 1 and 2).
 
     Parameters
     ----------
     n_clusters, tol, max_rounds, accelerate, n_init
         See :class:`Alternating`.
-    fuzzifier : float
-        The papers' lambda, above 1.
-    privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer; with several starts, that many times as many.
+    fuzzifier, privacy_gate
+        See :class:`Fuzzy`; with several starts, that many times as many rows are needed.
 
     Notes
     -----
     The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
     zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
     nothing of its weight was left; pooled fuzzy c-means may move it otherwise.
-
-    Examples
-    --------
-    >>> LosslessFuzzyCMeansProtocol(n_clusters=3, fuzzifier=2.0).limbs
-    3
     """
 
     id: ClassVar[str] = "llf-fcm"
-    pooled_name: ClassVar[str] = "fuzzy c-means"
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
-
-    fuzzifier: float = 2.0
-    privacy_gate: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "fuzzifier", checks.real("llf-fcm: fuzzifier", self.fuzzifier, above=1.0))
-        checks.flag("llf-fcm: privacy_gate", self.privacy_gate)
 
     @property
     def limbs(self) -> int:
-        """As many as the fuzzifier needs, see :func:`fuzzy_limbs`."""
         return fuzzy_limbs(self.fuzzifier)
 
     def takes_weights(self) -> bool:
         return True
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Do as every alternating protocol; no center is coarse yet."""

@@ -1,4 +1,4 @@
-"""What an aggregator does with local centers that peers sent: cluster them, and always end with C centers.
+"""Centers drawn within the ranges, and local centers that peers sent: cluster them, and always end with C centers.
 
 Local centers repeat (peers that hold the same cluster find the same center), and some may be withheld, so there can be
 fewer distinct ones than clusters. The centers that are then missing are taken from a spare set.
@@ -7,6 +7,7 @@ fewer distinct ones than clusters. The centers that are then missing are taken f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,30 +18,21 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import LARGEST
 
-__all__ = ["MAX_WEIGHT", "aligned", "bad_centers", "filled", "gathered", "started", "uniform", "unseeded"]
+__all__ = [
+    "aligned", "bad_centers", "drawn_stream", "filled", "gathered", "require_scaling", "started", "uniform", "unseeded",
+    "working_range",
+]  # fmt: skip
 
-MAX_WEIGHT = 2.0**53
-"""No weight of a local center is larger: it is a number of rows, or less."""
+#: No weight of a local center is larger: it is a number of rows, or less.
+_MAX_WEIGHT = 2.0**53
 
 Floats = NDArray[np.float64]
 
 
 def gathered(candidates: Floats, weights: Floats, spare: Floats, rng: np.random.Generator, *, n_init: int) -> Floats:
-    """Cluster candidates by weighted k-means from k-means++ seeds into as many centers as there are spare ones.
+    """Cluster candidates by weighted k-means, from the best of `n_init` k-means++ seedings, into C centers.
 
-    Parameters
-    ----------
-    candidates : ndarray of shape (n, F)
-    weights : ndarray of shape (n,)
-    spare : ndarray of shape (C, F)
-        Where centers come from if there are fewer than C distinct candidates.
-    rng : numpy.random.Generator
-    n_init : int
-        How many seedings are tried.
-
-    Returns
-    -------
-    ndarray of shape (C, F)
+    There are C spare centers, shape (C, F): centers come from them if there are fewer than C distinct candidates.
     """
     return filled(weighted_kmeans(candidates, weights, len(spare), rng, n_init=n_init).centers, spare)
 
@@ -60,10 +52,15 @@ def filled(centers: Floats, spare: Floats) -> Floats:
     return np.array(chosen)
 
 
+def working_range(state: State) -> tuple[Floats, Floats]:
+    """Return the smallest and largest value of each feature in working coordinates."""
+    lo, hi = ((state[name] - state["origin"]) / state["scale"] for name in ("lo", "hi"))
+    return lo, hi
+
+
 def uniform(state: State, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Draw centers uniformly within the ranges, in working coordinates, shape (n_clusters, F)."""
-    lo = (state["lo"] - state["origin"]) / state["scale"]
-    hi = (state["hi"] - state["origin"]) / state["scale"]
+    lo, hi = working_range(state)
     return np.asarray(lo + rng.random((n_clusters, lo.size)) * (hi - lo), dtype=np.float64)
 
 
@@ -97,42 +94,43 @@ def unseeded(stage: str, state: State, n_clusters: int, rng: np.random.Generator
 
     Until peers have proposed some, its centers are drawn uniformly within the ranges; ``proposed`` says whether they
     have.
-
-    Raises
-    ------
-    UsageError
-        If no range and scaling stages precede.
     """
-    if "origin" not in state or "lo" not in state:
-        raise UsageError(f"{stage}: put range and scaling stages before it")
+    require_scaling(stage, state)
     state = state.replace(centers=uniform(state, n_clusters, rng), proposed=np.False_)
     if not state["declared"].all():
         state = state.without("lo", "hi", "declared")
-    stream = np.int64(rng.integers(random_streams.MAX_SEED))
-    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), stream=stream)
+    return state.without("rows").replace(shifts=np.zeros(0), suppressed=np.int64(0), stream=drawn_stream(rng))
 
 
-def bad_centers(contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "") -> dict[int, str]:
-    """Return the peers whose centers cannot be used: too many, too far, or with impossible weights.
+def require_scaling(stage: str, state: State) -> None:
+    """Raise UsageError if no range and scaling stages precede."""
+    if "origin" not in state or "lo" not in state:
+        raise UsageError(f"{stage}: put range and scaling stages before it")
 
-    Parameters
-    ----------
-    contributions : sequence of (peer, contribution)
-        Each with ``centers`` (k, F).
-    most : int
-        How many centers a peer can have.
-    weights : str, optional
-        The array that holds one weight per center; none may be negative.
+
+def drawn_stream(rng: np.random.Generator) -> np.int64:
+    """Draw the number ``stream`` of a state, which the aggregator's draws follow from."""
+    return np.int64(rng.integers(random_streams.MAX_SEED))
+
+
+def bad_centers(
+    contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "", least: int = 0
+) -> dict[int, str]:  # fmt: skip
+    """Return the peers whose ``centers`` (k, F) cannot be used: more than `most`, too far, or with impossible weights.
+
+    `weights` names the array that holds one weight per center, if any; no weight may be below `least`.
     """
     bad: dict[int, str] = {}
     for peer, part in contributions:
         centers = part["centers"]
         if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
             bad[peer] = "failed: it sends no centers"
-        elif weights and (part[weights].shape != centers.shape[:1] or not _are_weights(part[weights])):
-            bad[peer] = "failed: its weights are none"
+        elif weights and not _are_weights(part[weights], len(centers), least):
+            bad[peer] = f"failed: its {weights} are malformed"
+        elif "suppressed" in part and not 0 <= int(part["suppressed"]) <= most:
+            bad[peer] = "failed: it suppressed an impossible number of clusters"
     return bad
 
 
-def _are_weights(values: NDArray[np.float64]) -> bool:
-    return bool(((values >= 0) & (values <= MAX_WEIGHT)).all())
+def _are_weights(values: NDArray[Any], n_centers: int, least: int) -> bool:
+    return values.shape == (n_centers,) and bool(((values >= least) & (values <= _MAX_WEIGHT)).all())

@@ -9,14 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import LocalFuzzyResult, Points, fuzzy_step, local_fuzzy_c_means, weighted_lloyd
-from p2pclust.protocols.centers.alternating import Iterated
-from p2pclust.protocols.centers.local_centers import bad_centers, gathered
+from p2pclust.clustering import LocalFuzzyResult, Points, local_fuzzy_c_means, weighted_lloyd
+from p2pclust.protocols.centers.alternating import Fuzzy
+from p2pclust.protocols.centers.local_centers import bad_centers, drawn_stream, gathered
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
-from p2pclust.protocols.engine.random_streams import MAX_SEED
 
 __all__ = ["LocalFuzzy"]
 
@@ -26,43 +25,30 @@ _SEEDINGS = 10
 
 
 @dataclass(frozen=True)
-class LocalFuzzy(Iterated):
+class LocalFuzzy(Fuzzy):
     """Rounds of local fuzzy c-means from the global centers.
 
     Parameters
     ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`.
-    fuzzifier : float
-        The papers' m or lambda, above 1.
+    n_clusters, tol, max_rounds, fuzzifier, privacy_gate
+        See :class:`Fuzzy`.
     local_iterations : int, optional
         Steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most 1000.
-    privacy_gate : bool
-        Abstain with C (F + 1) / F rows or fewer: local centers of so few rows give the rows away.
     """
 
-    pooled_name: ClassVar[str] = "fuzzy c-means"
-    works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "stream")
+    works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")
 
     tol: float = 1e-4
     max_rounds: int = 100
-    fuzzifier: float = 2.0
     local_iterations: int | None = None
-    privacy_gate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "fuzzifier", checks.real(f"{self.id}: fuzzifier", self.fuzzifier, above=1.0))
-        if self.local_iterations is not None:
-            checks.whole(f"{self.id}: local_iterations", self.local_iterations, least=1, most=_LOCAL_STEPS)
-        checks.flag(f"{self.id}: privacy_gate", self.privacy_gate)
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
+        checks.check(self, local_iterations=checks.optional(checks.between(1, _LOCAL_STEPS)))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and draw what the aggregator's own draws follow from."""
-        return super().open(state, rng).replace(stream=np.int64(rng.integers(MAX_SEED)))
+        return super().open(state, rng).replace(stream=drawn_stream(rng))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         weights = "weights" if "weights" in self.expects(state) else ""

@@ -2,12 +2,12 @@
 
 Every peer holds rows in the order in which they came, and splits them into as many batches as the job has. The rounds
 of a batch are those of LLF-FCM (see ``llf_fcm``) over its rows, except that the totals of the batches before stand
-beside them: with the weights p_c and sums q_c that those told, and what the peers tell of the batch, u_c and ws_c,
+beside them: with the weights p_c and sums q_c of those, and the totals of this batch, u_c and ws_c,
 
     v_c = (f q_c + ws_c) / (f p_c + u_c),        f: ``forgetting``, in [0, 1].
 
 A batch begins with the centers that the one before ended with, and ends when they stand still or after ``max_rounds``
-rounds; then numerator and denominator are the next batch's q_c and p_c. So what a batch told counts f after the next
+rounds; then numerator and denominator are the next batch's q_c and p_c. So the totals of a batch count f after the next
 one, f**2 after the one after, and so on. With f = 1 nothing is forgotten, with f = 0 every batch is clustered by itself,
 from the last one's centers.
 
@@ -19,10 +19,10 @@ Departures from P. Hore, L. O. Hall, D. B. Goldgof, "Single pass fuzzy c means" 
   sums are kept and do not move any more: the memberships of earlier rows stay as they were. So a round needs nothing of
   the peers but sums over the present batch, and is the formula above on the pooled rows of that batch.
 - There, nothing is forgotten.
-- What a batch told are the totals of its last round: a peer that was not drawn, or lost, in that round left no trace of
-  the batch but where the centers are.
+- A batch leaves the totals of its last round: a peer that was not drawn, or lost, in that round left no trace of the
+  batch but where the centers are.
 
-What a peer reveals. What it does for LLF-FCM, of its batch's rows in place of all its rows, and besides its share of the
+What a peer reveals. The same as for LLF-FCM, for its batch's rows in place of all its rows, and also its share of the
 objective in every round: one number more, which the privacy gate counts.
 """
 
@@ -35,9 +35,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, objective
+from p2pclust.clustering import fuzzy_sums, objective
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import Iterated
+from p2pclust.protocols.centers.alternating import Fuzzy, means_or
 from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds_of
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
 from p2pclust.protocols.engine import checks
@@ -47,30 +47,24 @@ from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["MAX_BATCHES", "StreamFuzzyCMeansProtocol", "Warm", "batch_of"]
-
-MAX_BATCHES = 10**6
+__all__ = ["StreamFuzzyCMeansProtocol", "Warm", "batch_of"]
 
 
 @dataclass(frozen=True)
-class StreamFuzzyCMeansProtocol(Iterated, Additive):
+class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """Fuzzy c-means over batches, with forgetting.
 
     Parameters
     ----------
-    n_clusters, tol
-        See :class:`Iterated`; ``tol`` ends a batch.
+    n_clusters, tol, fuzzifier, privacy_gate
+        See :class:`Fuzzy`; ``tol`` ends a batch, and a batch needs more than ``(C (F + 1) + 1) / F`` rows.
     max_rounds : int
         Per batch; rounds without contributions do not count.
-    fuzzifier : float
-        Above 1.
     n_batches : int
         Into how many batches each peer's rows are split, in their own order, as equally as can be; the first ones are
         longer by a row if need be.
     forgetting : float
         f above, from 0 to 1.
-    privacy_gate : bool
-        Abstain from a batch of ``(C (F + 1) + 1) / F`` rows or fewer.
 
     Notes
     -----
@@ -78,35 +72,23 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
     forgotten; ``opened`` the centers that the batch began with; ``cost`` the mean squared distance to the centers at
     the end of the batch before (-1: there is none); ``drift`` has one row per batch that made a step, see
     :mod:`p2pclust.protocols.centers.drift`.
-
-    Examples
-    --------
-    >>> StreamFuzzyCMeansProtocol(n_clusters=3, n_batches=4).forgetting
-    0.9
     """
 
     id: ClassVar[str] = "stream-fcm"
-    pooled_name: ClassVar[str] = "fuzzy c-means"
     stops: ClassVar[str] = "every batch was gone through"
     works_on: ClassVar[tuple[str, ...]] = (
-        *Iterated.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
+        *Fuzzy.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",
     )  # fmt: skip
 
     max_rounds: int = 10
-    fuzzifier: float = 2.0
     n_batches: int = 10
     forgetting: float = 0.9
-    privacy_gate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("stream-fcm: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "n_batches", checks.whole("stream-fcm: n_batches", self.n_batches, least=1, most=MAX_BATCHES))
-        put(self, "forgetting", checks.real("stream-fcm: forgetting", self.forgetting, least=0.0))
+        checks.check(self, n_batches=checks.between(1, 10**6), forgetting=checks.at_least(0.0))
         if self.forgetting > 1:
             raise UsageError(f"stream-fcm: forgetting = {self.forgetting:g}: expected a number from 0 to 1")
-        checks.flag("stream-fcm: privacy_gate", self.privacy_gate)
 
     @property
     def limbs(self) -> int:
@@ -117,22 +99,15 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
         """None: every batch has its own limit, so the stage ends after ``n_batches * max_rounds`` steps at most."""
         return None
 
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return fuzzy_step(points, centers, self.fuzzifier)
-
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and what was learned before if a warm stage precedes."""
         state = super().open(state, rng)
         centers = state["centers"]
         if "past_weights" not in state:
             state = state.replace(past_weights=np.zeros(len(centers)), past_sums=np.zeros(centers.shape), cost=UNKNOWN)
-        return state.replace(
-            rows=np.int64(self.n_clusters),
-            coarse=np.int64(0),
-            batch=np.int64(0),
-            opened=centers,
-            drift=np.zeros((0, 5)),
-        )
+        zero = np.int64(0)
+        state = state.replace(rows=np.int64(self.n_clusters), coarse=zero, batch=zero)
+        return state.replace(opened=centers, drift=np.zeros((0, 5)))
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         C, F = state["centers"].shape
@@ -156,29 +131,22 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
         return Arrays(weights=weights, sums=sums, rows=float(min(batch.n_samples, self.n_clusters)), objective=cost)
 
     def combine(self, state: State, contributions: Any) -> State:
-        told = contributions["weights"]
-        weights = self.forgetting * state["past_weights"] + told
+        own = contributions["weights"]
+        weights = self.forgetting * state["past_weights"] + own
         sums = self.forgetting * state["past_sums"] + contributions["sums"]
-        centers = np.array(state["centers"])
-        heard = weights > 0  # a cluster that no peer ever contributed to keeps its center, as in LLF-FCM
-        centers[heard] = sums[heard] / weights[heard, np.newaxis]
+        centers = means_or(state["centers"], sums, weights)
         stepped = self.stepped(state, centers).replace(
             rows=np.int64(contributions["rows"]), coarse=count_coarse(weights, self.limbs)
         )
-        total = told.sum()
+        total = own.sum()
         cost = float(contributions["objective"]) / total if total > 0 else 0.0
         settled = bool(stepped["shifts"][-1] < self.tol)
-        row = compared(state, centers, told, cost, settled=settled)
+        row = compared(state, centers, own, cost, settled=settled)
         stepped = stepped.replace(drift=np.vstack([state["drift"][: int(state["batch"])], row]))
         if not settled and rounds_of(row) < self.max_rounds:
             return stepped
-        return stepped.replace(
-            batch=state["batch"] + np.int64(1),
-            past_weights=weights,
-            past_sums=sums,
-            opened=centers,
-            cost=np.float64(cost),
-        )
+        following = stepped.replace(batch=state["batch"] + np.int64(1), past_weights=weights, past_sums=sums)
+        return following.replace(opened=centers, cost=np.float64(cost))
 
     def objection(self, state: State) -> str:
         """Refuse a first batch of fewer rows than clusters: centers that coincide never part again."""
@@ -191,7 +159,7 @@ class StreamFuzzyCMeansProtocol(Iterated, Additive):
         return ""
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
-        """End with what was learned: no later batch is longer, so whoever has too few rows now has too few from now on."""
+        """End with what was learned: no later batch is longer, so a peer with too few rows has too few from now on."""
         return state if len(state["drift"]) else None
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
@@ -234,20 +202,13 @@ class Warm(OpeningStage):
     cost: float = -1.0
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        for name in ("origin", "scale", "unit", "past_weights"):
-            put(self, name, checks.vector(f"warm: {name}", getattr(self, name)))
-        for name in ("centers", "past_sums"):
-            put(self, name, checks.table(f"warm: {name}", getattr(self, name)))
-        put(self, "cost", checks.real("warm: cost", self.cost, least=-1.0))
+        checks.check(
+            self, origin=checks.vector, scale=checks.vector, unit=checks.vector, past_weights=checks.vector,
+            centers=checks.table, past_sums=checks.table, cost=checks.at_least(-1.0),
+        )  # fmt: skip
         C, F = np.shape(self.centers)
-        for name, shape in (
-            ("origin", (F,)),
-            ("scale", (F,)),
-            ("unit", (F,)),
-            ("past_weights", (C,)),
-            ("past_sums", (C, F)),
-        ):
+        shapes = {"origin": (F,), "scale": (F,), "unit": (F,), "past_weights": (C,), "past_sums": (C, F)}
+        for name, shape in shapes.items():
             if np.shape(getattr(self, name)) != shape:
                 found = list(np.shape(getattr(self, name)))
                 raise UsageError(f"warm: {name} has shape {found} where {C} centers of {F} columns want {list(shape)}")

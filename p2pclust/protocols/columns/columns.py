@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.centers.alternating import means_or
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 
 __all__ = [
-    "SCALINGS", "Columns", "digest_of_ids", "first_centers", "memberships_of", "misfit", "picked_rows", "rows_per_block",
-    "totals", "unsound",
+    "SCALINGS", "Columns", "digest_of_ids", "first_centers", "fitting_columns", "memberships_of", "picked_rows",
+    "rows_per_block", "totals", "unsound",
 ]  # fmt: skip
 
 SCALINGS: Final = ("none", "minmax", "zscore")
@@ -81,12 +82,12 @@ class Columns:
 
     @property
     def n_columns(self) -> int:
-        """How many there are: the paper's F^m."""
+        """The paper's F^m."""
         return int(self.values.shape[0])
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are: the paper's N."""
+        """The paper's N."""
         return int(self.values.shape[1])
 
     def squares(self, centers: Floats, dtype: str) -> NDArray[Any]:
@@ -114,11 +115,7 @@ class Columns:
     def weighted_means(self, memberships: Iterator[NDArray[Any]], fuzzifier: float) -> Floats:
         """Return the means of the rows weighted by ``u**fuzzifier``, shape (C, F_m): Eq. 17. NaN without any weight.
 
-        Parameters
-        ----------
-        memberships : iterator of ndarray of shape (rows, C)
-            In blocks of :func:`rows_per_block` rows.
-        fuzzifier : float
+        Memberships come in blocks of :func:`rows_per_block` rows, shape (rows, C).
         """
         weights, sums, start = np.zeros(1), np.zeros((1, self.n_columns)), 0
         for block in memberships:
@@ -129,30 +126,26 @@ class Columns:
             # One product per column, and not one for all: see the module's text.
             sums = sums + np.stack([values @ raised for values in within], axis=1)
             start += len(block)
-        return _divided(weights, sums)
+        return means_or(np.full(sums.shape, np.nan), sums, weights)
 
     def means(self, labels: Iterator[NDArray[Any]], counts: NDArray[np.int64]) -> Floats:
         """Return the means of the rows of each cluster, shape (C, F_m): Eq. 16. NaN for a cluster without rows.
 
-        Parameters
-        ----------
-        labels : iterator of ndarray of shape (rows,)
-            In blocks, each below C.
-        counts : ndarray of shape (C,)
+        Labels come in blocks of rows, each below C.
         """
         sums, start = np.zeros((counts.size, self.n_columns)), 0
         for block in labels:
             within = self.values[:, start : start + len(block)]
             sums += np.stack([np.bincount(block, values, minlength=counts.size) for values in within], axis=1)
             start += len(block)
-        return _divided(counts.astype(np.float64), sums)
+        return means_or(np.full(sums.shape, np.nan), sums, counts.astype(np.float64))
 
     def random_centers(self, n_clusters: int, salt: bytes, X: Floats) -> Floats:
         """Draw centers uniformly within these columns' ranges, shape (C, F_m), in working coordinates.
 
-        The stream of a column follows from the salt and from the column itself. The job's seed alone would not do:
-        everybody knows it, and whoever knows the first centers can solve the distances to them for the rows. It follows
-        from nothing else, so the draw does not depend on how the columns are shared out.
+        The stream of a column follows from the salt and from the column itself. The job's seed alone would not do: it is
+        public, and with the first centers known the distances to them can be solved for the rows. It follows from
+        nothing else, so the draw does not depend on how the columns are shared out.
         """
         drawn = np.empty((n_clusters, self.n_columns))
         for column, values in enumerate(self.values):
@@ -164,13 +157,6 @@ class Columns:
     def raw(self, centers: Floats) -> Floats:
         """Return centers in the units of the data."""
         return np.asarray(self.origin + centers * self.scale, dtype=np.float64)
-
-
-def _divided(weights: Floats, sums: Floats) -> Floats:
-    centers = np.full(sums.shape, np.nan)
-    heard = weights > 0
-    centers[heard] = sums[heard] / weights[heard, np.newaxis]
-    return centers
 
 
 def totals(contributions: Sequence[Contribution], height: int) -> Iterator[tuple[slice, Floats]]:
@@ -190,13 +176,8 @@ def totals(contributions: Sequence[Contribution], height: int) -> Iterator[tuple
 def digest_of_ids(salt: bytes, ids: NDArray[Any] | None, n_rows: int) -> NDArray[np.uint8]:
     """Return a digest of which rows these are, and in which order, shape (32,).
 
-    Parameters
-    ----------
-    salt : bytes
-        The job's own, so that a digest of one job cannot be looked up in another.
-    ids : ndarray of shape (n_rows,) or None
-        Whole numbers or text. None stands for 0 to n_rows - 1.
-    n_rows : int
+    The salt is the job's own, so that a digest of one job cannot be looked up in another. Ids, shape (n_rows,), are
+    whole numbers or text; None stands for 0 to n_rows - 1.
     """
     whole = hashlib.blake2b(salt, digest_size=32)
     given = np.arange(n_rows) if ids is None else ids
@@ -213,12 +194,8 @@ def digest_of_ids(salt: bytes, ids: NDArray[Any] | None, n_rows: int) -> NDArray
 def first_centers(state: State, local: Local, columns: Columns, n_clusters: int) -> Floats:
     """Return this peer's columns of the first centers, in working coordinates: line 3.
 
-    Raises
-    ------
-    Abstain
-        If they were to be given, and this peer was given none that fit.
-    WireError
-        If the state picks rows that there are not.
+    Raise Abstain if they were to be given and this peer has none that fit, and WireError if the state picks rows that do
+    not exist.
     """
     if "first_rows" in state:
         return np.ascontiguousarray(columns.values[:, picked_rows(state, columns.n_rows)].T)
@@ -231,23 +208,23 @@ def first_centers(state: State, local: Local, columns: Columns, n_clusters: int)
 
 
 def picked_rows(state: State, n_rows: int) -> NDArray[np.int64]:
-    """Return the rows that are first centers; raise WireError if there are no such rows."""
+    """Return the rows that are first centers; raise WireError if they do not exist."""
     picks = state["first_rows"]
     if not ((picks >= 0) & (picks < n_rows)).all():
         raise WireError("job state: it picks a row that there is not")
     return picks
 
 
-def misfit(state: State, local: Local) -> str:
-    """Say why a peer's data are not those that it was aligned with, or return an empty string."""
+def fitting_columns(state: State, local: Local, scaling: str) -> Columns:
+    """Return a peer's columns; raise Abstain if its rows are not those that it was aligned with."""
     n_rows = int(state["n_rows"])
     if local.n_samples != n_rows:
-        return f"has {local.n_samples} rows where the fleet has {n_rows}"
-    return ""
+        raise Abstain(f"has {local.n_samples} rows where the fleet has {n_rows}")
+    return Columns.of(local, scaling)
 
 
 def unsound(contributions: Sequence[tuple[int, Contribution]], n_clusters: int) -> dict[int, str]:
-    """Name the peers whose squared distances are none."""
+    """Name the peers whose squared distances are malformed."""
     problems: dict[int, str] = {}
     for peer, part in contributions:
         try:

@@ -19,7 +19,7 @@ Departures, and why
 - Line 12: ``||D(t) - D(t-1)||_F`` is taken of unsquared distances, as line 11 defines D, in working coordinates. The text
   says that T bounds the horizontal version only; line 12 says otherwise, and so does this. ``t > T`` would allow one more
   update; here T updates are made at most, which are T + 1 rounds of distances (t = 0 to T).
-- D(t-1) is not in the state, for it would tell every peer how far each row is from each center. The aggregator remembers
+- D(t-1) is not in the state, for it would show every peer how far each row is from each center. The aggregator remembers
   it. After an election no peer does, and line 12 cannot fire in that round; its record in the log says so, and the round's
   place in ``shifts`` holds -1.
 - The final state holds the memberships of the round before as well: the final centers are those that they give, after
@@ -31,20 +31,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums_and_counts
 from p2pclust.errors import WireError
-from p2pclust.protocols.centers.alternating import MAX_ROUNDS
+from p2pclust.protocols.centers.alternating import ROUNDS
 from p2pclust.protocols.columns.columns import (
     SCALINGS,
     Columns,
     first_centers,
+    fitting_columns,
     memberships_of,
-    misfit,
     rows_per_block,
     totals,
     unsound,
@@ -100,24 +100,22 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     stops: ClassVar[str] = "the distances stand still"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
-    #: What the state holds of the assignment of rows to clusters, in each round and, of the round before, in the last.
+    #: The array of the state that assigns rows to clusters.
     assigned: ClassVar[str]
-    assigned_before: ClassVar[str]
     #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
     makes: ClassVar[tuple[str, ...]]
     per_cluster: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(
-            self,
-            "n_clusters",
-            checks.whole(f"{self.id}: n_clusters", self.n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        put(self, "tol", checks.real(f"{self.id}: tol", self.tol, least=0.0))
-        put(self, "max_rounds", checks.whole(f"{self.id}: max_rounds", self.max_rounds, least=1, most=MAX_ROUNDS))
-        checks.one_of(f"{self.id}: scaling", self.scaling, SCALINGS)
-        checks.one_of(f"{self.id}: transfer", self.transfer, TRANSFERS)
+        checks.check(
+            self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS,
+            scaling=checks.among(*SCALINGS), transfer=checks.among(*TRANSFERS),
+        )  # fmt: skip
+
+    @property
+    def assigned_before(self) -> str:
+        """The array of the last state that has the assignment of the round before."""
+        return f"last_{self.assigned}"
 
     @property
     def lossless(self) -> bool:
@@ -134,10 +132,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         return {"squares": Slot((int(state["n_rows"]), self.n_clusters), self.transfer)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        problem = misfit(state, local)
-        if problem:
-            raise Abstain(problem)
-        columns = Columns.of(local, self.scaling)
+        columns = fitting_columns(state, local, self.scaling)
         if self.assigned not in state:
             # Line 3: t = 0.
             centers = first_centers(state, local, columns, self.n_clusters)
@@ -171,7 +166,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         shape = (int(state["n_rows"]), self.n_clusters)
         known = memory is not None and memory.shape == shape
         distances: Floats = memory if memory is not None and known else np.empty(shape)
-        assigning = self.assigning(shape)
+        assigned = self.blank(shape)
         moved = 0.0
         for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
             # Line 10: d = sqrt(sum over peers of d^m).
@@ -180,7 +175,8 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
                 moved += float(np.square(now - distances[rows]).sum())
             distances[rows] = now
             # Line 11: the assignment of these rows.
-            assigning(rows, squares)
+            assigned[rows] = self.assign(squares)
+        assigned.setflags(write=False)
         shifts = state["shifts"]
         if self.assigned in state:
             shifts = np.append(shifts, np.sqrt(moved) if known else UNKNOWN)
@@ -188,11 +184,19 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
             # Line 12: this was the last round. Its centers follow from the assignment that it began with.
             following = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
-        return following.replace(shifts=shifts, **assigning.arrays()), distances
+        return following.replace(shifts=shifts, **self.arrays_of(assigned)), distances
 
     @abstractmethod
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        """Return what takes the squared distances of all rows, block by block, and assigns them to clusters."""
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        """Return an array for the assignment of N rows to C clusters."""
+
+    @abstractmethod
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        """Return the assignment of some rows, from their squared distances."""
+
+    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return the arrays that the state has of an assignment of all rows."""
+        return {self.assigned: assigned}
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         """Return whether the distances stand still (line 12)."""
@@ -231,7 +235,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         return "no assignment of the round before" if done and self.assigned_before not in state else ""
 
     def suits(self, state: State, local: Local) -> bool:
-        return self.assigned_before in state and misfit(state, local) == ""
+        return self.assigned_before in state and local.n_samples == int(state["n_rows"])
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Return the rows' labels (N,), and this peer's columns of the centers (C, F_m) in the units of its data.
@@ -250,44 +254,6 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
         """Return the cluster of each row in the final state."""
 
 
-class _Assigning(Protocol):
-    """Takes squared distances block by block; then holds what the state has of the assignment."""
-
-    def __call__(self, rows: slice, squares: Floats) -> None: ...
-
-    def arrays(self) -> dict[str, NDArray[Any]]: ...
-
-
-class _Labels:
-    """The cluster q of each row, and how many rows n each cluster has."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._labels = np.empty(shape[0], dtype=np.int64)
-        self._n_clusters = shape[1]
-
-    def __call__(self, rows: slice, squares: Floats) -> None:
-        self._labels[rows] = squares.argmin(axis=1)  # a tie goes to the lowest index
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        self._labels.setflags(write=False)
-        return {"counts": np.bincount(self._labels, minlength=self._n_clusters), "labels": self._labels}
-
-
-class _Memberships:
-    """The memberships U."""
-
-    def __init__(self, shape: tuple[int, int], fuzzifier: float, dtype: str) -> None:
-        self._memberships = np.empty(shape, dtype=dtype)
-        self._fuzzifier = fuzzifier
-
-    def __call__(self, rows: slice, squares: Floats) -> None:
-        self._memberships[rows] = memberships_of(squares, self._fuzzifier)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        self._memberships.setflags(write=False)
-        return {"memberships": self._memberships}
-
-
 @dataclass(frozen=True)
 class VerticalCMeansProtocol(VerticalClustering):
     """Vertical LLF-CM (Algorithm 4).
@@ -296,17 +262,11 @@ class VerticalCMeansProtocol(VerticalClustering):
     ----------
     n_clusters, tol, max_rounds, scaling, transfer
         See :class:`VerticalClustering`.
-
-    Examples
-    --------
-    >>> VerticalCMeansProtocol(n_clusters=3).round_limit
-    31
     """
 
     id: ClassVar[str] = "vertical-cm"
     pooled_name: ClassVar[str] = "k-means"
     assigned: ClassVar[str] = "labels"
-    assigned_before: ClassVar[str] = "last_labels"
     makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
     per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
 
@@ -324,8 +284,14 @@ class VerticalCMeansProtocol(VerticalClustering):
         labels = _below(state[assigned], self.n_clusters)
         return columns.means(blocks, np.bincount(labels, minlength=self.n_clusters))
 
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        return _Labels(shape)
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return np.empty(shape[0], dtype=np.int64)
+
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        return np.asarray(squares.argmin(axis=1))  # a tie goes to the lowest index
+
+    def arrays_of(self, assigned: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return {"counts": np.bincount(assigned, minlength=self.n_clusters), "labels": assigned}
 
     def labels(self, state: State) -> NDArray[np.int64]:
         return state["labels"]
@@ -341,17 +307,11 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
         See :class:`VerticalClustering`.
     fuzzifier : float
         The paper's lambda, above 1.
-
-    Examples
-    --------
-    >>> VerticalFuzzyCMeansProtocol(n_clusters=3, fuzzifier=1.5, max_rounds=5).round_limit
-    6
     """
 
     id: ClassVar[str] = "vertical-fcm"
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
-    assigned_before: ClassVar[str] = "last_memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)
     per_cluster: ClassVar[tuple[str, ...]] = ("memberships", "last_memberships")
 
@@ -359,8 +319,7 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("vertical-fcm: fuzzifier", self.fuzzifier, above=1.0))
+        checks.check(self, fuzzifier=checks.FUZZIFIER)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)
@@ -373,8 +332,11 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
             blocks = state.blocks(assigned, rows_per_block(self.n_clusters))
             return columns.weighted_means(blocks, self.fuzzifier)  # Eq. 17
 
-    def assigning(self, shape: tuple[int, int]) -> _Assigning:
-        return _Memberships(shape, self.fuzzifier, self.transfer)
+    def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
+        return np.empty(shape, dtype=self.transfer)
+
+    def assign(self, squares: Floats) -> NDArray[Any]:
+        return memberships_of(squares, self.fuzzifier)
 
     def labels(self, state: State) -> NDArray[np.int64]:
         blocks = state.blocks("memberships", rows_per_block(self.n_clusters))

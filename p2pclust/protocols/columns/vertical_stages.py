@@ -1,10 +1,10 @@
 """What precedes a vertical clustering: making sure that all peers hold the same rows, and choosing first centers.
 
-``align``: one round, before any number of the data is sent. Each peer tells how many rows and columns it has, and a salted
+``align``: one round, before any number of the data is sent. Each peer sends how many rows and columns it has, and a salted
 digest of its rows' ids in their order. All must agree but for the columns; else the job fails and names the peers that
-differ from most. The digest tells nobody the ids, but whoever holds a list of rows can see whether a peer's are these.
+differ from most. The digest does not reveal the ids, but with a list of rows a peer can check whether another's are these.
 
-``vertical-seeding``: line 3 of Algorithm 4, and other ways to make first centers without anybody holding them.
+``vertical-seeding``: line 3 of Algorithm 4, and other ways to make first centers that no peer holds whole.
 
 =============  =======================================================  ===============================================
 init           how                                                      what is revealed
@@ -36,10 +36,9 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.columns.columns import (
     SCALINGS,
-    Columns,
     digest_of_ids,
     first_centers,
-    misfit,
+    fitting_columns,
     picked_rows,
     rows_per_block,
     totals,
@@ -77,13 +76,13 @@ class Align(ByColumns):
         return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Name who differs from most; of two equally frequent answers, that of the peer of lowest index counts."""
+        """Name the peers that differ from most; of two equally frequent answers, that of the lowest index counts."""
         problems: dict[int, str] = {}
-        told = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]
+        answers = [(peer, int(part["rows"]), part["ids"].tobytes()) for peer, part in contributions]
         # most_common() lists equal counts in order of first appearance, and contributions come in roster order.
-        n_rows = Counter(rows for _, rows, _ in told).most_common(1)[0][0]
-        ids = Counter(digest for _, rows, digest in told if rows == n_rows).most_common(1)[0][0]
-        for (peer, rows, digest), (_, part) in zip(told, contributions, strict=True):
+        n_rows = Counter(rows for _, rows, _ in answers).most_common(1)[0][0]
+        ids = Counter(digest for _, rows, digest in answers if rows == n_rows).most_common(1)[0][0]
+        for (peer, rows, digest), (_, part) in zip(answers, contributions, strict=True):
             if rows != n_rows:
                 problems[peer] = f"has {rows} rows where most peers have {n_rows}"
             elif digest != ids:
@@ -120,14 +119,9 @@ class VerticalSeeding(ByColumns):
     scaling: str = "none"
 
     def __post_init__(self) -> None:
-        put, n_clusters = object.__setattr__, self.n_clusters
-        put(
-            self,
-            "n_clusters",
-            checks.whole("vertical-seeding: n_clusters", n_clusters, least=1, most=checks.MAX_CLUSTERS),
-        )
-        checks.one_of("vertical-seeding: init", self.init, INITS)
-        checks.one_of("vertical-seeding: scaling", self.scaling, SCALINGS)
+        checks.check(
+            self, n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.among(*SCALINGS)
+        )  # fmt: skip
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "n_rows" not in state:
@@ -149,10 +143,7 @@ class VerticalSeeding(ByColumns):
         return {"squares": Slot((int(state["n_rows"]), state["first_rows"].size))}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        problem = misfit(state, local)
-        if problem:
-            raise Abstain(problem)
-        columns = Columns.of(local, self.scaling)
+        columns = fitting_columns(state, local, self.scaling)
         centers = first_centers(state, local, columns, self.n_clusters)
         return Arrays(squares=columns.squares(centers, "float64"))
 
@@ -182,15 +173,15 @@ def warnings_of(state: State, n_clusters: int) -> dict[int, str]:
     >>> list(warnings_of(Arrays(columns=[4, 1]), 3))
     [1]
     """
-    told = {}
+    warnings = {}
     for peer, columns in enumerate(state["columns"].tolist() if "columns" in state else []):
         if columns < n_clusters:
             shown = "1 column" if columns == 1 else f"{columns} columns"
-            told[peer] = (
+            warnings[peer] = (
                 f"{shown} for {n_clusters} clusters: the distances that it sends in one round give its rows away up to "
                 "shift, rotation and mirror image"
             )
-    return told
+    return warnings
 
 
 def _drawn(closest: NDArray[np.float64], rng: np.random.Generator) -> int:

@@ -1,7 +1,7 @@
-"""Named arrays that cannot be changed: what a state is, what a contribution is, and how both become bytes.
+"""Named arrays that cannot be changed: states, contributions, and how both become bytes.
 
 One class serves for both because both are the same thing on the wire: a short list of named arrays. Equality is by
-bits, so "all who finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
+bits, so "all peers that finish hold the same bits" is ``==``. The bytes are canonical: equal arrays give equal bytes, and
 bytes that are not what :meth:`Arrays.encode` would have written are refused, so a digest of the bytes is a digest of
 the arrays.
 """
@@ -130,15 +130,9 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return an array's dtype, wherever its numbers are."""
         return self._arrays[name].dtype
 
-    def in_memory(self) -> Iterator[NDArray[Any]]:
-        """Yield the arrays whose numbers are not in a blob."""
-        for array in self._arrays.values():
-            if not isinstance(array, StoredArray):
-                yield array
-
     def sound(self) -> bool:
         """Return whether no number in memory is NaN or infinite; those in a blob are checked when they are read."""
-        return all(all_finite(array) for array in self.in_memory())
+        return all(isinstance(array, StoredArray) or all_finite(array) for array in self._arrays.values())
 
     def moved(self, name: str, new_name: str) -> Arrays:
         """Return a copy in which an array has another name, without reading its numbers."""
@@ -172,16 +166,8 @@ class Arrays(Mapping[str, NDArray[Any]]):
     def unpack(cls, packed: object, stored: Sequence[Payload | None] = ()) -> Arrays:
         """Check what :meth:`pack` made and arrived from elsewhere, and return it.
 
-        Parameters
-        ----------
-        packed : object
-        stored : sequence of (blob, offset, size) or None
-            For each array, where its bytes are if they are not in `packed`.
-
-        Raises
-        ------
-        WireError
-            For anything that is odd: wrong types, a size that does not match, a float that is not finite.
+        For each array, `stored` says where its bytes are if they are not in `packed`. Raise WireError for wrong types, a
+        size that does not match, or a float that is not finite.
         """
         if not isinstance(packed, list) or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
@@ -189,11 +175,13 @@ class Arrays(Mapping[str, NDArray[Any]]):
         for position, item in enumerate(packed):
             if not isinstance(item, list) or len(item) != 4:
                 raise WireError("arrays: expected [name, dtype, shape, bytes]")
+            name, code, shape, raw = item
             payload = stored[position] if position < len(stored) else None
-            name, array = _unpack_one(*item) if payload is None else _unpack_stored(item[0], item[1], item[2], payload)
+            size = payload[2] if payload is not None else len(raw) if type(raw) is bytes else -1
+            dtype, sizes = _checked(name, code, shape, size)
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
-            arrays[name] = array
+            arrays[name] = _read(name, raw, dtype, sizes) if payload is None else _left(name, payload, dtype, sizes)
         made = cls.__new__(cls)
         made._arrays = arrays
         return made
@@ -229,14 +217,9 @@ Payload = tuple[Stored, int, int]
 
 
 def unpack_canonical(data: bytes, *, max_items: int) -> Any:
-    """Unpack msgpack without maps and extensions, in memory bounded by the size of ``data``.
+    """Unpack msgpack without maps and extensions, in memory bounded by the size of ``data``, or raise WireError.
 
     Lists are limited to ``max_items`` before they are allocated: a five-byte header must not ask for gigabytes.
-
-    Raises
-    ------
-    WireError
-        For bytes that are not such msgpack, or too many.
     """
     if not isinstance(data, bytes) or len(data) > _MAX_BYTES:
         raise WireError(f"expected at most {_MAX_BYTES} bytes")
@@ -307,32 +290,31 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).data.cast("B")
 
 
-def _unpack_stored(name: object, code: object, shape: object, payload: Payload) -> tuple[str, StoredArray]:
-    blob, offset, size = payload
-    if type(name) is not str or type(code) is not str or code == "b1":
-        raise WireError("arrays: a name or a dtype is not text, or no array of that dtype is so large")
-    if type(shape) is not list or not 1 <= len(shape) <= _MAX_DIMENSIONS or any(type(n) is not int for n in shape):
-        raise WireError("arrays: malformed shape")
-    sizes = tuple(shape)
-    dtype, n_bytes = _layout(name, code, sizes)
-    if n_bytes != size:
-        raise WireError(f"arrays: {name}: {size} bytes do not fill the declared shape")
-    return name, StoredArray(blob, offset, dtype, sizes)
-
-
-def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple[str, NDArray[Any]]:
+def _checked(name: object, code: object, shape: object, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return the dtype and shape of an array of so many bytes; -1 stands for something that is not bytes."""
     if type(name) is not str or type(code) is not str:
         raise WireError("arrays: a name or a dtype is not text")
-    if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or type(raw) is not bytes:
+    if type(shape) is not list or len(shape) > _MAX_DIMENSIONS or size < 0:
         raise WireError("arrays: malformed shape or bytes")
     for length in shape:
         if type(length) is not int:
             raise WireError("arrays: malformed shape or bytes")
     sizes = tuple(shape)
     dtype, n_bytes = _layout(name, code, sizes)
-    if n_bytes != len(raw):
-        raise WireError(f"arrays: {name}: {len(raw)} bytes do not fill the declared shape")
-    if code == "b1" and raw.strip(b"\x00\x01"):
+    if n_bytes != size:
+        raise WireError(f"arrays: {name}: {size} bytes do not fill the declared shape")
+    return dtype, sizes
+
+
+def _left(name: str, payload: Payload, dtype: np.dtype[Any], shape: tuple[int, ...]) -> StoredArray:
+    blob, offset, _ = payload
+    if not shape or dtype.kind == "b":
+        raise WireError(f"arrays: {name}: no array of that shape or dtype is so large")
+    return StoredArray(blob, offset, dtype, shape)
+
+
+def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if dtype.kind == "b" and raw.strip(b"\x00\x01"):
         raise WireError(f"arrays: {name}: a bool is neither 0 nor 1")
     # A view of immutable bytes: no copy, and no way to unlock it.
     array: NDArray[Any] = np.frombuffer(raw, dtype=dtype) if raw else _empty(dtype)
@@ -342,7 +324,7 @@ def _unpack_one(name: object, code: object, shape: object, raw: object) -> tuple
         array = array.view()
     if array.dtype.kind == "f" and not all_finite(array):
         raise WireError(f"arrays: {name}: a value is not finite")
-    return name, array if array.shape == sizes else array.reshape(sizes)
+    return array if array.shape == shape else array.reshape(shape)
 
 
 _SWAPPED = sys.byteorder != "little"

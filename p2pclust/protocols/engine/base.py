@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ __all__ = [
     "SideBySide",
     "Slot",
     "WithWorkspace",
+    "inits_from",
 ]
 
 
@@ -136,11 +137,7 @@ class Rules(ABC):
         The arrays have what ``works_on`` names, each with the right dtype and number of dimensions. Accepted arrays are used
         in computation, which may raise only this library's errors.
 
-        Parameters
-        ----------
-        state : State
-        done : bool
-            Whether the job ended with this stage; otherwise it is in a round of it.
+        `done` says whether the job ended with this stage; otherwise it is in a round of it.
         """
         return ""
 
@@ -301,6 +298,14 @@ class SideBySide(Labelling):
     n_init: int
 
 
+_INITS: Final = ("split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given")
+
+
+def inits_from(first: str) -> tuple[str, ...]:
+    """Return the ways to first centers that clusterings share, with another default."""
+    return (first, *(init for init in _INITS if init != first))
+
+
 class Clustering(Labelling):
     """A protocol that ends with centers, shape (n_clusters, F).
 
@@ -313,9 +318,7 @@ class Clustering(Labelling):
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
-    inits: ClassVar[tuple[str, ...]] = (
-        "split-merge", "k-means++", "shared-k-means++", "careful", "random", "uniform", "given",
-    )  # fmt: skip
+    inits: ClassVar[tuple[str, ...]] = _INITS
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers stand still"
 
@@ -333,22 +336,13 @@ class Clustering(Labelling):
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the next centers of the pooled algorithm, with all rows in one place; used to evaluate only.
 
-        Parameters
-        ----------
-        points : Points
-            All rows, in working coordinates.
-        centers : ndarray of shape (C, F)
-            In working coordinates. They are not changed.
+        Rows and centers, shape (C, F), are in working coordinates. The centers are not changed.
         """
 
     def pool(self, state: State, locals: Sequence[Local]) -> Pool:
         """Return all rows of these peers in one place; used to evaluate only.
 
-        Parameters
-        ----------
-        state : State
-            The first one of this stage that has centers.
-        locals : sequence of Local
+        The state is the first one of this stage that has centers.
         """
         X = np.concatenate([(local.X - state["origin"]) / state["scale"] for local in locals])
         # No other shift than the job's: rows that tie exactly must tie here too.

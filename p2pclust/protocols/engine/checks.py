@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["MAX_CLUSTERS", "MAX_STARTS", "flag", "one_of", "real", "table", "vector", "whole"]
+if TYPE_CHECKING:
+    from p2pclust.protocols.engine.base import Protocol
 
-MAX_CLUSTERS = 2**20
-MAX_STARTS = 100  # of one job, side by side
+__all__ = [
+    "CLUSTERS", "FUZZIFIER", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag", "one_of",
+    "optional", "real", "table", "vector", "whole",
+]  # fmt: skip
+
+#: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
+Check = Callable[[str, Any], Any]
+
 _MAX_LENGTH = 2**20
 
 
 def whole(where: str, value: Any, *, least: int, most: int) -> int:
     """Return a whole number within [least, most], or raise UsageError."""
-    number = None
-    if not isinstance(value, bool):
-        try:
-            number = operator.index(value)
-        except TypeError:
-            number = None
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
     if number is None or not least <= number <= most:
         raise UsageError(f"{where} = {_shown(value)}: expected a whole number from {least} to {most}")
     return number
@@ -73,6 +79,42 @@ def table(where: str, value: Any) -> tuple[tuple[float, ...], ...]:
         if len(row) != len(rows[0]):
             raise UsageError(f"{where}[{number}] has {len(row)} columns where row 0 has {len(rows[0])}")
     return rows
+
+
+def check(protocol: Protocol, **checks: Check) -> None:
+    """Check parameters of a protocol, a frozen dataclass, and store them as the checks return them."""
+    for name, checked in checks.items():
+        object.__setattr__(protocol, name, checked(f"{protocol.id}: {name}", getattr(protocol, name)))
+
+
+def between(least: int, most: int) -> Check:
+    """Return the check for a whole number from `least` to `most`."""
+    return partial(whole, least=least, most=most)
+
+
+def above(bound: float) -> Check:
+    """Return the check for a finite number above `bound`."""
+    return partial(real, above=bound)
+
+
+def at_least(bound: float) -> Check:
+    """Return the check for a finite number not below `bound`."""
+    return partial(real, least=bound)
+
+
+def among(*known: str) -> Check:
+    """Return the check for one of these words."""
+    return partial(one_of, known=known)
+
+
+def optional(checked: Check) -> Check:
+    """Return the check that lets None pass."""
+    return lambda where, value: None if value is None else checked(where, value)
+
+
+CLUSTERS: Final = between(1, 2**20)
+STARTS: Final = between(1, 100)  # of one job, side by side
+FUZZIFIER: Final = above(1.0)
 
 
 def _number(value: Any) -> float | None:

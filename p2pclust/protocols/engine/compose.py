@@ -2,33 +2,36 @@
 
 A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
 made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
-no word in this file.
+no change in this file.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
-from p2pclust.protocols.engine.job import Job, Stage
+from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
-from p2pclust.protocols.engine.registry import CLUSTERING, protocol_class
+from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 
-__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "inits_of"]
+__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
 
 SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
 """Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
+_MAKES_CENTERS = ("seeding", *_OWN_STAGES)
+_EXTRAS = {"torch": "models"}
+"""Modules that are installed with an extra only, and its name."""
 _ONE_START = ("given", "shared-k-means++")
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 """The privacy rules of clusterings, and what switches each off."""
@@ -62,7 +65,7 @@ def cluster_job(
     init : str or array_like (n_clusters, F), optional
         First centers: "split-merge", "k-means++", "careful", "shared-k-means++", "random" or "uniform"; an array is in the
         data's own units. By default as the protocol's paper has it, and "split-merge" where that is open. A protocol that
-        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) nobody shall hold whole
+        makes its own takes no other. Over columns ("k-means++", "rows", "random", or an array) no peer may hold whole
         centers: an array is only checked, and each peer's ``Local`` has to have its columns of it.
     tol : float, optional
         Stop when the centers move by less (Frobenius norm, in working coordinates); 0 runs exactly ``max_rounds``. By
@@ -108,7 +111,7 @@ def cluster_job(
     if parameters.get("accelerate") and _scalar(participation) != 1.0:
         raise UsageError(
             f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
-            "the round before, so both need everybody: leave one of the two out"
+            "the round before, so both need every peer: leave one of the two out"
         )
     if issubclass(kind, ByColumns):
         _by_columns(request, participation)
@@ -120,9 +123,8 @@ def cluster_job(
 
 def _number(kind: type[Labelling], n_clusters: int | None) -> int:
     """Return the number of clusters, 1 where the protocol finds it itself: no stage before it needs more rows."""
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    if "n_clusters" in {field.name for field in fields}:
-        return checks.whole("n_clusters", n_clusters, least=1, most=2**20)
+    if "n_clusters" in parameters_of(kind):
+        return int(checks.CLUSTERS("n_clusters", n_clusters))
     if n_clusters is not None:
         raise UsageError(f"n_clusters = {n_clusters}: {kind.id} finds the number of clusters itself: leave it out")
     return 1
@@ -131,7 +133,7 @@ def _number(kind: type[Labelling], n_clusters: int | None) -> int:
 def clustering_class(protocol: str) -> type[Labelling]:
     """Return the class of a clustering protocol; raise UsageError for an id that is not known."""
     kind = protocol_class(protocol, among=CLUSTERING)
-    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is none"
+    assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is not a Labelling"
     return kind
 
 
@@ -211,8 +213,7 @@ _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
 
 
 def _objective(request: _Request, clustering: Stage) -> list[Stage]:
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(request.kind)  # type: ignore[arg-type] # they are
-    own = {field.name: clustering.parameters.get(field.name, field.default) for field in fields}
+    own = parameters_of(request.kind) | clustering.parameters
     taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
     return [Stage("objective", {**taken, **request.starts, **request.gate})]
 
@@ -225,7 +226,7 @@ def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, i
     """Return how many sets of first centers the stage before has to make, where it is more than one."""
     if not issubclass(kind, SideBySide) or "n_init" not in parameters:
         return {}
-    n_init = checks.whole("n_init", parameters["n_init"], least=1, most=checks.MAX_STARTS)
+    n_init = checks.STARTS("n_init", parameters["n_init"])
     return {"n_init": n_init} if n_init > 1 else {}
 
 
@@ -233,7 +234,7 @@ def _by_columns(request: _Request, participation: float) -> None:
     """Refuse what has no meaning where every peer holds other columns."""
     if request.bounds is not None:
         raise UsageError(
-            f"bounds: {request.kind.id} asks nobody for ranges, every peer scales its own columns: leave it out"
+            f"bounds: {request.kind.id} asks no peer for ranges, every peer scales its own columns: leave it out"
         )
     if participation != 1.0:
         raise UsageError(
@@ -243,11 +244,10 @@ def _by_columns(request: _Request, participation: float) -> None:
 
 def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:
     """Return when the rounds end, spelled out in the job: a reader of its document need not know the defaults."""
-    limits: dict[str, Any] = {"tol": tol, "max_rounds": max_rounds}
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    for field in fields:
-        if field.name in limits and limits[field.name] is None:
-            limits[field.name] = field.default
+    own = parameters_of(kind)
+    limits = {
+        name: own.get(name) if given is None else given for name, given in (("tol", tol), ("max_rounds", max_rounds))
+    }
     # One that the protocol lacks is refused, by name, where the protocol is built.
     return {name: value for name, value in limits.items() if value is not None}
 
@@ -289,3 +289,52 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_scalar(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def continued(job: Job, state: JobState) -> Job:
+    """Return the next job of a series: the same one, from the centers that the last one ended with.
+
+    They are given in the data's own units, so that new rows may change the scaling. A job that failed, or that has no
+    stage for first centers, is done again as it was.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.local import Local
+    >>> from p2pclust.protocols.engine.runner import run_in_process
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
+    >>> state = run_in_process(job, [Local([[0.0], [1.0], [8.0]])])
+    >>> [stage.parameters["centers"] for stage in continued(job, state).stages if stage.protocol == "seeding"]
+    [[[0.5], [8.0]]]
+    """
+    if state.status != "done" or "centers" not in state.arrays or "origin" not in state.arrays:
+        return job
+    centers = summaries.raw_centers(state).tolist()
+    given = Stage("seeding", {"n_clusters": len(centers), "init": "given", "centers": centers})
+    stages = tuple(given if stage.protocol in _MAKES_CENTERS else _of_one_start(stage) for stage in job.stages)
+    try:
+        return replace(job, stages=stages)
+    except UsageError:  # a center beyond what can be given
+        return job
+
+
+def _of_one_start(stage: Stage) -> Stage:
+    """Return the stage with the one start that given centers are, if it had several."""
+    several = stage.protocol == "objective" or issubclass(protocol_class(stage.protocol), SideBySide)
+    if not several or "n_init" not in stage.parameters:
+        return stage
+    return Stage(stage.protocol, {**stage.parameters, "n_init": 1})
+
+
+def require_extras(jobs: Sequence[Job]) -> None:
+    """Raise UsageError, with the command that installs it, if these jobs import what is not installed here.
+
+    Without it, a whole fleet on one machine would say the same once per peer, and fail.
+    """
+    for job in jobs:
+        for protocol in job.protocols:
+            for module in protocol.imports:
+                extra = _EXTRAS.get(module)
+                if extra is not None and importlib.util.find_spec(module) is None:
+                    raise UsageError(
+                        f"{protocol.id} needs {module}, which is not installed: pip install 'p2pclust[{extra}]'"
+                    )

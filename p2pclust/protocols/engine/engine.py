@@ -3,8 +3,8 @@
 Pure functions. The in-process runner, the simulator and the peers of a fleet all go through them, so all three have
 the same bits. The rules, once:
 
-- A round asks :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the list that is
-  not dead. Who has abstained in this stage is not asked again.
+- A round asks the peers of :func:`asked`. Where one peer is enough, exactly one is asked per round: the first of the
+  list that is not dead. A peer that abstained in this stage is not asked again.
 - A round without contributions is empty. It is not a step: the arrays stay as they are, and no stop rule is met except
   the limit of rounds.
 - The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
@@ -30,13 +30,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
 from p2pclust.protocols.engine.sums import Peers, added_up, terms
-from p2pclust.protocols.engine.wire import (
-    ContributionReader,
-    decode_contribution,
-    decode_state,
-    encode_contribution,
-    matches,
-)
+from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 
 __all__ = [
@@ -51,9 +45,7 @@ __all__ = [
     "close",
     "conclude",
     "contribution",
-    "decode_contribution",
     "decode_state",
-    "encode_contribution",
     "news",
     "own_results",
     "results",
@@ -64,7 +56,7 @@ __all__ = [
 
 @dataclass
 class Memory:
-    """What an aggregator remembers of a job beside its state: sent to no peer, and gone with its process.
+    """What an aggregator remembers of a job beside its state: sent to no peer, and lost with its process.
 
     :func:`advance` reads and replaces the value. The caller keeps one such object per job, and only as long as it
     closes every round itself.
@@ -83,17 +75,8 @@ def begin(job: Job) -> JobState:
 def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     """Return the peers that are asked in the coming round.
 
-    Parameters
-    ----------
-    job, state : Job, JobState
-    n_peers : int
-        Size of the roster.
-
-    Returns
-    -------
-    tuple of int
-        Where the stage asks all: the drawn participants, sorted; everyone of them is asked. Where it asks one: the
-        seed's permutation without those that abstained in this stage; only the first alive of it is asked.
+    Where the stage asks all: the drawn participants, sorted; every one of them is asked. Where it asks one: the seed's
+    permutation without those that abstained in this stage; only the first alive of it is asked.
     """
     protocol = job.protocols[state.stage]
     if protocol.asks == "one":
@@ -120,22 +103,8 @@ def contribution(
 ) -> Contribution:
     """Return what a peer contributes to the coming round: a pure function of its arguments.
 
-    Parameters
-    ----------
-    job, state : Job, JobState
-    local : Local
-        The peer's data.
-    peer : int
-        Its index in the roster.
-    n_peers : int
-        Size of the roster.
-    workspace : Workspace, optional
-        With what :func:`wants` asked for, as far as it could be had. Ignored by a protocol without one.
-
-    Returns
-    -------
-    Arrays
-        If the stage is additive, int64 limbs of shape (limbs, ...) per array, which add up in any order.
+    If the stage is additive, these are int64 limbs of shape (limbs, ...) per array, which add up in any order. The
+    workspace has what :func:`wants` asked for, as far as it could be fetched; a protocol without one ignores it.
 
     Raises
     ------
@@ -179,65 +148,41 @@ def advance(
     n_peers: int,
     memory: Memory | None = None,
 ) -> JobState:
-    """Close a round and return the next state.
+    """Close a round of a running job and return the next state.
 
     Parameters
     ----------
     job, state : Job, JobState
-        The state must be running.
     contributions : iterable of (peer, contribution)
         In roster order. Read once, and one by one if the stage is additive; then also sums, of the peers in a tuple, in any
-        order.
+        order. Where one peer is asked and several answered, the first of the permutation counts.
     abstained : mapping of int to str
-        Who answered without contributing. Those that were not drawn are dropped from the record.
+        The peers that answered without contributing. Those that were not drawn are dropped from the record.
     n_peers : int
         Size of the roster.
     memory : Memory, optional
-        Of the round before; empty, or left out, if this aggregator did not close it. Protocols that remember nothing
-        do not look at it.
-
-    Returns
-    -------
-    JobState
-        Its ``round`` is one higher. Where one peer is asked and several answered, the first of the permutation counts.
+        Of the round before; empty, or left out, if this aggregator did not close it.
     """
+    if state.status != "running":
+        raise ValueError(f"the job is {state.status}: it has no further round")
     memory = Memory() if memory is None else memory
+    protocol = job.protocols[state.stage]
+    forgot = isinstance(protocol, Remembering) and state.stage_round > 0 and memory.value is None
     # What is not finite in the end fails the job, with a reason; a warning would not help.
     with np.errstate(all="ignore"):
-        after = _advance(job, state, contributions, abstained, n_peers, memory)
+        arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
+        # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
+        abstained = {**abstained, **left_out}
+        after = stages.closed(job, state, arrays, contributors, abstained, n_peers, forgot=forgot)
     if after.status != "running" or after.stage != state.stage:
         memory.value = None
     return after
 
 
-def _advance(
-    job: Job,
-    state: JobState,
-    contributions: Iterable[tuple[Peers, Contribution]],
-    abstained: Mapping[int, str],
-    n_peers: int,
-    memory: Memory,
-) -> JobState:
-    if state.status != "running":
-        raise ValueError(f"the job is {state.status}: it has no further round")
-    protocol = job.protocols[state.stage]
-    forgot = isinstance(protocol, Remembering) and state.stage_round > 0 and memory.value is None
-    arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
-    # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
-    return stages.closed(job, state, arrays, contributors, {**abstained, **left_out}, n_peers, forgot=forgot)
-
-
 def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
     """Return the final state of a cancelled job; keep the arrays so far.
 
-    Parameters
-    ----------
-    state : JobState
-        The last one, running.
-    by : str
-        Who cancelled the job.
-    alone : bool
-        Whether the arrays are this peer's own: then they are left out, for all end with the same state.
+    Where they are this peer's own (`alone`) they are left out, because all peers end with the same state.
 
     Examples
     --------
@@ -261,22 +206,7 @@ def close(
 ) -> JobState:
     """Close a round of an additive stage whose total was found in another way than by adding up integers.
 
-    Parameters
-    ----------
-    job, state : Job, JobState
-        The state must be running, in an additive stage.
-    total : Arrays
-        Floats, what the stage expects. Ignored if no peer contributed.
-    contributors : tuple of int
-        Sorted.
-    abstained : mapping of int to str
-    n_peers : int
-        Size of the roster.
-
-    Returns
-    -------
-    JobState
-        As :func:`advance` would give it.
+    The total has the floats that the stage expects; it is ignored if no peer contributed. Return as :func:`advance`.
     """
     protocol = job.protocols[state.stage]
     if state.status != "running" or not isinstance(protocol, Additive):
@@ -344,7 +274,7 @@ def _combined(
     n_peers: int,
     memory: Memory,
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
-    """Return the arrays of the next state (None after an empty round), who contributed, and who was left out."""
+    """Return the arrays of the next state (None after an empty round), the contributors, and the peers left out."""
     if isinstance(protocol, Additive):
         total, peers = added_up(contributions, n_peers)
         if total is None:
@@ -362,16 +292,15 @@ def _combined(
         given = [min(given, key=lambda item: order.index(item[0]))]
     left_out = protocol.leaves_out(state.arrays, given) if given else {}
     kept = [(peer, term) for peer, term in given if peer not in left_out]
+    peers, parts = tuple(peer for peer, _ in kept), [term for _, term in kept]
     if not kept or (isinstance(protocol, ByColumns) and len(kept) < n_peers):
-        return None, tuple(peer for peer, _ in kept), left_out
+        return None, peers, left_out
     if isinstance(protocol, Remembering):
         # Gone if the step fails half way, for it may be changed in place.
         known, memory.value = memory.value if state.stage_round > 0 else None, None
-        remembered_terms = [term for _, term in kept]
-        arrays, memory.value = protocol.combine_remembering(state.arrays, remembered_terms, known)
-        return arrays, tuple(peer for peer, _ in kept), left_out
-    given_terms = kept if isinstance(protocol, WithWorkspace) else [term for _, term in kept]
-    return protocol.combine(state.arrays, given_terms), tuple(peer for peer, _ in kept), left_out
+        arrays, memory.value = protocol.combine_remembering(state.arrays, parts, known)
+        return arrays, peers, left_out
+    return protocol.combine(state.arrays, kept if isinstance(protocol, WithWorkspace) else parts), peers, left_out
 
 
 def _refuse_infinite(raw: Contribution) -> None:

@@ -60,18 +60,12 @@ def quantise_all(
     Parameters
     ----------
     values : mapping of str to ndarray of float64
-        Finite numbers.
     units : mapping of str to array_like
         For every name, the size of "one": positive powers of two, broadcastable to the array.
     n_peers : int
         How many such contributions may be added.
     limbs : int
-        At least 2.
-
-    Returns
-    -------
-    dict of ndarray of int64
-        Of shape (limbs, ...) each; parts of one array.
+        At least 2. The results have the shape (limbs, ...) each, and are parts of one array.
 
     Raises
     ------
@@ -118,15 +112,7 @@ def dequantise_all(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the numbers that (sums of) the limbs of several arrays stand for, the same bits for the same totals.
 
-    Parameters
-    ----------
-    totals : mapping of str to ndarray of int64, shape (limbs, ...)
-        All with the same number of limbs, at least one array.
-    units : mapping of str to array_like
-
-    Returns
-    -------
-    dict of ndarray of float64
+    Totals have the shape (limbs, ...), all with the same number of limbs; there is at least one.
 
     Examples
     --------
@@ -188,13 +174,7 @@ def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
     """Return a power of two that hardly any row's distance to a center exceeds: a unit for sums of distances.
 
     A feature's unit bounds how far rows are from the origin, but for a few outliers under zscore, for which the grid has
-    room; centers may lie anywhere.
-
-    Parameters
-    ----------
-    unit : ndarray of shape (F,)
-    centers : ndarray of shape (C, F)
-        In working coordinates.
+    room; centers (C, F), in working coordinates, may lie anywhere.
 
     Examples
     --------

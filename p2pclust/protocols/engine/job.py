@@ -1,4 +1,4 @@
-"""What a job is, and where it stands: the job document and the state that the peers agree on.
+"""A job: its document, and the state that the peers agree on.
 
 A :class:`Job` is what a submitter asks for: a list of stages, a seed and the participation. A :class:`JobState` is one
 consensus entry: everything that the next round, another aggregator, or a replay needs. Its bytes are canonical.
@@ -10,19 +10,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgpack
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
+from p2pclust.protocols.engine.base import ByColumns, Protocol, WithWorkspace
 from p2pclust.protocols.engine.random_streams import MAX_SEED
+from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 from p2pclust.tools.spelling import did_you_mean
-
-if TYPE_CHECKING:
-    from p2pclust.protocols.engine.base import Protocol
 
 __all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
 
@@ -97,34 +96,25 @@ class Job:
     @cached_property
     def protocols(self) -> tuple[Protocol, ...]:
         """The protocol objects of the stages."""
-        # Imported here because the protocols themselves build on this module's neighbours.
-        from p2pclust.protocols.engine.registry import build  # noqa: PLC0415
-
         return tuple(build(stage.protocol, stage.parameters, stage.package) for stage in self.stages)
 
     @cached_property
     def main(self) -> int:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
-        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - as in `protocols`
-
         return main_stage([stage.protocol for stage in self.stages])
 
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
-        from p2pclust.protocols.engine.base import ByColumns  # noqa: PLC0415 - as in `protocols`
-
         return any(isinstance(protocol, ByColumns) for protocol in self.protocols)
 
     @property
     def has_workspace(self) -> bool:
         """Whether peers keep notes of their own, which contain their part of the result."""
-        from p2pclust.protocols.engine.base import WithWorkspace  # noqa: PLC0415 - as in `protocols`
-
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as they stand in a job document."""
+        """Return the job document, as plain values."""
         return {
             "stages": [
                 {"protocol": stage.protocol, "parameters": dict(stage.parameters)}
@@ -162,15 +152,13 @@ class Job:
 
 def _with_package(stage: Stage) -> Stage:
     """Name the package installed here that brings the stage's protocol, where the document does not name it."""
-    from p2pclust.protocols.engine.registry import package_of  # noqa: PLC0415 - as in `Job.protocols`
-
     package = "" if stage.package else package_of(stage.protocol)
     return replace(stage, package=package) if package else stage
 
 
 @dataclass(frozen=True)
 class JobState:
-    """Where a job stands: one consensus entry.
+    """The agreed state of a job: one consensus entry.
 
     Parameters
     ----------
@@ -216,29 +204,15 @@ class JobState:
         return Pieces([*pieces, *self.arrays.pieces()])
 
     def _counts(self) -> list[Any]:
-        return [
-            _VERSION,
-            self.round,
-            self.stage,
-            self.stage_round,
-            self.status,
-            self.reason,
-            self.converged,
-            self.empty_rounds,
-        ]
+        counts = (self.round, self.stage, self.stage_round)
+        return [_VERSION, *counts, self.status, self.reason, self.converged, self.empty_rounds]
 
     def _log(self) -> bytes:
         return b"".join([record.packed for record in self.log])
 
     @classmethod
     def decode(cls, data: bytes) -> JobState:
-        """Return the state of :meth:`encode`.
-
-        Raises
-        ------
-        WireError
-            For any bytes that :meth:`encode` would not have written.
-        """
+        """Return the state of :meth:`encode`; raise WireError for any other bytes."""
         fields = unpack_canonical(data, max_items=MAX_ITEMS)
         state = cls._unpacked(fields)
         if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
@@ -249,11 +223,7 @@ class JobState:
     def decode_stored(cls, blob: Stored) -> JobState:
         """Return the state of :meth:`encode` whose bytes are in a blob; its large arrays stay there.
 
-        Raises
-        ------
-        WireError
-            For any bytes that :meth:`encode` would not have written; what a large array holds is checked when it is
-            read.
+        Raise WireError for any other bytes; what a large array holds is checked when it is read.
         """
         plain, head, where = scan(blob)
         fields = unpack_canonical(plain, max_items=MAX_ITEMS)

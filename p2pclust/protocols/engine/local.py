@@ -81,7 +81,6 @@ class Local:
             raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
         self._points: tuple[bytes, Points] | None = None
         self._once: dict[Hashable, Any] = {}
-        self._bounds: tuple[bytes, str] | None = None
 
     def with_rows(self, X: ArrayLike) -> Local:
         """Return other rows in the place of these, everything else being the same."""
@@ -106,7 +105,7 @@ class Local:
         return self._range
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what a protocol prepared from these rows, and prepare it now if that was not done yet."""
+        """Return what a protocol prepared from these rows; prepare it now if that was not done yet."""
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
@@ -123,18 +122,12 @@ class Local:
         return ""
 
     def _outside(self, lo: Floats, hi: Floats) -> str:
-        key = lo.tobytes() + hi.tobytes()
-        if self._bounds is None or self._bounds[0] != key:
-            low, high = self.range()
-            reason = ""
-            if (lo > low).any() or (hi < high).any():
-                row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
-                # Never the value: the reason goes to the whole roster.
-                reason = (
-                    f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
-                )
-            self._bounds = (key, reason)
-        return self._bounds[1]
+        low, high = self.range()
+        if not ((lo > low).any() or (hi < high).any()):
+            return ""
+        row, column = (int(i) for i in np.argwhere((lo > self.X) | (hi < self.X))[0])
+        # Never the value: the reason goes to the whole roster.
+        return f"row {row}, column {column} is outside the declared bounds [{lo[column]:.6g}, {hi[column]:.6g}]"
 
 
 def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:

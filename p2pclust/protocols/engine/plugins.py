@@ -34,13 +34,7 @@ class Plugin:
     package: str  # name and version, as "p2pclust-noisy 1.0"
 
     def load(self) -> type[Labelling]:
-        """Import the class.
-
-        Raises
-        ------
-        UsageError
-            If it cannot be imported, or is not a protocol of this id.
-        """
+        """Import the class; raise UsageError if it cannot be imported, or is not a protocol of this id."""
         said = f"{self.id}: {self.package} declares {self.entry.value}"
         try:
             kind: Any = self.entry.load()

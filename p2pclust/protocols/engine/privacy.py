@@ -28,14 +28,9 @@ def blurred(
 ) -> tuple[tuple[int, ...], NDArray[np.float64]]:
     """Return the rows nearest to a pick, and their mean, which may leave the peer in the pick's place.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, F)
-    pick : ndarray of shape (F,)
-        A row of X: it is one of its own neighbours. (The paper leaves that open.)
-    neighbours : int
-        With fewer than twice as many rows half of them are averaged, rounded down, and at least two: a mean of 5 of 5
-        rows, asked for again and again, gives rows away. 1 returns the pick.
+    The pick is a row of X (n, F), and so one of its own neighbours. (The paper leaves that open.) With fewer than twice as
+    many rows as `neighbours` half of them are averaged, rounded down, and at least two: a mean of 5 of 5 rows, asked for
+    again and again, gives rows away. With 1 neighbour it is the pick itself.
 
     Examples
     --------
@@ -58,19 +53,7 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) 
     that of J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini: A federated fuzzy c-means clustering algorithm,
     section 4.2.
 
-    Parameters
-    ----------
-    local : Local
-    n_clusters : int
-    starts : int
-        For how many sets of centers a round adds up sums.
-    more : int
-        How many numbers a contribution has beyond these.
-
-    Raises
-    ------
-    Abstain
-        With a reason that begins with `HELD`, by which the engine counts it.
+    A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
     """
     C, F = n_clusters, local.n_features
     equations = starts * C * (F + 1) + more
@@ -78,7 +61,7 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) 
     if local.n_samples * F <= equations:
         product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
         formula = f"({product} + {more}) / F" if more else f"{product} / F"
-        # The argument leans on nobody knowing N, so the reason tells the limit only.
+        # The argument rests on N being unknown, so the reason names the limit only.
         fewer = "clusters or starts (n_init)" if starts > 1 else "clusters"
         raise Abstain(
             f"{HELD}: {formula} = {equations / F:g} rows or fewer: add rows, ask for fewer {fewer}, or set privacy_gate = "

@@ -1,4 +1,4 @@
-"""Random streams: every draw of a job follows from its seed and from who draws when, never from global state.
+"""Random streams: every draw of a job follows from its seed, the peer and the round, never from global state.
 
 A stream is named by its purpose and by numbers, so a round that is done again, by another aggregator or in a replay,
 draws the same.
@@ -55,20 +55,15 @@ def participants(seed: int, round: int, n_peers: int, participation: float) -> t
 
 
 def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
-    """Return the seed's permutation of the peers: who is asked first where one is enough."""
+    """Return the seed's permutation of the peers: the order in which they are asked where one is enough."""
     return tuple(int(peer) for peer in _stream(seed, _ORDER).permutation(n_peers))
 
 
 def aggregating(drawn: int, step: int) -> np.random.Generator:
     """Return the stream of the aggregator in a step of a stage, the same for every aggregator.
 
-    Parameters
-    ----------
-    drawn : int
-        Drawn from the stage's :func:`opening` stream and kept in its state, so that ``combine`` needs nothing but
-        the state to draw.
-    step : int
-        Which of the stage's steps.
+    The number `drawn` comes from the stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs
+    only the state to draw.
     """
     return _stream(drawn, _COMBINE, step)
 
@@ -100,14 +95,7 @@ class _Lazy:
 
 
 def of_column(salt: bytes, values: NDArray[np.float64]) -> np.random.Generator:
-    """Return the stream of one peer's column: a peer without the column cannot draw from it.
-
-    Parameters
-    ----------
-    salt : bytes
-        Of the job.
-    values : ndarray of shape (N,)
-    """
+    """Return the stream of one peer's column, from the job's salt: a peer without the column cannot draw from it."""
     digest = hashlib.blake2b(salt + values.tobytes(), digest_size=16).digest()
     return _stream(int.from_bytes(digest, "little"), _COLUMN)
 

@@ -21,6 +21,7 @@ __all__ = [
     "main_stage",
     "nearest_protocol",
     "package_of",
+    "parameters_of",
     "protocol_class",
 ]
 
@@ -86,11 +87,6 @@ EVALUATING = ("measure", "objective")
 def main_stage(protocols: Sequence[str]) -> int:
     """Return the number of the stage that a person asked for: the last one but for those that only evaluate it.
 
-    Parameters
-    ----------
-    protocols : sequence of str
-        The ids of a job's stages, at least one.
-
     Examples
     --------
     >>> main_stage(["range", "none", "split-merge", "llf-cm", "objective"])
@@ -128,18 +124,9 @@ def nearest_protocol(name: str, ids: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> type[Protocol]:
-    """Return the class of a protocol.
+    """Return the class of a protocol: a plug-in, or one of p2pclust's own ids `among` those; by default any.
 
-    Parameters
-    ----------
-    protocol : str
-    among : sequence of str, optional
-        The ids of p2pclust's own that are acceptable here, for example :data:`CLUSTERING`; default all. Plug-ins always are.
-
-    Raises
-    ------
-    UsageError
-        For an unknown id, with the nearest known one, and for a plug-in that cannot be used.
+    Raise UsageError for an unknown id, with the nearest known one, and for a plug-in that cannot be used.
 
     Examples
     --------
@@ -162,21 +149,19 @@ def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> t
     return found
 
 
+def parameters_of(kind: type[Protocol]) -> dict[str, Any]:
+    """Return the parameters of a protocol with their defaults; ``dataclasses.MISSING`` for one that must be given."""
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    made = dataclasses.MISSING
+    return {one.name: one.default if one.default_factory is made else one.default_factory() for one in fields}
+
+
 def build(protocol: object, parameters: Mapping[str, Any], package: str = "") -> Protocol:
-    """Return a protocol with these parameters, checked.
+    """Return a protocol with the parameters of a job document, checked.
 
-    Parameters
-    ----------
-    protocol : str
-    parameters : mapping
-        By name, as in a job document.
-    package : str
-        Of a plug-in: the name and version of the package that brings it, which must be installed here.
-
-    Raises
-    ------
-    UsageError
-        For an unknown or missing parameter, a value of another type or out of range, and a package that is not here.
+    Of a plug-in, `package` is the name and version of the package that brings it, which must be installed here. Raise
+    UsageError for an unknown or missing parameter, a value of another type or out of range, and a package that is not
+    here.
 
     Examples
     --------
@@ -187,16 +172,15 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     if package:
         _refuse_other_package(protocol, package)
     kind = protocol_class(protocol)
-    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    names = [field.name for field in fields]
+    defaults = parameters_of(kind)
     for name in parameters:
-        if name not in names:
+        if name not in defaults:
             shown = str(name)[:60]
-            hint = did_you_mean(shown, names, f" (it has {', '.join(names) or 'none'})")
+            hint = did_you_mean(shown, list(defaults), f" (it has {', '.join(defaults) or 'none'})")
             raise UsageError(f"{kind.id}: unknown parameter {shown!r}{hint}")
-    for field in fields:
-        if field.name not in parameters and field.default is field.default_factory is dataclasses.MISSING:
-            raise UsageError(f"{kind.id}: parameter {field.name!r} is missing")
+    for name, default in defaults.items():
+        if name not in parameters and default is dataclasses.MISSING:
+            raise UsageError(f"{kind.id}: parameter {name!r} is missing")
     return _built_from_plugin(kind, parameters) if package else kind(**parameters)
 
 

@@ -21,7 +21,7 @@ _MAX_COUNT = 2**53
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """Who took part in one round.
+    """The peers that took part in one round.
 
     Parameters
     ----------
@@ -69,7 +69,10 @@ class _LogReader:
         self._last = _ReadLog(b"", (), 0)
 
     def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
-        """Return the records and their highest stage; refuse any bytes but those that the records are written as."""
+        """Return the records of a packed log and their highest stage.
+
+        Raise WireError for a log that is malformed, or not in canonical form.
+        """
         known = self._last
         if not data.startswith(known.data):
             known = _ReadLog(b"", (), 0)
@@ -83,18 +86,7 @@ class _LogReader:
         return records, last_stage
 
 
-_log_reader = _LogReader()
-
-
-def read_log(data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
-    """Return the records of a packed log and their highest stage.
-
-    Raises
-    ------
-    WireError
-        For a log that is malformed, or not in canonical form.
-    """
-    return _log_reader.read(data)
+read_log = _LogReader().read
 
 
 def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:

@@ -49,7 +49,7 @@ def run_in_process(
     on_round: Callable[[JobState], None] | None = None,
     workspaces: Workspaces | None = None,
 ) -> JobState:
-    """Run a job over these peers in this process.
+    """Run a job over these peers in this process; return its last state: "done", or "failed" with a reason.
 
     Parameters
     ----------
@@ -60,11 +60,6 @@ def run_in_process(
         Called with the state after every round.
     workspaces : Workspaces, optional
         What the peers keep beside the state: their notes, and what they published. It can be read after the job.
-
-    Returns
-    -------
-    JobState
-        Its status is "done", or "failed" with a reason.
 
     Examples
     --------
@@ -271,11 +266,11 @@ def _kept_start(
 
 
 def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
-    """Return the first arrays of the clustering stage that have centers; the iterator stands behind them."""
+    """Return the first arrays of the clustering stage that have centers; the iterator continues after them."""
     reason = "its log ends before"
     for state in states:
-        # A protocol that makes its own begins with drawn ones, which only stand in until it has. Peers that hold columns
-        # have theirs from the beginning.
+        # A protocol that makes its own centers begins with drawn ones, until peers have proposed some. Peers that hold
+        # columns have theirs from the beginning.
         there = job.by_columns or ("centers" in state.arrays and state.arrays.get("proposed", np.True_).all())
         if state.stage == stage and there:
             return state.arrays

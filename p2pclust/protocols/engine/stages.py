@@ -15,6 +15,7 @@ from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import ByColumns, Protocol
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.summaries import by_reason
 
 __all__ = ["MAX_EMPTY_ROUNDS", "abstained_in", "by_themselves", "closed", "opened"]
 
@@ -113,7 +114,7 @@ def opened(job: Job, state: JobState, stage: int) -> JobState:
 
 
 def abstained_in(state: JobState, *, whole_stage: bool) -> dict[int, str]:
-    """Return who abstained in this stage, or only in the present run of empty rounds."""
+    """Return the peers that abstained in this stage, or only in the present run of empty rounds, with reasons."""
     first = 0 if whole_stage else len(state.log) - state.empty_rounds
     gone: dict[int, str] = {}
     for record in state.log[first:]:
@@ -123,16 +124,13 @@ def abstained_in(state: JobState, *, whole_stage: bool) -> dict[int, str]:
 
 
 def by_themselves(abstained: Mapping[int, str]) -> dict[int, str]:
-    """Return who abstained without being left out."""
+    """Return the peers that abstained without being left out."""
     return {peer: reason for peer, reason in abstained.items() if not reason.startswith(LEFT_OUT)}
 
 
 def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -> str:
     """Return the story with the reasons, the most common first, and the peers that gave each."""
-    by_reason: dict[str, list[int]] = {}
-    for peer, reason in sorted(gone.items()):
-        by_reason.setdefault(reason, []).append(peer)
-    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    ranked = sorted(by_reason(dict(sorted(gone.items()))).items(), key=lambda item: -len(item[1]))
     reasons = [f"{_named(peers)}: {reason}" for reason, peers in ranked[:_MOST_REASONS]]
     if more := sum(len(peers) for _, peers in ranked[_MOST_REASONS:]):
         reasons.append(f"and {more} more")

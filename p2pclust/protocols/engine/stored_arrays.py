@@ -31,15 +31,7 @@ _STEP = 2**18
 
 
 class Stored:
-    """The bytes of a blob, which can be read from the beginning as often as need be.
-
-    Parameters
-    ----------
-    reopen : callable
-        Returns the chunks in order.
-    size : int
-        In bytes.
-    """
+    """The bytes of a blob, which can be read from the beginning again: `reopen` returns the chunks in order."""
 
     def __init__(self, reopen: Callable[[], Iterator[bytes]], size: int) -> None:
         self._reopen = reopen
@@ -89,17 +81,7 @@ class Reader:
 
 
 class StoredArray:
-    """An array of at least one dimension whose numbers stay in a blob.
-
-    Parameters
-    ----------
-    blob : Stored
-    offset : int
-        Where its numbers begin.
-    dtype : dtype
-        Little-endian.
-    shape : tuple of int
-    """
+    """An array of at least one dimension whose numbers stay in a blob, little-endian, from an offset on."""
 
     __slots__ = ("_blob", "_offset", "_wire", "dtype", "shape")
 
@@ -118,10 +100,7 @@ class StoredArray:
     def blocks(self, height: int) -> Iterator[NDArray[Any]]:
         """Yield the rows in order, `height` at a time; a block is valid only until the next one is asked for.
 
-        Raises
-        ------
-        WireError
-            For a number that is not finite, or where the blob ends before the array does.
+        Raise WireError for a number that is not finite, or where the blob ends before the array does.
         """
         reader = self._blob.reader()
         reader.skip(self._offset)
@@ -155,10 +134,6 @@ class Pieces:
 
     It has a length and slices as ``bytes`` has them; slices in ascending order are cheap, for that is how a store cuts a
     blob into chunks.
-
-    Parameters
-    ----------
-    pieces : list of bytes, memoryview or StoredArray
 
     Examples
     --------
@@ -227,9 +202,7 @@ _EMPTY = b"\xc4\x00"
 def scan(blob: Stored) -> tuple[bytes, bytes, list[tuple[int, int] | None]]:
     """Read msgpack without its large byte strings.
 
-    Parameters
-    ----------
-    blob : Stored
+    Raise WireError for a type that no state or contribution has, or a blob that ends too early.
 
     Returns
     -------
@@ -239,11 +212,6 @@ def scan(blob: Stored) -> tuple[bytes, bytes, list[tuple[int, int] | None]]:
         The same bytes without the contents of the large ones: to be compared with :meth:`Pieces.head`.
     where : list of (offset, size) or None
         For each byte string in order, where the content of a large one lies.
-
-    Raises
-    ------
-    WireError
-        For a type that no state or contribution has, or a blob that ends too early.
     """
     reader = blob.reader()
     plain, head = bytearray(), bytearray()
@@ -266,7 +234,10 @@ def scan(blob: Stored) -> tuple[bytes, bytes, list[tuple[int, int] | None]]:
             token += reader.read(size)
         elif kind in _STRINGS:
             token += reader.read(_STRINGS[kind])
-            token += reader.read(_string(int.from_bytes(token[1:], "big")))
+            size = int.from_bytes(token[1:], "big")
+            if size > _MAX_STRING:
+                raise WireError(f"a blob holds a text of {size} bytes")
+            token += reader.read(size)
         elif 0xA0 <= kind <= 0xBF:
             token += reader.read(kind & 0x1F)
         elif kind in _NUMBERS:
@@ -278,9 +249,3 @@ def scan(blob: Stored) -> tuple[bytes, bytes, list[tuple[int, int] | None]]:
         if len(head) > _MAX_HEAD:
             raise WireError("a blob holds too much besides large arrays")
     return bytes(plain), bytes(head), where
-
-
-def _string(size: int) -> int:
-    if size > _MAX_STRING:
-        raise WireError(f"a blob holds a text of {size} bytes")
-    return size

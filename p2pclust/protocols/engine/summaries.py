@@ -25,7 +25,7 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
 
 
 def shifts(state: JobState) -> list[float | None]:
-    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know."""
+    """Return what the stop rule looked at in each round that made a step; None where the aggregator did not know it."""
     found = state.arrays["shifts"].tolist() if "shifts" in state.arrays else []
     return [shift if shift >= 0 else None for shift in found]
 
@@ -68,12 +68,7 @@ def with_names(text: str, roster: Sequence[str]) -> str:
     >>> with_names("no peer can contribute (peer 1: no data)", ("a", "b"))
     'no peer can contribute (b: no data)'
     """
-
-    def name(match: re.Match[str]) -> str:
-        index = int(match[1])
-        return roster[index] if index < len(roster) else match[0]
-
-    return re.sub(r"\bpeer (\d+)\b", name, text)
+    return re.sub(r"\bpeer (\d+)\b", lambda m: roster[int(m[1])] if int(m[1]) < len(roster) else m[0], text)
 
 
 def with_columns(text: str, features: Sequence[str]) -> str:
@@ -84,9 +79,7 @@ def with_columns(text: str, features: Sequence[str]) -> str:
     >>> with_columns("row 3, column 1 is nan", ("watt", "volt"))
     'row 3, column 1 (volt) is nan'
     """
-
-    def name(match: re.Match[str]) -> str:
-        index = int(match[2])
-        return f"{match[0]} ({features[index]})" if index < len(features) else match[0]
-
-    return re.sub(r"\b(row \d+, column) (\d+)\b", name, text)
+    names = dict(enumerate(features))
+    return re.sub(
+        r"\brow \d+, column (\d+)\b", lambda m: f"{m[0]} ({names[int(m[1])]})" if int(m[1]) in names else m[0], text
+    )

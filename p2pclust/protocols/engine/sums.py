@@ -20,21 +20,10 @@ Peers = int | tuple[int, ...]
 def added_up(
     contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
 ) -> tuple[Contribution | None, tuple[int, ...]]:
-    """Add up contributions of an additive stage, read one by one.
+    """Add up contributions of different peers to an additive stage, read one by one, in any order.
 
-    Parameters
-    ----------
-    contributions : iterable of (peer, contribution)
-        Of different peers, in any order; a tuple of peers where it is a sum itself.
-    n_peers : int
-        Size of the roster.
-
-    Returns
-    -------
-    total : Arrays or None
-        The same bits in whatever order, and through whatever sums; None without any contribution.
-    peers : tuple of int
-        Whose contributions are in it, in roster order.
+    Return the total, the same bits in whatever order and through whatever sums (None without any contribution), and the
+    peers whose contributions are in it, in roster order.
     """
     total: dict[str, NDArray[np.int64]] = {}
     peers: dict[int, None] = {}

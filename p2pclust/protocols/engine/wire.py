@@ -11,7 +11,7 @@ from p2pclust.protocols.engine.fixed_point import fits, is_unit
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Stored
 
-__all__ = ["ContributionReader", "decode_contribution", "decode_state", "encode_contribution", "matches"]
+__all__ = ["ContributionReader", "decode_state", "matches"]
 
 # Everything that a state of the known stages can hold; F and C stand for the same number everywhere, 5 for five.
 _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -102,43 +102,8 @@ _MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "
 _DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 
-def encode_contribution(contribution: Contribution) -> bytes:
-    """Return canonical bytes."""
-    return contribution.encode()
-
-
-def decode_contribution(
-    job: Job, state: JobState, data: bytes | Stored, *, n_peers: int, summed: int = 1
-) -> Contribution:
-    """Return a contribution that arrived as bytes, checked against what the present stage expects.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-        The state that the contribution answers.
-    data : bytes or Stored
-        Large arrays of what is stored are checked when they are read.
-    n_peers : int
-        Size of the roster.
-    summed : int
-        Of how many peers' contributions it is the sum.
-
-    Raises
-    ------
-    WireError
-        For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
-    """
-    return ContributionReader(job, state, n_peers=n_peers).read(data, summed=summed)
-
-
 class ContributionReader:
-    """Reads the contributions of one round; what they must look like is worked out once for all of them.
-
-    Parameters
-    ----------
-    job, state, n_peers
-        See :func:`decode_contribution`.
-    """
+    """Reads the contributions that answer one state; what they must look like is worked out once for all of them."""
 
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
@@ -152,7 +117,15 @@ class ContributionReader:
         self._names = list(self._expected)
 
     def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
-        """Return a contribution; see :func:`decode_contribution`."""
+        """Return a contribution that arrived as bytes, or a sum of several, checked against what the stage expects.
+
+        Large arrays of what is stored are checked when they are read.
+
+        Raises
+        ------
+        WireError
+            For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
+        """
         arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
         if list(arrays) != self._names:
             raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")

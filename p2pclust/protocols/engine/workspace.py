@@ -1,4 +1,4 @@
-"""What a peer does for a round beside its own mathematics: fetch what others published, run jobs with some of them.
+"""What a peer does for a round beside its own mathematics: fetch blobs of other peers, run jobs with some of them.
 
 Most contributions are a pure function of the state and of the peer's rows. FedCRef's need more: the models of others,
 and federated training among some peers. Such a protocol is a ``WithWorkspace``. Before it
@@ -15,8 +15,8 @@ compute      the contribution itself
 ===========  ==============================================================================================
 
 The agreed state is the only program counter: a peer that restarts finds in its register where the job is and in its
-note what it had done itself. What could not be had is not in the workspace. A protocol says in its contribution what
-it could do without it, and so nothing ever waits for good.
+note what it had done itself. What could not be fetched is not in the workspace. A protocol says in its contribution what
+it could do without it, and so nothing waits for ever.
 """
 
 from __future__ import annotations
@@ -43,15 +43,10 @@ def digest_of(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A blob that shall lie on the workspace.
+    """A blob that the workspace needs.
 
-    Parameters
-    ----------
-    digest : bytes
-    size_bytes : int
-    owners : tuple of int
-        Roster indices of the peers that said that they have it, the first to be asked first. This peer itself may be
-        among them: then the blob is to be kept.
+    The owners are roster indices of the peers that said that they have it, the first to be asked first. This peer itself
+    may be among them: then the blob is to be kept.
     """
 
     digest: bytes
@@ -61,23 +56,12 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Run:
-    """A job among some peers of the roster: every one of them derives the same from the agreed state.
+    """A job among some peers of the roster: every one of them derives the same from the agreed state."""
 
-    Parameters
-    ----------
-    name : str
-        Tells the jobs of one parent apart, over all its rounds.
-    job : Job
-    roster : tuple of int
-        Indices in the parent's roster, sorted.
-    aggregator : int
-        Who aggregates first; index in the parent's roster.
-    """
-
-    name: str
+    name: str  # unique among the jobs of one parent, over all its rounds
     job: Job
-    roster: tuple[int, ...]
-    aggregator: int
+    roster: tuple[int, ...]  # indices in the parent's roster, sorted
+    aggregator: int  # the first one; index in the parent's roster
 
 
 @dataclass(frozen=True)
@@ -88,13 +72,9 @@ class Wants:
     runs: tuple[Run, ...] = ()
 
 
-def _nothing(digest: bytes) -> bytes | None:
-    return None
-
-
 @dataclass
 class Workspace:
-    """What lies before one peer while it contributes to one round, and what it leaves there.
+    """What one peer finds when it contributes to one round, and what it leaves.
 
     Parameters
     ----------
@@ -104,16 +84,9 @@ class Workspace:
         What it kept in the last round before this one in which it kept something. A job that was started by another one
         finds the note that its parent's contribution will find.
     blob : callable
-        The bytes of a blob, or None if it is not here.
+        Returns the bytes of a blob, or None if it is not here.
     results : mapping of str to JobState
         Of the jobs that were wanted, by name: those that ended in time.
-
-    Attributes
-    ----------
-    published : list of bytes
-        What was published, in order.
-    kept : Arrays or None
-        The new note, if there is one.
 
     Examples
     --------
@@ -124,13 +97,13 @@ class Workspace:
 
     peer: int
     note: Arrays = field(default_factory=Arrays)
-    blob: Callable[[bytes], bytes | None] = _nothing
+    blob: Callable[[bytes], bytes | None] = field(default=lambda digest: None)
     results: Mapping[str, JobState] = field(default_factory=dict)
-    published: list[bytes] = field(default_factory=list, init=False)
-    kept: Arrays | None = field(default=None, init=False)
+    published: list[bytes] = field(default_factory=list, init=False)  # in order
+    kept: Arrays | None = field(default=None, init=False)  # the new note, if there is one
 
     def read(self, digest: bytes) -> bytes | None:
-        """Return a blob's bytes, or None if it could not be had. What was published just now lies here as well."""
+        """Return a blob's bytes, or None if it could not be fetched. What was just published can be read as well."""
         own = next((data for data in self.published if digest_of(data) == digest), None)
         return self.blob(digest) if own is None else own
 

@@ -26,24 +26,11 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Workspaces:
-    """Notes and blobs of the peers of one job.
+    """Notes and blobs of the peers of one job."""
 
-    Parameters
-    ----------
-    threads : int
-        How many contributions, or jobs, are computed at once.
-
-    Attributes
-    ----------
-    notes : dict of int to Arrays
-        By roster index.
-    blobs : dict of bytes to bytes
-        Published, and still wanted.
-    """
-
-    threads: int = 1
-    notes: dict[int, Arrays] = field(default_factory=dict)
-    blobs: dict[bytes, bytes] = field(default_factory=dict)
+    threads: int = 1  # how many contributions, or jobs, are computed at once
+    notes: dict[int, Arrays] = field(default_factory=dict)  # by roster index
+    blobs: dict[bytes, bytes] = field(default_factory=dict)  # published, and still wanted; by digest
 
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterable[_Result]:
         """Return the function's result for each item, in order."""
@@ -61,13 +48,7 @@ class Workspaces:
     ) -> dict[int, Workspace]:
         """Return the workspaces of these peers for the coming round, with all that they want; none if it needs none.
 
-        Parameters
-        ----------
-        job, state : Job, JobState
-        peers : sequence of int
-        n_peers : int
-        run : callable
-            Runs a job that is wanted, with workspaces of its own.
+        `run` runs a job that is wanted, with workspaces of its own.
         """
         if not isinstance(job.protocols[state.stage], WithWorkspace):
             return {}

@@ -1,14 +1,13 @@
 """One round without an aggregator, at one peer: a step machine over ticks, pure, the same in process and in a fleet.
 
-Neighbours take ticks together: tick t + 1 follows from the words of all neighbours of tick t, and from nothing else. So
-delays, repeats and order of messages cannot be seen in the result.
+Neighbours take ticks together: tick t + 1 follows from the messages of all neighbours of tick t, and from nothing else.
+So delays, repeats and order of messages do not change the result.
 
-What a peer says in a tick (:class:`Tick`): its mass, if the stage adds up (:mod:`p2pclust.protocols.gossip.push_sum`);
-the
-*answers* that it learnt since the tick before, at first its own: who contributes, who abstains and why, and what a peer
-contributes to a stage that does not add up; its *streak*; and the least *proposal* to end, when it has changed. After
-as many ticks as the overlay has hops, everybody has everybody's answer. A stage that does not add up ends there: all
-have the same list.
+In a tick a peer sends (:class:`Tick`): its mass, if the stage adds up (:mod:`p2pclust.protocols.gossip.push_sum`); the
+*answers* that it received since the tick before, at first its own: which peers contribute, which abstain and why, and
+what a peer contributes to a stage that does not add up; its *streak*; and the least *proposal* to end, when it has
+changed. After as many ticks as the overlay has hops, every peer has all answers. A stage that does not add up ends there:
+all have the same list.
 
 How a sum ends
 --------------
@@ -28,16 +27,16 @@ tolerance / L. (With h >= L in place of L + 1, the peer that is L links away wou
 Differences never grow (see push_sum), and the mean of all peers is an average of the estimates. So from tick s on every
 estimate is within the tolerance of every other one and of the true mean.
 
-Whoever first reaches h_i(t) >= L + 1 *proposes* to end with its own estimate. Proposals spread with the ticks; of
-several the least counts, by (t, i). Everybody ends at tick t + L of the least proposal that it knows. *All end at the
-same tick with the same proposal*: let (t, i) be the least of all that are ever made; everybody knows it at tick t + L,
-nobody ends before, since any other proposal is of tick t or later, and who ends at t + L has (t, i) for its least. So
-one peer's estimate, bit by bit, is what everybody goes on with: no two peers can part at a threshold, and nothing has
-to be agreed on afterwards. Who knows of a proposal needs no mass any more, and sends none: nobody can use it, for its
-neighbours learn of the proposal from the same message.
+A peer that reaches h_i(t) >= L + 1 *proposes* to end with its own estimate. Proposals spread with the ticks; of
+several the least counts, by (t, i). Every peer ends at tick t + L of the least proposal that it knows. *All end at the
+same tick with the same proposal*: let (t, i) be the least of all that are ever made; every peer knows it at tick t + L,
+no peer ends before, since any other proposal is of tick t or later, and a peer that ends at t + L has (t, i) for its
+least. So all continue with one peer's estimate, bit by bit: no two peers can differ at a threshold, and nothing has to be
+agreed on afterwards. A peer that knows a proposal needs and sends no mass any more: its neighbours learn of the proposal
+from the same message.
 
-The proposer is not a leader. Nobody chose it, nobody waits for it, its word is one that everybody could have said, and
-each peer can see for itself how far it is from its own estimate (:attr:`Averaging.reached`).
+The proposer is not a leader. It was not chosen, no peer waits for it, any peer could have proposed, and each peer can
+measure how far the proposal is from its own estimate (:attr:`Averaging.reached`).
 """
 
 from __future__ import annotations
@@ -51,22 +50,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
+from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.gossip.push_sum import Links, agrees, apart, mixed
 
 __all__ = ["LEAST_TOLERANCE", "Answer", "Averaging", "Proposal", "Tick", "tolerance_flaw"]
 
 Floats = NDArray[np.float64]
 
-#: Of estimates of neighbours: below that they differ by rounding alone, for ever.
+#: Estimates of neighbours never agree more closely, because of rounding.
 LEAST_TOLERANCE: Final = 1e-13
 
 _MOST_TICKS: Final = 2**40
-_MAX_REASON: Final = 200
 _MAX_WHOLE: Final = 2**60
 
 
 def tolerance_flaw(tolerance: float, hops: int) -> str:
-    """Say why estimates could never agree so closely on an overlay of so many hops, or return an empty string.
+    """Return why estimates could never agree so closely on an overlay of so many hops, or an empty string.
 
     Examples
     --------
@@ -83,7 +82,7 @@ def tolerance_flaw(tolerance: float, hops: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one peer answers to a round. `payload` is its contribution where the stage does not add up."""
+    """The answer of one peer to a round. `payload` is its contribution where the stage does not add up."""
 
     peer: int
     abstains: str = ""  # why it contributes nothing; empty where it does
@@ -93,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """To end the round with this estimate. Of two, the one of the earlier tick counts, then of the lower peer."""
+    """A proposal to end the round with this estimate. Of two, the earlier tick counts, then the lower peer."""
 
     tick: int
     peer: int
@@ -101,16 +100,16 @@ class Proposal:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What proposals are compared by."""
+        """The key that orders proposals."""
         return (self.tick, self.peer)
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a peer says in one tick."""
+    """The message of a peer in one tick."""
 
     streak: int = 0
-    value: Floats | None = None  # its mass; None where nothing adds up, or nobody needs it any more
+    value: Floats | None = None  # its mass; None where nothing adds up, or it is not needed any more
     weight: float = 0.0
     answers: tuple[Answer, ...] = ()
     proposal: Proposal | None = None
@@ -125,33 +124,22 @@ class Tick:
 
     @classmethod
     def decode(cls, data: bytes, *, n_peers: int, size: int) -> Tick:
-        """Read what a neighbour says, which may be hostile.
+        """Decode a neighbour's message, which may be hostile, or raise WireError.
 
-        Parameters
-        ----------
-        data : bytes
-        n_peers : int
-            Of the roster.
-        size : int
-            How many numbers a mass has; 0 where nothing adds up.
-
-        Raises
-        ------
-        WireError
-            If it is not what a peer could say.
+        A mass has `size` numbers; 0 where nothing adds up.
         """
         limit = len(data)
         try:
             streak, mass, answers, proposal = msgpack.unpackb(
                 data, raw=False, strict_map_key=True, max_ext_len=0, max_map_len=0, max_array_len=max(n_peers, 4),
-                max_bin_len=limit, max_str_len=4 * _MAX_REASON,
+                max_bin_len=limit, max_str_len=4 * MAX_REASON,
             )  # fmt: skip
-            value, weight = (None, 0.0) if not mass else _mass(*_pair(mass), size=size)
-            told = tuple(_answer(*answer, n_peers=n_peers) for answer in answers)
+            value, weight = (None, 0.0) if not mass else _mass(*mass, size=size)
+            news = tuple(_answer(*answer, n_peers=n_peers) for answer in answers)
             ends = None if not proposal else _proposal(*proposal, n_peers=n_peers, size=size)
         except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"tick: {type(error).__name__}") from None
-        return cls(_count(streak), value, weight, told, ends)
+        return cls(_count(streak), value, weight, news, ends)
 
 
 def _bytes(vector: Floats) -> bytes:
@@ -174,11 +162,6 @@ def _vector(data: Any, size: int) -> Floats:
     return vector
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
-    weight, data = given
-    return weight, data
-
-
 def _mass(weight: Any, data: Any, *, size: int) -> tuple[Floats, float]:
     if type(weight) is not float or not 0.0 < weight < _MOST_TICKS:
         raise WireError("tick: malformed weight")
@@ -186,7 +169,7 @@ def _mass(weight: Any, data: Any, *, size: int) -> tuple[Floats, float]:
 
 
 def _answer(peer: Any, abstains: Any, whole: Any, payload: Any, *, n_peers: int) -> Answer:
-    if type(abstains) is not str or len(abstains) > _MAX_REASON or type(payload) is not bytes:
+    if type(abstains) is not str or len(abstains) > MAX_REASON or type(payload) is not bytes:
         raise WireError("tick: malformed answer")
     return Answer(_count(peer, n_peers), abstains, _count(whole, _MAX_WHOLE), payload)
 
@@ -207,8 +190,8 @@ class Averaging:
     answer : Answer
         This peer's own.
     mass : ndarray, optional
-        What it starts with, see :func:`~p2pclust.protocols.gossip.push_sum.first_mass`; zeros if it abstains. None if
-        the stage does not add up.
+        See :func:`~p2pclust.protocols.gossip.push_sum.first_mass`; zeros if the peer abstains. None if the stage does not
+        add up.
     tolerance : float
         How closely estimates have to agree.
     ticks : int
@@ -220,9 +203,9 @@ class Averaging:
     >>> pair = Links([[1], [0]])
     >>> peers = [Averaging(pair, i, Answer(i), np.array([x, x]), tolerance=1e-9) for i, x in enumerate([1.0, 5.0])]
     >>> while not peers[0].ended:
-    ...     told = [peer.told for peer in peers]
+    ...     sent = [peer.message for peer in peers]
     ...     for me, peer in enumerate(peers):
-    ...         peer.step({1 - me: told[1 - me]})
+    ...         peer.step({1 - me: sent[1 - me]})
     >>> peers[1].tick, peers[1].estimate.tolist()
     (4, [3.0, 3.0])
     """
@@ -242,16 +225,16 @@ class Averaging:
         self.answers: dict[int, Answer] = {me: answer}
         self._streak = 0
         self._proposal: Proposal | None = None
-        self.told = Tick(0, mass, 1.0, (answer,))
+        self.message = Tick(0, mass, 1.0, (answer,))
 
     @property
     def neighbours(self) -> tuple[int, ...]:
-        """Whose words a tick needs."""
+        """The peers whose messages a tick needs."""
         return self._links.near[self._me]
 
     @property
     def size(self) -> int:
-        """How many numbers a mass has."""
+        """The number of numbers of a mass."""
         return 0 if self._value is None else self._value.size
 
     @property
@@ -262,6 +245,11 @@ class Averaging:
         if self._ticks:
             return self.tick >= max(self._ticks, self.hops)
         return self._proposal is not None and self.tick >= self._proposal.tick + self.hops
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether masses are still needed."""
+        return self._sums and self._proposal is None and not (self._ticks and self.tick >= self._ticks)
 
     @property
     def estimate(self) -> Floats:
@@ -278,66 +266,57 @@ class Averaging:
 
     @property
     def complete(self) -> bool:
-        """Whether all answers are here, as they are at the end of a round unless somebody kept one back."""
+        """Whether all answers are here, as they are at the end of a round unless a peer withheld one."""
         return len(self.answers) == len(self._links.members)
 
     def read(self, data: bytes, *, n_peers: int) -> Tick:
-        """Return a neighbour's word of the present tick.
-
-        Raises
-        ------
-        WireError
-            If it is none, or has a flaw.
-        """
+        """Return a neighbour's message of the present tick; raise WireError if it is malformed, or has a flaw."""
         word = Tick.decode(data, n_peers=n_peers, size=self.size)
         if flaw := self.flaw(word):
             raise WireError(f"tick: {flaw}")
         return word
 
     def flaw(self, word: Tick) -> str:
-        """Say why no peer could say this to this one in the present tick, or return an empty string."""
+        """Return why no peer could send this message in the present tick, or an empty string."""
         if word.streak > self.tick:
             return "a streak longer than the round"
         if any(answer.peer not in self._links.near for answer in word.answers):
             return "an answer of a peer that takes no part"
         if word.proposal is not None and (not self._sums or word.proposal.tick > self.tick):
             return "a proposal to end from the future"
-        mixes = self._sums and self._proposal is None and not (self._ticks and self.tick >= self._ticks)
-        if mixes and word.value is None and word.proposal is None:
+        if self._mixes and word.value is None and word.proposal is None:
             return "no mass, and no proposal to end"
         return ""
 
     def step(self, heard: Mapping[int, Tick]) -> None:
-        """Take the next tick, with what each neighbour said in the present one; none of it may have a flaw."""
-        told = {peer: self.told if peer == self._me else heard[peer] for peer in self._shares}
+        """Take the next tick, with each neighbour's message of the present one; none may have a flaw."""
+        words = {peer: self.message if peer == self._me else heard[peer] for peer in self._shares}
         news = []
-        for word in told.values():
+        for word in words.values():
             for answer in word.answers:
                 if answer.peer not in self.answers:
                     self.answers[answer.peer] = answer
                     news.append(answer)
         known = self._proposal
-        for word in told.values():
+        for word in words.values():
             if word.proposal is not None and (self._proposal is None or word.proposal.rank < self._proposal.rank):
                 self._proposal = word.proposal
-        if self._sums and self._proposal is None and not (self._ticks and self.tick >= self._ticks):
-            self._mix(told)
+        if self._mixes:
+            self._mix(words)
         self.tick += 1
         if self._sums and self._proposal is None and not self._ticks and self._streak > self.hops:
             assert self._value is not None
             self._proposal = Proposal(self.tick, self._me, self._value / self._weight)
         changed = None if self._proposal is known else self._proposal
-        needed = self._proposal is None and not (self._ticks and self.tick >= self._ticks)
-        value = self._value if needed else None
-        self.told = Tick(self._streak, value, self._weight, tuple(news), changed)
+        self.message = Tick(self._streak, self._value if self._mixes else None, self._weight, tuple(news), changed)
 
-    def _mix(self, told: Mapping[int, Tick]) -> None:
-        masses = {peer: (word.value, word.weight) for peer, word in told.items() if word.value is not None}
+    def _mix(self, words: Mapping[int, Tick]) -> None:
+        masses = {peer: (word.value, word.weight) for peer, word in words.items() if word.value is not None}
         # What overflows is not near to anything.
         with np.errstate(all="ignore"):
             if not self._ticks:
                 estimates = {peer: value / weight for peer, (value, weight) in masses.items()}
                 own = estimates.pop(self._me)
                 near = all(agrees(own, theirs, self._near) for theirs in estimates.values())
-                self._streak = 1 + min(word.streak for word in told.values()) if near else 0
+                self._streak = 1 + min(word.streak for word in words.values()) if near else 0
             self._value, self._weight = mixed(self._shares, masses)

@@ -1,10 +1,9 @@
-"""What a peer does in a round that nobody aggregates: its offer, the next state, and the in-process reference.
+"""A round without an aggregator, at one peer: its offer, the next state, and the in-process reference.
 
-The rules are the engine's; here stands what is different when contributions come together by themselves
+The rules are the engine's, except where contributions come together by gossip
 (:mod:`p2pclust.protocols.gossip.averaging`). A stage that adds up gets its total from push-sum, up to a tolerance; any
-other one gets the list of all contributions, which every peer has, and is combined by everybody. Both give the same
-bits at every peer, so all that the engine decides is decided alike everywhere: the stop rule, empty rounds, failures,
-the next stage.
+other one gets the list of all contributions, which every peer has, and every peer combines it. Both give the same bits at
+every peer, so every peer decides alike: the stop rule, empty rounds, failures, the next stage.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NOT_ASKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.protocols.engine.sums import terms
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
@@ -42,10 +41,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-#: Of all that a peer says in one tick: eight frames of a message hold more.
+#: Of a peer's message in one tick: eight frames of a message hold more.
 MOST_BYTES: Final = 6 * 2**20
-
-#: Why a peer abstains from a round in which one other peer is asked: no event worth recording.
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Offer:
 
 
 def unfit(job: Job) -> str:
-    """Say why nobody could do this job without an aggregator, or return an empty string."""
+    """Return why this job needs an aggregator, or an empty string."""
     for protocol in job.protocols:
         if what := needs_aggregator(type(protocol)):
             return (
@@ -67,69 +64,54 @@ def unfit(job: Job) -> str:
 
 
 def needs_aggregator(kind: type[Protocol]) -> str:
-    """Say what a protocol works on that no peer could combine by itself; an empty string if any can do what it does."""
+    """Return what a protocol works on that no peer could combine by itself, or an empty string."""
     if issubclass(kind, ByColumns | Remembering):
         return "columns"
     return "models" if issubclass(kind, WithWorkspace) else ""
 
 
 def proposer_of(job: Job, state: JobState, members: Sequence[int], n_peers: int) -> int:
-    """Return who alone is asked in the coming round, the first of the permutation that takes part; -1 if all, or none."""
+    """Return the one peer asked in the coming round, the first of the permutation that takes part; -1 if all, or none."""
     if job.protocols[state.stage].asks != "one":
         return -1
     return next((peer for peer in engine.asked(job, state, n_peers) if peer in members), -1)
 
 
 def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, proposer: int) -> Offer:
-    """Return what a peer brings into the coming round: a pure function of its arguments.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-    local : Local
-    peer : int
-        Its roster index.
-    n_peers : int
-        Size of the roster.
-    proposer : int
-        See :func:`proposer_of`.
-    """
+    """Return what a peer brings into the coming round, given :func:`proposer_of`: a pure function of its arguments."""
     protocol = job.protocols[state.stage]
     mass = None
     try:
         if flaw := unfit(job):
             raise Abstain(f"failed: {flaw}")
-        size = _size(job, state) if isinstance(protocol, Additive) else 0
-        if 16 * size > MOST_BYTES:
-            raise Abstain(f"failed: {size} numbers are more than a message carries to neighbours")
         if isinstance(protocol, Additive):
+            size = sum(math.prod(shape) for shape in _shapes(protocol, state).values())
+            if 16 * size > MOST_BYTES:
+                raise Abstain(f"failed: {size} numbers are more than a message carries to neighbours")
             mass = np.zeros(2 * size)
         if protocol.asks == "one" and peer != proposer:
             raise Abstain(NOT_ASKED)
         contribution = engine.contribution(job, state, local, peer, n_peers)
         if isinstance(protocol, Additive):
-            return _adding(protocol, state, contribution, peer)
-        payload = engine.encode_contribution(contribution)
+            floats = list(terms(protocol, state.arrays, contribution).values())
+            whole = sum(1 << number for number, values in enumerate(floats) if (np.rint(values) == values).all())
+            return Offer(Answer(peer, whole=whole), first_mass(np.concatenate([values.ravel() for values in floats])))
+        payload = contribution.encode()
         if len(payload) * (1 if protocol.asks == "one" else n_peers) > MOST_BYTES:
             raise Abstain(f"failed: {len(payload)} bytes are more than a message carries to neighbours")
     except Abstain as abstention:
-        return Offer(Answer(peer, abstention.reason[:200]), mass)
+        return Offer(Answer(peer, abstention.reason[:MAX_REASON]), mass)
     return Offer(Answer(peer, payload=payload), None)
 
 
-def _adding(protocol: Additive, state: JobState, contribution: Contribution, peer: int) -> Offer:
-    floats = list(terms(protocol, state.arrays, contribution).values())
-    whole = sum(1 << number for number, values in enumerate(floats) if (np.rint(values) == values).all())
-    return Offer(Answer(peer, whole=whole), first_mass(np.concatenate([values.ravel() for values in floats])))
-
-
-def _size(job: Job, state: JobState) -> int:
-    shapes = [slot.shape for slot in job.protocols[state.stage].expects(state.arrays).values()]
-    return sum(math.prod(length for length in shape if length is not None) for shape in shapes)
+def _shapes(protocol: Additive, state: JobState) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a contribution's arrays: those of an additive stage leave no length open."""
+    slots = protocol.expects(state.arrays)
+    return {name: tuple(length for length in slot.shape if length is not None) for name, slot in slots.items()}
 
 
 def ticks_of(job: Job, state: JobState, ticks: int) -> int:
-    """Return after how many ticks of the coming round each peer goes on from its own estimate; 0: when all agree."""
+    """Return after how many ticks of the coming round each peer continues from its own estimate; 0: when all agree."""
     steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
     return 0 if job.protocols[state.stage].settles(state.arrays, steps) else ticks
 
@@ -139,17 +121,8 @@ def next_state(
 ) -> JobState:
     """Close a round, as the engine does; every peer calls it with the same arguments, but for an estimate of its own.
 
-    Parameters
-    ----------
-    job, state : Job, JobState
-    answers : mapping of int to Answer
-        Of everybody that took part.
-    estimate : ndarray, optional
-        The agreed one, where the stage adds up; or this peer's own.
-    n_peers : int
-        Size of the roster.
-    tolerance : float
-        Of the estimate; infinite for one's own.
+    The answers are those of all peers that took part. Where the stage adds up, the estimate is the agreed one, or this
+    peer's own with an infinite tolerance.
     """
     protocol = job.protocols[state.stage]
     abstained = {p: a.abstains for p, a in sorted(answers.items()) if a.abstains and a.abstains != NOT_ASKED}
@@ -160,11 +133,10 @@ def next_state(
     abstained |= {peer: f"{LEFT_OUT}: out of reach" for peer in wanted if peer not in answers}
     given = [(peer, answer) for peer, answer in sorted(answers.items()) if not answer.abstains]
     if isinstance(protocol, Additive):
-        total = (
-            Arrays()
-            if estimate is None
-            else _total(job, state, [a for _, a in given], estimate, len(answers), tolerance)
-        )
+        total = Arrays()
+        if estimate is not None:
+            shapes = _shapes(protocol, state)
+            total = _total(shapes, [answer for _, answer in given], estimate, len(answers), tolerance)
         return engine.close(job, state, total, tuple(peer for peer, _ in given), abstained, n_peers=n_peers)
     reader = engine.ContributionReader(job, state, n_peers=n_peers)
     contributions = []
@@ -177,19 +149,15 @@ def next_state(
 
 
 def _total(
-    job: Job, state: JobState, given: Sequence[Answer], estimate: Floats, n_peers: int, tolerance: float
+    shapes: Mapping[str, tuple[int, ...]], given: Sequence[Answer], estimate: Floats, n_peers: int, tolerance: float
 ) -> Arrays:
-    slots = job.protocols[state.stage].expects(state.arrays)
     whole = -1  # all bits
     for answer in given:
         whole &= answer.whole
-    sizes = [math.prod(length for length in slot.shape if length is not None) for slot in slots.values()]
+    sizes = [math.prod(shape) for shape in shapes.values()]
     flags = np.repeat([bool(whole >> number & 1) for number in range(len(sizes))], sizes)
-    total, arrays, start = total_of(estimate, n_peers, flags, tolerance), {}, 0
-    for (name, slot), size in zip(slots.items(), sizes, strict=True):
-        arrays[name] = total[start : start + size].reshape([length for length in slot.shape if length is not None])
-        start += size
-    return Arrays(arrays)
+    parts = np.split(total_of(estimate, n_peers, flags, tolerance), np.cumsum(sizes)[:-1])
+    return Arrays({name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)})
 
 
 def run_leaderless(
@@ -211,22 +179,17 @@ def run_leaderless(
     links : Links
         Among them; connected.
     tolerance : float
-        How closely all peers' estimates of a sum agree before anybody takes one, in terms of the sum of absolute
-        values.
+        How closely all peers' estimates of a sum agree before one is used, in terms of the sum of absolute values.
     ticks : int
-        If above 0, peers mix so many ticks per round in stages that let each go on from its own mixture.
+        If above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
     on_round : callable, optional
         Called after every round with the state, the ticks that the round took, and how far the estimate of any peer was
         from the agreed one.
 
-    Returns
-    -------
-    JobState
-
     Raises
     ------
     UsageError
-        If the job cannot be done so, or the tolerance not be reached on this overlay.
+        If the job needs an aggregator, or the tolerance cannot be reached on this overlay.
 
     Examples
     --------
@@ -262,9 +225,9 @@ def _round(
         for peer, made in enumerate(offers)
     ]
     while not peers[0].ended:
-        told = [peer.told for peer in peers]
+        sent = [peer.message for peer in peers]
         for peer in peers:
-            peer.step({other: told[other] for other in peer.neighbours})
+            peer.step({other: sent[other] for other in peer.neighbours})
     assert all(peer.ended for peer in peers)
     sums = offers[0].mass is not None
 

@@ -8,7 +8,7 @@ own mixture.
 
 Departures, and why
 -------------------
-- A peer tells its weights times its number of rows, and that number: the mean over rows is a ratio of two sums, as for
+- A peer sends its weights times its number of rows, and that number: the mean over rows is a ratio of two sums, as for
   centers, and right also where peers have different numbers of rows, or none. The second paper counts every peer alike.
 - In the last round all peers agree on one model (:meth:`ModelAverageProtocol.settles`), so that the job has one result.
   The second paper ends with a model for each.
@@ -56,11 +56,6 @@ class ModelAverageProtocol(Additive):
     learning_rate : float
         Adam's.
     device : str
-
-    Examples
-    --------
-    >>> ModelAverageProtocol(hidden=[8, 4, 8], rounds=5).rounds
-    5
     """
 
     id: ClassVar[str] = "model-average"
@@ -76,12 +71,11 @@ class ModelAverageProtocol(Additive):
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
-        checks.whole("model-average: rounds", self.rounds, least=1, most=10**6)
-        checks.whole("model-average: epochs", self.epochs, least=1, most=10**6)
-        checks.whole("model-average: batch", self.batch, least=1, most=2**20)
-        put(self, "learning_rate", checks.real("model-average: learning_rate", self.learning_rate, above=0.0))
+        object.__setattr__(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
+        checks.check(
+            self, rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
+            learning_rate=checks.above(0.0),
+        )  # fmt: skip
 
     def architecture(self, state: State) -> Architecture:
         """Return the architecture for rows of these columns."""
@@ -122,7 +116,7 @@ class ModelAverageProtocol(Additive):
 
     def combine(self, state: State, contributions: Any) -> State:
         rows = float(contributions["rows"])
-        if not rows > 0:  # nobody near this peer has any
+        if not rows > 0:  # no peer near this one has any
             return state
         return state.replace(model=(contributions["weights"] / rows).astype(np.float32))
 

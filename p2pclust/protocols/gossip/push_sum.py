@@ -1,4 +1,4 @@
-"""Push-sum: every peer gets the total of all peers' numbers by talking to its neighbours only, and nobody leads.
+"""Push-sum: every peer gets the total of all peers' numbers by messages to its neighbours only, without a leader.
 
 D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, FOCS 2003, Protocol Push-Sum; with
 weights after L. Xiao, S. Boyd: Fast linear iterations for distributed averaging, 2004, where
@@ -13,14 +13,14 @@ never grows.
 Departures, and why
 -------------------
 - The paper's peers give to one random neighbour at a time; here to all of them, in steps that neighbours take together,
-  so that the result does not depend on who is fast and the same bits come out in process, simulated and on real peers.
+  so that the result does not depend on speed and the same bits come out in process, simulated and on real peers.
 - A message carries the whole mass, and its receiver takes its own share of it. It knows how large that is, because the
   job's document has the links; so all neighbours are sent the same bytes, and an estimate can be read off without a
   division by the share.
-- Everybody's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. The total is then the
+- Every peer's weight starts at 1, also that of a peer that contributes nothing, whose x is zero. The total is then the
   estimate times the number of peers, a whole number that all know exactly. With weight 1 at one peer only, the estimate
-  would be the total itself; but somebody would have to be that peer, and until its weight has come everywhere the
-  others divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
+  would be the total itself; but one peer would have to be chosen, and until its weight has spread everywhere the others
+  divide by nearly nothing. With weight 0 at peers that abstain the same happens around these.
 - Besides each number its absolute value is averaged. It says how large the terms of a sum are whose own size says
   nothing of that, because they cancel: "within 1e-9" means within 1e-9 of the sum of the absolute values.
 """
@@ -51,7 +51,7 @@ _MOST_EXACT: Final = 2_000_000  # links times peers up to which the diameter is 
 
 
 def usual_mixing(ticks: int) -> str:
-    """Return how peers mix unless a job says otherwise: with a fixed number of ticks each one's mixture counts alike.
+    """Return how peers mix unless a job says otherwise: with a fixed number of ticks each peer's mixture counts alike.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def usual_mixing(ticks: int) -> str:
 
 
 class Links:
-    """Who is linked to whom, by roster index; and what each peer takes of its neighbours' masses.
+    """The links between peers, by roster index; and what each peer takes of its neighbours' masses.
 
     Parameters
     ----------
@@ -71,13 +71,11 @@ class Links:
     mixing : {"push-sum", "metropolis-hastings"}
         ``push-sum``: a peer with d neighbours gives each of them, and itself, one part of d + 1.
         ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest stays.
-    members : collection of int, optional
-        The peers that take part; the links of others do not count. By default all.
 
     Raises
     ------
     UsageError
-        For another mixing, and for links of one end only or to nobody.
+        For another mixing, and for links with one end only or to a peer that does not exist.
 
     Examples
     --------
@@ -86,9 +84,7 @@ class Links:
     ({0: 0.5, 1: 0.3333333333333333}, 2)
     """
 
-    def __init__(
-        self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum", members: Collection[int] | None = None
-    ) -> None:
+    def __init__(self, neighbours: Sequence[Sequence[int]], mixing: str = "push-sum") -> None:
         if mixing not in MIXINGS:
             raise UsageError(f"mixing = {mixing!r}: expected one of {', '.join(MIXINGS)}")
         self._all = tuple(tuple(sorted(set(near))) for near in neighbours)
@@ -97,7 +93,7 @@ class Links:
             if not all(0 <= other < len(ends) and other != peer and peer in ends[other] for other in near):
                 raise UsageError(f"links of peer {peer}: expected other peers that are linked to it too")
         self.mixing = mixing
-        self._take(range(len(self._all)) if members is None else members)
+        self._take(range(len(self._all)))
 
     def _take(self, members: Collection[int]) -> None:
         self.members = tuple(sorted(set(members)))
@@ -107,7 +103,7 @@ class Links:
         }
 
     def among(self, members: Collection[int]) -> Links:
-        """Return the links between these peers only."""
+        """Return the links between these peers only: the members, which take part."""
         links = Links.__new__(Links)
         links._all, links.mixing = self._all, self.mixing
         links._take(members)
@@ -142,7 +138,7 @@ class Links:
         Twice the distance from any peer to its farthest one is such a bound.
         """
         n, n_links = len(self.members), sum(map(len, self.near.values()))
-        if n < 2 or n_links == n * (n - 1):  # everybody is linked to everybody
+        if n < 2 or n_links == n * (n - 1):  # all are linked to all
             return min(n - 1, 1) if n else 0
         if n * (n + n_links) <= _MOST_EXACT:
             return max(max(self._distances(peer).values()) for peer in self.members)
@@ -158,10 +154,6 @@ class Links:
                     found[other] = found[peer] + 1
                     waiting.append(other)
         return found
-
-
-# -- masses
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def first_mass(values: Floats) -> Floats:
@@ -223,22 +215,10 @@ def apart(estimate: Floats, other: Floats) -> float:
 
 
 def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance: float) -> Floats:
-    """Return the total that an estimate stands for.
+    """Return the total (n,) of the peers that took part, from the agreed mean (2 n,) of their :func:`first_mass`.
 
-    Parameters
-    ----------
-    estimate : ndarray of shape (2 n,)
-        The agreed mean of all peers' :func:`first_mass`.
-    n_peers : int
-        How many peers took part.
-    whole : ndarray of bool, shape (n,)
-        Where every peer's number was whole. Then the total is whole too, and rounded to it where the tolerance leaves
-        only one whole number: counts stay counts, and nobody is one row short.
-    tolerance : float
-
-    Returns
-    -------
-    ndarray of shape (n,)
+    Where every peer's number was whole, the total is whole too, and is rounded where the tolerance leaves only one whole
+    number: counts stay counts, and no row is lost.
 
     Examples
     --------
@@ -249,9 +229,6 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
     total, size = estimate[:half] * n_peers, estimate[half:] * n_peers
     certain = whole & (size * tolerance < 0.25)
     return np.where(certain, np.rint(total), total)
-
-
-# -- what to expect ----------------------------------------------------------------------------------------------------
 
 
 def mixing_matrix(links: Links) -> Floats:

@@ -1,4 +1,4 @@
-"""Which number of clusters the measures speak for: from a table of measures to a recommendation and its reason.
+"""Choose the number of clusters: from a table of measures to a recommendation and its reason.
 
 Pure functions of what :mod:`p2pclust.protocols.measuring.measure` left. Each of four measures votes for one number of
 clusters:
@@ -52,9 +52,9 @@ class Recommendation:
     reason : str
         One or more sentences.
     votes : mapping of str to int or None
-        For each of :data:`MEASURES` the number of clusters at which it is best; None where it cannot tell.
+        For each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
     agreed : bool
-        Whether more than half of the measures that could tell are best there.
+        Whether more than half of the measures that decide are best there.
     """
 
     clusters: int
@@ -64,17 +64,10 @@ class Recommendation:
 
 
 def recommend(table: Sequence[Measures]) -> Recommendation:
-    """Return the number of clusters that most measures speak for.
+    """Return the number of clusters that most measures vote for.
 
-    Parameters
-    ----------
-    table : sequence of Measures
-        One for each number of clusters, in any order.
-
-    Raises
-    ------
-    UsageError
-        If the table is empty, or has a number of clusters twice.
+    The table has one row for each number of clusters, in any order; raise UsageError if it is empty, or has a number
+    twice.
 
     Examples
     --------
@@ -109,12 +102,7 @@ def recommend(table: Sequence[Measures]) -> Recommendation:
 def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
     """Return where the logarithm of the inertia bends most, or None if it nowhere bends that way.
 
-    Parameters
-    ----------
-    clusters : sequence of int
-        Ascending; the steps need not be 1.
-    inertias : sequence of float
-        Of the same rows, or per row.
+    Numbers of clusters ascend; the steps need not be 1. Inertias are of the same rows, or per row.
 
     Examples
     --------
@@ -147,8 +135,8 @@ def _agreement(chosen: int, votes: Mapping[str, int | None], cast: Counter[int],
     names = {clusters: [name for name, vote in votes.items() if vote == clusters] for clusters in sorted(cast)}
     for_it = names.pop(chosen)
     if agreed and not names:
-        everybody = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
-        return f"{everybody} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
+        who = "All four measures" if len(for_it) == len(MEASURES) else _listed(for_it, capital=True)
+        return f"{who} {'is' if len(for_it) == 1 else 'are'} best at {chosen} clusters."
     others = "; ".join(f"{_listed(named)} at {clusters}" for clusters, named in names.items())
     if agreed:
         return f"{_listed(for_it, capital=True)} are best at {chosen} clusters; but {others}."

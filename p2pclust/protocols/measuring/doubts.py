@@ -32,13 +32,9 @@ def objective_of(state: State) -> float | None:
 
 
 def doubts(state: State) -> tuple[str, ...]:
-    """Say what is suspect about a result, one sentence each.
+    """Return what is suspect about the result of a finished job, one sentence each.
 
-    Parameters
-    ----------
-    state : Arrays
-        Of a finished job. If it has neither an objective that its peers added up, nor counts of their local centers,
-        nothing is said.
+    Of a state with neither an objective that its peers added up, nor counts of their local centers, nothing is known.
 
     Examples
     --------
@@ -114,7 +110,7 @@ def _close_groups(centers: NDArray[np.float64], distance: float) -> list[NDArray
 
 
 def _centers(numbers: NDArray[np.intp], last: str = ",") -> str:
-    """Name centers; `last` stands before the last of several."""
+    """Name centers; the word `last` comes before the last of several."""
     if numbers.size == 1:
         return f"center {numbers[0]}"
     shown = [str(number) for number in numbers[:5]]

@@ -15,7 +15,7 @@ center is a sphere around it, and C + 1 spheres meet in a point. Two rules stand
   ``N F`` unknowns. It sent ``C (F + 1)`` sums in the last round of the clustering, about centers that have hardly moved,
   and sends ``3 C + 5`` here. So it abstains unless ``N F > C (F + 4) + 5``. This is a hurdle, not a proof, as there: the
   rounds before, and other jobs over the same rows, are more equations.
-- *Singletons* (``suppress_singletons``). Like LLF-CM, line 11: a cluster with one of the peer's rows is told as empty.
+- *Singletons* (``suppress_singletons``). Like LLF-CM, line 11: a cluster with one of the peer's rows is sent as empty.
   Only the counts lose by that, and how many were hidden is counted; every other measure stays exact. With a fuzzifier
   near 1 the weighted sums come close to sums over the rows of one cluster, be it a single one: 2 mixes them.
 
@@ -37,24 +37,21 @@ from p2pclust.clustering import nearest
 from p2pclust.errors import UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
 from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
-from p2pclust.protocols.centers.alternating import nearest_labels
-from p2pclust.protocols.centers.llf_fcm import LosslessFuzzyCMeansProtocol
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot
+from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.measuring.objective import Evaluation
 
 __all__ = ["Measure", "Measures", "measured"]
-
-_LEAST_LIMBS = 3
 
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
 
 @dataclass(frozen=True)
-class Measure(Additive):
+class Measure(Evaluation):
     """Measure the centers that the stage before left; one round that asks every peer.
 
     Parameters
@@ -64,7 +61,7 @@ class Measure(Additive):
     privacy_gate : bool
         Abstain with too few rows; see the module.
     suppress_singletons : bool
-        Tell a cluster with one of the peer's rows as empty.
+        Send a cluster with one of the peer's rows as empty.
     compare_up_to : int
         The largest number of clusters of the jobs to compare; the gate counts with it if it is larger than this job's.
 
@@ -75,7 +72,6 @@ class Measure(Additive):
     """
 
     id: ClassVar[str] = "measure"
-    evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 
     fuzzifier: float = 2.0
@@ -84,21 +80,10 @@ class Measure(Additive):
     compare_up_to: int = 1
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "fuzzifier", checks.real("measure: fuzzifier", self.fuzzifier, above=1.0))
-        checks.flag("measure: privacy_gate", self.privacy_gate)
-        checks.flag("measure: suppress_singletons", self.suppress_singletons)
-        most = checks.whole("measure: compare_up_to", self.compare_up_to, least=1, most=checks.MAX_CLUSTERS)
-        put(self, "compare_up_to", most)
-
-    @property
-    def limbs(self) -> int:
-        """As many as the weight of a far center needs in LLF-FCM, and no fewer than three.
-
-        Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
-        in clusters that are 2**-43 as wide as the data.
-        """
-        return max(_LEAST_LIMBS, LosslessFuzzyCMeansProtocol(n_clusters=1, fuzzifier=self.fuzzifier).limbs)
+        checks.check(
+            self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag, suppress_singletons=checks.flag,
+            compare_up_to=checks.CLUSTERS,
+        )  # fmt: skip
 
     def rows_needed(self, n_clusters: int, n_features: int) -> int:
         """Return the smallest number of rows with which a peer passes the gate."""
@@ -126,7 +111,7 @@ class Measure(Additive):
         C, F = state["centers"].shape
         needed = self.rows_needed(C, F)
         if self.privacy_gate and local.n_samples < needed:
-            # The argument leans on nobody knowing how many rows there are, so the reason tells the limit only.
+            # The argument rests on the number of rows being unknown, so the reason names the limit only.
             most = max(C, self.compare_up_to)
             raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
         points = local.points(state)
@@ -159,23 +144,15 @@ class Measure(Additive):
     def hopeless(self, previous: State, state: State) -> str:
         """Fail where totals cannot be of rows: they are divided by, and one peer's false number can spoil them."""
         rows = int(state["measured_rows"])
-        return f"measure: {rows} rows were measured: some peer told what cannot be" if rows < 1 else ""
+        return f"measure: {rows} rows were measured: the sums of some peer are impossible" if rows < 1 else ""
 
     def flaw(self, state: State, *, done: bool) -> str:
         if not done:
             return ""
-        if any(
-            f"measured_{name}" not in state for name in ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")
-        ):
+        names = ("rows", "hidden", "counts", *_TOTALS, "weights", "spreads")
+        if any(f"measured_{name}" not in state for name in names):
             return "not all that is measured"
         return "measures of no row" if state["measured_rows"] < 1 else ""
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, as the clustering before would have."""
-        return nearest_labels(state, local)
 
 
 @dataclass(frozen=True)
@@ -214,13 +191,7 @@ class Measures:
 
     @classmethod
     def of(cls, state: JobState) -> Measures:
-        """Read the measures of a job that ended with a ``measure`` stage.
-
-        Raises
-        ------
-        UsageError
-            If the job has not measured anything (yet).
-        """
+        """Return the measures of a job that ended with a ``measure`` stage; raise UsageError if it measured nothing."""
         arrays = state.arrays
         if "measured_rows" not in arrays:
             raise UsageError(f"the job has measured nothing: {state.reason or 'put a measure stage at its end'}")
@@ -229,37 +200,27 @@ class Measures:
         total = {name: float(arrays[f"measured_{name}"]) for name in _TOTALS}
         # Centers that lie next to each other, or numbers that a peer made up, may give infinite measures: as they should.
         with np.errstate(all="ignore"):
-            return cls._of(centers, rows, arrays, total)
-
-    @classmethod
-    def _of(cls, centers: NDArray[np.float64], rows: int, arrays: State, total: Mapping[str, float]) -> Measures:
-        scatters = weighted_scatters(arrays["measured_weights"], arrays["measured_spreads"])
-        return cls(
-            clusters=len(centers),
-            rows=rows,
-            counts=tuple(int(count) for count in arrays["measured_counts"]),
-            hidden=int(arrays["measured_hidden"]),
-            inertia=total["inertia"],
-            objective=total["objective"],
-            within_sse=total["within"] / (rows * centers.shape[1]),
-            outside_sse=total["outside"] / (rows * centers.shape[1]),
-            xie_beni=xie_beni_of(total["objective"], rows, centers),
-            soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
-            simplified_silhouette=total["silhouette"] / rows,
-        )
+            scatters = weighted_scatters(arrays["measured_weights"], arrays["measured_spreads"])
+            return cls(
+                clusters=len(centers),
+                rows=rows,
+                counts=tuple(int(count) for count in arrays["measured_counts"]),
+                hidden=int(arrays["measured_hidden"]),
+                inertia=total["inertia"],
+                objective=total["objective"],
+                within_sse=total["within"] / (rows * centers.shape[1]),
+                outside_sse=total["outside"] / (rows * centers.shape[1]),
+                xie_beni=xie_beni_of(total["objective"], rows, centers),
+                soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
+                simplified_silhouette=total["silhouette"] / rows,
+            )
 
 
 def measured(job: Job, **parameters: Any) -> Job:
     """Return the job with a ``measure`` stage at its end; the fuzzifier is the clustering's own, if it has one.
 
     It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
-
-    Parameters
-    ----------
-    job : Job
-        Of peers with different rows.
-    **parameters
-        Of :class:`Measure`.
+    The parameters are those of :class:`Measure`.
 
     Examples
     --------

@@ -32,13 +32,37 @@ from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["Objective"]
+__all__ = ["Evaluation", "Objective"]
 
 _LEAST_LIMBS = 3
 
 
+class Evaluation(Additive):
+    """One round that asks every peer for sums about the centers that the stage before left."""
+
+    evaluates: ClassVar[bool] = True
+
+    fuzzifier: float | None
+
+    @property
+    def limbs(self) -> int:
+        """As many as the clustering's own sums need, and no fewer than three.
+
+        Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
+        in clusters that are 2**-43 as wide as the data.
+        """
+        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return True
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        """Label each row by its nearest center, as the clustering before would have."""
+        return nearest_labels(state, local)
+
+
 @dataclass(frozen=True)
-class Objective(Additive):
+class Objective(Evaluation):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
     Parameters
@@ -55,17 +79,11 @@ class Objective(Additive):
     Notes
     -----
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
-    ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained there are none
-    of these, and the first start is kept.
-
-    Examples
-    --------
-    >>> Objective(fuzzifier=2.0).limbs
-    3
+    ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained these are
+    missing, and the first start is kept.
     """
 
     id: ClassVar[str] = "objective"
-    evaluates: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
     fuzzifier: float | None = None
@@ -74,17 +92,10 @@ class Objective(Additive):
     min_rows: int = 3
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        if self.fuzzifier is not None:
-            put(self, "fuzzifier", checks.real("objective: fuzzifier", self.fuzzifier, above=1.0))
-        put(self, "n_init", checks.whole("objective: n_init", self.n_init, least=1, most=checks.MAX_STARTS))
-        checks.flag("objective: privacy_gate", self.privacy_gate)
-        put(self, "min_rows", checks.whole("objective: min_rows", self.min_rows, least=1, most=checks.MAX_CLUSTERS))
-
-    @property
-    def limbs(self) -> int:
-        """As many as the clustering's own sums need, and no fewer than three: distances are counted in the data's width."""
-        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
+        checks.check(
+            self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.flag,
+            min_rows=checks.CLUSTERS,
+        )  # fmt: skip
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if any(name not in state for name in self.works_on):
@@ -147,15 +158,8 @@ class Objective(Additive):
             return "" if there and len(state["starts"]) == self.n_init else f"not the {self.n_init} starts of the job"
         return ""
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
-
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
         return {"objective": float(state["objectives"].min())}
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, as the clustering before would have."""
-        return nearest_labels(state, local)
 
     def _starts(self, state: State) -> NDArray[np.float64]:
         return np.asarray(state["starts"] if self.n_init > 1 else state["centers"][np.newaxis], dtype=np.float64)

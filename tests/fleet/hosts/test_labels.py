@@ -14,9 +14,8 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.hosts import labels
 from p2pclust.fleet.hosts.submission import FinishedJob, drift
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.compose import cluster_job, continued
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.repeated import continued
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.workspaces import Workspaces
 

@@ -153,8 +153,8 @@ class TestHostile:
         ("bad", "reason"),
         [
             ({"centers": [[2.0**500], [0.0]]}, "it sends no centers"),
-            ({"weights": [-1.0, 1.0]}, "its weights are none"),
-            ({"weights": [1e300, 1.0]}, "its weights are none"),
+            ({"weights": [-1.0, 1.0]}, "its weights are malformed"),
+            ({"weights": [1e300, 1.0]}, "its weights are malformed"),
         ],
     )
     def test_impossible_contributions_are_left_out_by_name(self, bad: dict[str, Any], reason: str) -> None:

@@ -134,9 +134,9 @@ def test_if_nobody_may_send_anything_the_job_fails() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"sizes": [0, 2]}, "its sizes are none"),
-        ({"sizes": [1]}, "its sizes are none"),
-        ({"sizes": [2**60, 2]}, "its sizes are none"),
+        ({"sizes": [0, 2]}, "its sizes are malformed"),
+        ({"sizes": [1]}, "its sizes are malformed"),
+        ({"sizes": [2**60, 2]}, "its sizes are malformed"),
         ({"suppressed": -1}, "it suppressed an impossible number of clusters"),
         ({"centers": np.zeros((0, 1)), "sizes": np.zeros(0, dtype=np.int64)}, "it sends no centers"),
         ({"centers": np.zeros((3, 1)), "sizes": [1, 1, 1]}, "it sends no centers"),

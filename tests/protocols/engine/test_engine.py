@@ -313,7 +313,7 @@ def test_hostile_sums_fail_the_job_rather_than_spoil_the_state() -> None:
     smallest, largest = np.zeros((8, 1), dtype=np.int64), np.zeros((8, 1, 1), dtype=np.int64)
     smallest[7], largest[0] = 1, 2**60
     hostile = part.replace(weights=smallest, sums=largest)
-    received = engine.decode_contribution(job, state, hostile.encode(), n_peers=1)
+    received = engine.ContributionReader(job, state, n_peers=1).read(hostile.encode())
     after = engine.advance(job, state, [(0, received)], {}, n_peers=1)
     assert after.status == "failed"
     assert "finite" in after.reason

@@ -22,7 +22,7 @@ def round_of(links: Links, values: list[np.ndarray], tolerance: float) -> list[A
 
 
 def take_tick(peers: list[Averaging]) -> None:
-    told = [peer.told for peer in peers]
+    told = [peer.message for peer in peers]
     for peer in peers:
         for other in peer.neighbours:
             # As from the wire, and it has no flaw.
@@ -65,7 +65,7 @@ def test_a_streak_beyond_the_hops_proves_that_all_agreed(links: Links, seed: int
         history.append([peer.estimate for peer in peers])
         take_tick(peers)
         for peer in peers:
-            if peer.told.proposal is not None and peer.told.proposal.tick == peer.tick:
+            if peer.message.proposal is not None and peer.message.proposal.tick == peer.tick:
                 then = history[peer.tick - links.hops - 1]
                 worst = max(apart(a, b) for a in then for b in then)
                 assert worst <= tolerance * (1 + 2 * tolerance)
@@ -75,7 +75,7 @@ def test_differences_never_grow() -> None:
     rng = np.random.default_rng(5)
     peers = round_of(ring(9), [rng.normal(size=1) for _ in range(9)], 1e-8)
     widths = []
-    while not peers[0].ended and peers[0].told.value is not None:
+    while not peers[0].ended and peers[0].message.value is not None:
         widths.append(float(np.ptp([peer.estimate[0] for peer in peers])))
         take_tick(peers)
     assert all(after <= before * (1 + 1e-12) + 1e-15 for before, after in pairwise(widths))
@@ -137,7 +137,7 @@ def test_who_knows_a_proposal_sends_no_mass() -> None:
     quiet = 0
     while not peers[0].ended:
         take_tick(peers)
-        quiet += sum(peer.told.value is None for peer in peers)
+        quiet += sum(peer.message.value is None for peer in peers)
     assert quiet > 6
 
 

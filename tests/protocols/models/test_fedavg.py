@@ -211,7 +211,7 @@ def test_a_model_of_another_size_is_malformed() -> None:
     assert isinstance(told, Arrays)
     for wrong in (told["weights"][:-1], np.empty(0, np.uint8), np.zeros((2, 2), np.uint8)):
         with pytest.raises(WireError, match="weights"):
-            engine.decode_contribution(h.job, h.state, told.replace(weights=wrong).encode(), n_peers=1)
+            engine.ContributionReader(h.job, h.state, n_peers=1).read(told.replace(weights=wrong).encode())
 
 
 @example([(3.4028234663852886e38, 1), (3.4028234663852886e38, 2**53)])

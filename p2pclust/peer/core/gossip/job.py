@@ -239,7 +239,7 @@ class GossipJob:
         assert self._round is not None
         assert self._version is not None
         tick = self._round.tick + (self._round.hops if self._half_way else 0)
-        self._exchange.say((self._version.round, tick), self._round.told.encode())
+        self._exchange.say((self._version.round, tick), self._round.message.encode())
         if tick and tick % _TOLD == 0:
             self._ctx.report(Mixing(*self.document.named, round=self._version.round, tick=tick))
 

@@ -1,0 +1,44 @@
+"""What the stages that make first centers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import State
+from p2pclust.protocols.engine.base import Protocol
+
+__all__ = ["FirstCenters"]
+
+
+@dataclass(frozen=True)
+class FirstCenters(Protocol):
+    """A stage that ends with first centers, in the working coordinates of the stages before it.
+
+    Parameters
+    ----------
+    n_clusters : int
+    init : str
+        The name that a person gives: one of ``ways``, or the stage's own id where it has no such list.
+    """
+
+    ways: ClassVar[tuple[str, ...]] = ()
+    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
+
+    n_clusters: int
+    init: str = ""
+
+    def __post_init__(self) -> None:
+        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*(self.ways or (self.id,))))
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Draw what the aggregator's own draws follow from."""
+        require_scaling(self.id, state)
+        return state.replace(stream=drawn_stream(rng))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return "centers" in state
