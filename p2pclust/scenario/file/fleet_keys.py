@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import refuse
-from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.fields import Table, refuse
 from p2pclust.topology.kinds import options_of
 
 __all__ = [
@@ -215,17 +215,19 @@ class FleetSpec(Table):
         specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
         return tuple(device for spec in specs for device in spec.members)
 
+    @property
+    def names(self) -> list[str]:
+        """The name of every peer, in the order of the file."""
+        return [device.name for device in self.members]
+
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetSpec:
         if (self.peers is None) == (not self.devices):
             refuse(["expected either peers = N, or [[fleet.devices]]"])
-        taken: set[str] = set()
-        for spec in self.devices:
-            names = dict.fromkeys([spec.name, *_names(spec)])
-            for name in names:
-                if name in taken:
-                    refuse([f"two devices or groups are called {name!r}: give each its own name"])
-            taken.update(names)
+        called = Counter(name for spec in self.devices for name in dict.fromkeys([spec.name, *_names(spec)]))
+        twice = next((name for name, count in called.items() if count > 1), None)
+        if twice is not None:
+            refuse([f"two devices or groups are called {twice!r}: give each its own name"])
         strangers = [spec.name for spec in self.devices if not spec.enrolled]
         if strangers and len(strangers) == len(self.devices):
             refuse(["no device is enrolled: expected a fleet beside the strangers"])

@@ -168,6 +168,10 @@ class Chronicle:
         for name in self.names:
             self.here[name] = Span(self._began.get(name, 0.0), self._left.get(name, self.end))
 
+    def steady(self, spans: Sequence[Span]) -> bool:
+        """Whether these spans are one that covers the whole run."""
+        return len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= self.end
+
     # -- peers ------------------------------------------------------------------------------------------------------
 
     def _started(self, event: Event, t: float) -> None:

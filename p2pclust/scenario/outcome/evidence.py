@@ -12,14 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.runner import labelling_stage
 
-__all__ = ["Evidence"]
+__all__ = ["Evidence", "contributed"]
 
 Floats = NDArray[np.float64]
 
 _STEPS: Final = 64
 _NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
+
+
+def contributed(job: Job, state: JobState) -> list[int]:
+    """Return the peers that contributed to the clustering, by their places in the job roster."""
+    stage, _ = labelling_stage(job)
+    return sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
 
 
 @dataclass(eq=False)

@@ -9,10 +9,10 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +21,9 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
 __all__ = [
-    "EventLog",
     "clear",
     "default_directory",
+    "event_log",
     "left_by_a_run",
     "plain",
     "prepare",
@@ -82,32 +82,18 @@ def clear(directory: Path) -> None:
         stale.unlink()
 
 
-class EventLog:
-    """Writes events as they happen, one JSON object per line; the file gets its name when the run ends or fails.
+@contextmanager
+def event_log(path: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Yield the function that adds an event to a file, one JSON object per line.
 
-    Parameters
-    ----------
-    path : Path
-        The finished log.
+    Each is written as it happens; the file gets its name when the run ends or fails.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._beside = path.with_name(f".{path.name}.tmp")
-        self._file = self._beside.open("w", encoding="utf-8")
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Add one event."""
-        self._file.write(json.dumps(plain(event), allow_nan=False) + "\n")
-
-    def __enter__(self) -> EventLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._beside.replace(self._path)
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield lambda event: file.write(json.dumps(plain(event), allow_nan=False) + "\n")
+    finally:
+        beside.replace(path)
 
 
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:

@@ -30,16 +30,6 @@ def write_labels(
 ) -> None:
     """Write the labels of the devices that finished: ``labels.csv``, for a second job ``labels-2.csv``, and so on.
 
-    Parameters
-    ----------
-    directory : Path
-    jobs, found : sequence
-        Each job and its result.
-    shares : mapping of str to DataSet
-        Every device's rows, or columns, by name.
-
-    Notes
-    -----
     The columns are ``device``, ``file`` if several files were read as one, ``row`` (its id if the data have ids, else its
     number in its file, from 0, counting rows that were left out), ``label``, and ``class`` if it is known. Where devices
     hold columns, a row is the same one on all of them.
@@ -55,9 +45,7 @@ def write_labels(
             write_text(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))
 
 
-def _labelled(
-    job: Job, found: JobResult, shares: Mapping[str, DataSet]
-) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:  # fmt: skip
+def _labelled(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:
     """Yield devices with their rows and labels."""
     assert found.state is not None
     if job.has_workspace:

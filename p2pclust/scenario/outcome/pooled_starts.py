@@ -78,19 +78,8 @@ class PooledStarts:
 def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledStarts | None:
     """Cluster the pooled rows from ten k-means++ seeds, and compare the best result with the fleet's centers.
 
-    Parameters
-    ----------
-    job : Job
-        A job that ends with centers.
-    state : JobState
-        Its last state.
-    locals_ : sequence of Local
-        The rows of the peers that contributed.
-
-    Returns
-    -------
-    PooledStarts or None
-        None if peers hold columns, if rows came in batches, or if there are too many numbers.
+    `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
+    are too many numbers.
     """
     _, protocol = clustering_stage(job)
     C = protocol.n_clusters

@@ -25,9 +25,7 @@ class TermEnd:
     number : str
         The number of the term, or of the first and the last of several.
     aggregator : str
-        Empty if no peer was elected.
-    start, end : float or None
-        In seconds of the run; None if no peer was elected.
+        Empty if no peer was elected; then `start` and `end`, in seconds of the run, are None.
     rounds : int
         The number of rounds that were closed in it.
     finished : bool
@@ -48,14 +46,7 @@ class TermEnd:
 def ends_of(events: Sequence[Event], job: str, *, done: bool) -> list[TermEnd]:
     """Return every term of a job with the reason why it ended, also terms that no peer won.
 
-    Parameters
-    ----------
-    events : sequence of mapping
-        All events of the run, in order.
-    job : str
-        Its id.
-    done : bool
-        Whether the job has a result.
+    `events` are all those of the run, in order; `done` says whether the job has a result.
 
     Examples
     --------

@@ -36,16 +36,14 @@ _ABSENT: Final = 4  # the most peers without a part in the result that are named
 def job_sections(story: JobStory) -> list[Section]:
     """Return the sections of a job."""
     drawn = canvas.can_draw()
-    made = [rounds_section(story)] if drawn else []
-    made.append(_terms(story))
-    if drawn and story.job.has_workspace and story.done and story.found is not None and story.found.notes:
+    communities: list[Section] = []
+    if drawn and story.job.has_workspace and story.done and story.came.notes:
         # Imported here, because it is slow to import and only these jobs need it.
-        from p2pclust.scenario.page.community_pages import Story, sections  # noqa: PLC0415
+        from p2pclust.scenario.page.community_pages import CommunityStory, sections  # noqa: PLC0415
 
-        hues = [] if story.rows is None else story.rows.hues
-        made += sections(
-            Story(story.job, story.found, story.run.shares, story.run.events, story.run.sent, hues), story.prefix
-        )
+        story = CommunityStory(story.run, story.number)
+        communities = sections(story)
+    made = [rounds_section(story) if drawn else None, _terms(story), *communities]
     if drawn and story.rows is not None:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     else:

@@ -22,7 +22,7 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 from p2pclust.scenario.outcome.communities import labels_of_peers
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.evidence import contributed
 from p2pclust.scenario.pictures.palette import cluster_hues
 
 __all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
@@ -116,26 +116,18 @@ def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
     return counts
 
 
-def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows of a job that is done, or None if its peers end without labels.
 
-    Parameters
-    ----------
-    job : Job
-    found : JobResult
-        With a last state.
-    shares : mapping of str to DataSet
-        Every peer's rows, or columns, by name.
-    evidence : Evidence
+    `shares` has every peer's rows, or columns, by name.
     """
     assert found.state is not None
     if job.by_columns:
-        return _of_columns(job, found, shares, evidence)
+        return _of_columns(job, found, shares)
     if job.has_workspace:
         return _of_desks(job, found, shares)
-    stage, protocol = labelling_stage(job)
-    contributed = {peer for record in found.state.log if record.stage == stage for peer in record.contributors}
-    held = {found.roster[peer]: shares[found.roster[peer]] for peer in sorted(contributed)}
+    names = [found.roster[peer] for peer in contributed(job, found.state)]
+    held = {name: shares[name] for name in names}
     drawn = _spread(sum(share.n_rows for share in held.values()))
     if sum(share.X.size for share in held.values()) > _NUMBERS:
         held = _thinned(held, drawn)
@@ -145,7 +137,7 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence:
     known = [own for own in labels if own is not None]
     if not known or len(known) < len(labels):
         return None
-    n_clusters = int(getattr(protocol, "n_clusters", 1 + max(int(own.max()) for own in known)))
+    n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
     return _gathered(held, known, drawn, tuple(map(str, range(n_clusters))), _sure(job, found, held, drawn))
 
 
@@ -156,9 +148,8 @@ def worth_of(
 
     Parameters
     ----------
-    job : Job
-    found : JobResult
-    rows : JobRows
+    job, found, rows
+        The job, its result, and its rows.
     centers : sequence of float64 arrays, shape (C, F)
         In the data's own units.
     peers : sequence of collections of str, optional
@@ -203,23 +194,16 @@ def _gathered(
     known = [share.y for share in held.values()]
     labelled = all(y is not None for y in known)
     first = next(iter(held.values()))
-    whole = _taken([share.X for share in held.values()], drawn)
     return JobRows(
         tuple(held), np.repeat(np.arange(len(held)), [share.n_rows for share in held.values()]),
-        np.concatenate(labels).astype(np.int64), np.concatenate(known) if labelled else None, whole, drawn,  # type: ignore[arg-type]
+        np.concatenate(labels).astype(np.int64), np.concatenate(known) if labelled else None, _places(held, drawn), drawn,  # type: ignore[arg-type]
         first.feature_names, clusters, sure,
     )  # fmt: skip
 
 
-def _taken(parts: Sequence[Floats], drawn: Ints) -> Floats:
-    """Return these rows of the concatenated parts, without concatenating the parts."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    return np.concatenate(
-        [
-            part[drawn[(drawn >= start) & (drawn < end)] - start]
-            for part, start, end in zip(parts, starts, starts[1:], strict=False)
-        ]
-    )
+def _places(held: Mapping[str, DataSet], drawn: Ints) -> Floats:
+    """Return the features of these rows, without concatenating all rows."""
+    return np.concatenate([share.X for share in _thinned(held, drawn).values()])
 
 
 def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) -> Floats | None:
@@ -227,13 +211,13 @@ def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) 
     assert found.state is not None
     if fuzzifier is None or "centers" not in found.state.arrays:
         return None
-    points = Local(_taken([share.X for share in held.values()], drawn)).points(found.state.arrays)
+    points = Local(_places(held, drawn)).points(found.state.arrays)
     with one_thread(), np.errstate(all="ignore"):
         greatest: Floats = memberships(points, found.state.arrays["centers"], fuzzifier).max(axis=1)
     return greatest
 
 
-def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows where each peer has some columns of every row, so that no row belongs to one peer."""
     assert found.state is not None
     held = [shares[name] for name in found.roster]

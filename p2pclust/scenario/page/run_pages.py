@@ -165,11 +165,7 @@ def _changing(chronicle: Chronicle) -> str:
     terms = [term for term in chronicle.terms if not term.within]
     shown = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
     shown += ["who was away"] if chronicle.away else []
-    steady = all(
-        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= chronicle.end
-        for spans in chronicle.linked.values()
-    )
-    shown += [] if steady else ["which links there were"]
+    shown += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, FleetResult, JobResult
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
@@ -89,14 +89,7 @@ class RunStory:
 
 @dataclass(frozen=True)
 class JobStory:
-    """One job of a run.
-
-    Parameters
-    ----------
-    run : RunStory
-    number : int
-        Of the job, from 0.
-    """
+    """One job of a run, with its number from 0."""
 
     run: RunStory
     number: int
@@ -118,6 +111,18 @@ class JobStory:
         return self.run.found.jobs[self.number] if self.number < len(self.run.found.jobs) else None
 
     @property
+    def came(self) -> JobResult:
+        """The result of a job that was submitted."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def state(self) -> JobState:
+        """The last state of a job that has one."""
+        assert self.came.state is not None
+        return self.came.state
+
+    @property
     def evidence(self) -> Evidence:
         """What measuring the job found beside the result."""
         return self.run.evidence[self.number] if self.number < len(self.run.evidence) else Evidence()
@@ -135,10 +140,7 @@ class JobStory:
     @cached_property
     def rows(self) -> JobRows | None:
         """The rows with their clusters."""
-        if not self.done:
-            return None
-        assert self.found is not None
-        return rows_of(self.job, self.found, self.run.shares, self.evidence)
+        return rows_of(self.job, self.came, self.run.shares) if self.done else None
 
     @cached_property
     def terms(self) -> list[TermEnd]:
@@ -150,14 +152,13 @@ class JobStory:
         """The peers of the job roster whose rows had no part in the result, with the recorded reason if there is one."""
         if self.rows is None or self.job.by_columns:
             return {}
-        assert self.found is not None
         there = set(self.rows.names)
         if not self.job.has_workspace:
             stage, _ = labelling_stage(self.job)
             rounds = zip(self.entry["stages"], self.entry["contributors"], strict=True)
             there |= {name for stage_, who in rounds if stage_ == self.job.stages[stage].protocol for name in who}
         why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
-        return {name: why.get(name, "") for name in self.found.roster if name not in there}
+        return {name: why.get(name, "") for name in self.came.roster if name not in there}
 
 
 def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:

@@ -1,4 +1,4 @@
-"""The layout of an association graph: communities apart from each other, isolated clusters around them."""
+"""The layout of an association graph: communities apart from each other, isolated clusters below them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _CAPTION: Final = (0.125, 0.035)  # width and height of two lines above a commun
 _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn huge
 
 
-# Compared by identity, because it holds arrays.
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Places; the unit is about the distance between neighbouring nodes.
@@ -73,7 +72,7 @@ def lay_out(association: Association) -> Layout:
         places[list(members)] = own + middle
         captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
     alone = list(association.isolated)
-    places[alone], page = _rim(len(alone), float(half[0]), float(half[1]))
+    places[alone], page = _below(len(alone), float(half[0]), float(half[1]) if groups else 0.0)
     return Layout(places, captions, page)
 
 
@@ -113,13 +112,7 @@ def _level(places: Floats) -> Floats:
 
 
 def _packed(boxes: Floats) -> Floats:
-    """Return middles of boxes that do not touch: in order, in rows, as words on a page.
-
-    Parameters
-    ----------
-    boxes : float64 array, shape (G, 2)
-        Half widths and half heights.
-    """
+    """Return middles of boxes that do not touch, shape (G, 2): in rows, as words; boxes are half widths and heights."""
     full = 2 * boxes + _GAP
     if not len(boxes):
         return np.zeros((0, 2))
@@ -152,33 +145,12 @@ def _page(full: Floats, rows: list[list[int]]) -> float:
     return max(width, _STRETCH * sum(float(full[row, 1].max()) for row in rows))
 
 
-def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
-    """Return places around a page of this half width and height, and the page with them.
-
-    If they fit, they are in one row below; otherwise they surround the page, in as many rings as needed.
-    """
-    places: list[tuple[float, float]] = []
-    below = 0.0
-    if 0 < count <= 2 * width / 1.15:
-        places = [((number - (count - 1) / 2) * 1.15, -height - 0.9) for number in range(count)]
-        below = 0.9
-    while len(places) < count:
-        width, height = width + 1.15, height + 1.15
-        around = 4 * (width + height)
-        fits = min(count - len(places), int(around / 1.05))
-        places += [_on_rectangle(number * around / fits, width, height) for number in range(fits)]
-    return np.array(places).reshape(-1, 2), (-width - 0.7, width + 0.7, -height - below - 0.7, height + 0.7)
-
-
-def _on_rectangle(way: float, width: float, height: float) -> tuple[float, float]:
-    """Return the point at this distance along the rectangle, starting from the lower left corner."""
-    for x, y, dx, dy, length in (
-        (-width, -height, 1, 0, 2 * width),
-        (width, -height, 0, 1, 2 * height),
-        (width, height, -1, 0, 2 * width),
-        (-width, height, 0, -1, 2 * height),
-    ):
-        if way < length:
-            return x + dx * way, y + dy * way
-        way -= length
-    return -width, -height
+def _below(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
+    """Return places in rows below a page of this half width and height, and the page with them."""
+    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
+    numbers = np.arange(count)
+    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
+    places = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
+    width = max(width, 1.15 * columns / 2)
+    bottom = float(places[-1, 1]) if count else -height
+    return places, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7)

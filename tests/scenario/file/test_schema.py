@@ -112,4 +112,4 @@ def test_victims() -> None:
 
 def test_random_victims_are_kept_as_such() -> None:
     made = scenario(faults=[{"at": {"seconds": 1}, "do": "restart", "who": {"random": 2}, "for_s": 1}])
-    assert made.faults[0].who == RandomVictims(2)
+    assert made.faults[0].who == RandomVictims(random=2)
