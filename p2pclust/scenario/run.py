@@ -23,7 +23,7 @@ from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario.file.availability import longest_sleep_s, make_rests
 from p2pclust.scenario.file.column_data import given_centers
 from p2pclust.scenario.file.faults import away_s, planned
-from p2pclust.scenario.file.fleet_keys import Device
+from p2pclust.scenario.file.fleet_keys import LinkSpec
 from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves, starting_overlay
 from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
@@ -95,6 +95,7 @@ def carry_out(
     # Imported here, so that a scenario can be checked without importing all backends.
     from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
 
+    backend = backend or backend_called(backend_name)
     run = _checked(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
     folder.prepare(out)
@@ -103,7 +104,7 @@ def carry_out(
         on_ready(spec)
     left_out = rows_left_out(scenario, run.shares)
     first = [one.to_event() for one in left_out]
-    found, events = _record(backend or backend_called(backend_name), spec, out / "events.jsonl", first, on_event)
+    found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
@@ -187,7 +188,7 @@ def _write(
     write_labels(out, run.jobs, found.jobs, run.shares)
     devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
-    strangers = [device.name for device in devices if not device.enrolled]
+    strangers = [device.name for device in devices if not device.spec.enrolled]
     write_run_page(out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events))
     return result
 
@@ -238,31 +239,30 @@ def _peers(
         PeerSpec(
             device.name,
             shares[device.name].X,
-            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
-            _link(device),
+            fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link)),
+            _link(device.spec.link),
             ids=shares[device.name].shared_ids,
             centers=given.get(device.name),
             labels=labels.get(device.name),
             n_clusters=numbers.get(device.name),
-            battery=device.battery,
+            battery=device.spec.costs,
             rest=rests.get(device.name),
-            cpu_share=device.cpu_share,
-            memory_mb=device.memory_mb,
-            enrolled=device.enrolled,
+            cpu_share=device.spec.cpu_share,
+            memory_mb=device.spec.memory_mb,
+            enrolled=device.spec.enrolled,
         )
         for device in sorted(scenario.fleet.members, key=lambda device: device.name)
     )
 
 
-def _link(device: Device) -> Link | None:
-    link = device.link
+def _link(link: LinkSpec | None) -> Link | None:
     if link is None:
         return None
-    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(device), link.down_mbit or link.mbit)
+    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(link), link.down_mbit or link.mbit)
 
 
-def _up_mbit(device: Device) -> float | None:
-    return None if device.link is None else device.link.up_mbit or device.link.mbit
+def _up_mbit(link: LinkSpec | None) -> float | None:
+    return None if link is None else link.up_mbit or link.mbit
 
 
 def _give_up_s(

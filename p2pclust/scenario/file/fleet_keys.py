@@ -26,15 +26,13 @@ class Device:
     """One peer of the fleet, as `FleetSpec.members` lists it."""
 
     name: str
-    group: str
-    mains: bool
-    cores: int | None
-    link: LinkSpec | None
-    battery: Battery | None = None
-    duty: DutyCycle | None = None
-    cpu_share: float = 1.0
-    memory_mb: float | None = None
-    enrolled: bool = True
+    spec: DeviceSpec
+    duty: DutyCycle | None
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        return self.spec.name
 
 
 class OverlaySpec(Table):
@@ -116,11 +114,6 @@ class EnergySpec(Table):
     cpu_j_per_s: _Cost = 0.0
     idle_w: _Cost = 0.0
 
-    @property
-    def value(self) -> Battery:
-        """The battery for the backends."""
-        return Battery(**self.model_dump())
-
 
 class BatterySpec(EnergySpec):
     """``battery = { ... }``: what a device uses, its capacity, and what happens when the battery is empty."""
@@ -167,14 +160,14 @@ class DeviceSpec(Table):
     @property
     def members(self) -> tuple[Device, ...]:
         """The devices of this name, in order."""
-        costs, names = self.battery or self.energy, _names(self)
-        return tuple(
-            Device(
-                name, self.name, self.mains, self.cores, self.link, None if costs is None else costs.value,
-                self._duty(number / len(names)), self.cpu_share, self.memory_mb, self.enrolled,
-            )
-            for number, name in enumerate(names)
-        )  # fmt: skip
+        names = _names(self)
+        return tuple(Device(name, self, self._duty(number / len(names))) for number, name in enumerate(names))
+
+    @property
+    def costs(self) -> Battery | None:
+        """What its devices use, for the backends."""
+        costs = self.battery or self.energy
+        return None if costs is None else Battery(**costs.model_dump())
 
     def _duty(self, place: float) -> DutyCycle | None:
         cycle = self.duty_cycle

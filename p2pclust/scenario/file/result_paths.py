@@ -15,69 +15,30 @@ from p2pclust.tools.spelling import nearest
 
 __all__ = ["Found", "look_up", "value_at", "wrong_path"]
 
-#: The keys of a result. None: a value, or a structure that is not checked beforehand; a name in angle brackets: one
-#: entry for each of these.
+#: The keys of a result, of a job and of a peer. None: a value, or a structure that is not checked beforehand; a name in
+#: angle brackets: one entry for each of these.
+_JOB: dict[str, Any] = dict.fromkeys(
+    (
+        "protocol", "parameters", "stops", "rounds", "converged", "centers", "note", "warnings", "terms", "contributors",
+        "abstained", "stages", "history", "suppressed", "coarse", "objective", "best_pooled", "doubts", "drift",
+        "tolerance", "reached", "ticks", "n_rows", "metrics", "pooled", "gap", "damaged", "harm", "replay_identical",
+        "digests", "seconds", "job", "failure", "communities", "isolated", "own_clusters", "links", "refinements",
+    )
+) | {
+    "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
+    "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
+    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
+    "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
+    "harm": dict.fromkeys(("to", "center_distance")),
+}  # fmt: skip
+_PEER = dict.fromkeys((
+    "finished", "lost", "n_rows", "messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb",
+    "dropped", "failure", "energy_j", "battery_left_j",
+))  # fmt: skip
 _KNOWN: dict[str, Any] = {
-    "scenario": None,
-    "title": None,
-    "backend": None,
-    "seed": None,
-    "jobs": {
-        "<job>": {
-            "protocol": None,
-            "parameters": None,
-            "stops": None,
-            "rounds": None,
-            "converged": None,
-            "centers": None,
-            "note": None,
-            "warnings": None,
-            "terms": None,
-            "contributors": None,
-            "abstained": None,
-            "stages": None,
-            "history": None,
-            "suppressed": None,
-            "coarse": None,
-            "objective": None,
-            "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
-            "doubts": None,
-            "drift": None,
-            "tolerance": None,
-            "reached": None,
-            "ticks": None,
-            "n_rows": None,
-            "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
-            "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
-            "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
-            "damaged": None,
-            "harm": dict.fromkeys(("to", "center_distance")),
-            "replay_identical": None,
-            "digests": None,
-            "seconds": None,
-            "job": None,
-            "failure": None,
-            "communities": None,
-            "isolated": None,
-            "own_clusters": None,
-            "links": None,
-            "refinements": None,
-        }
-    },
-    "peers": {
-        "<peer>": dict.fromkeys(
-            (
-                "finished", "lost", "n_rows", "messages_sent", "messages_received", "bytes_sent", "bytes_received",
-                "max_rss_mb", "dropped", "failure", "energy_j", "battery_left_j",
-            )
-        )
-    },
-    "left_out": None,
-    "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")),
-    "wall_seconds": None,
-    "virtual_seconds": None,
-    "failure": None,
-    "unfired_faults": None,
+    "scenario": None, "title": None, "backend": None, "seed": None, "jobs": {"<job>": _JOB}, "peers": {"<peer>": _PEER},
+    "left_out": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
+    "virtual_seconds": None, "failure": None, "unfired_faults": None,
 }  # fmt: skip
 
 
