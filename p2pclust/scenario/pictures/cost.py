@@ -29,13 +29,7 @@ class Measure:
 def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
     """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
 
-    Parameters
-    ----------
-    measure : Measure
-    names : sequence of str
-        Of all peers.
-    groups : mapping of str to str
-        The device class of every peer of the run.
+    `groups` has the device class of every peer of the run.
     """
     few = len(names) <= _LANES
     lanes = list(names if few else device_colours(groups))

@@ -25,23 +25,15 @@ _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Places; the unit is about the distance between neighbouring nodes.
+    """Places; the unit is about the distance between neighbouring nodes."""
 
-    Attributes
-    ----------
-    places : float64 array, shape (M, 2)
-        Of the clusters.
-    captions : float64 array, shape (G, 2)
-        The lower middle of each community's caption.
-    page : (float, float, float, float)
-        Left, right, bottom and top.
-    node : float
-        Radius of a node.
-    """
-
+    #: Of the clusters, shape (M, 2).
     places: Floats
+    #: The lower middle of each community's caption, shape (G, 2).
     captions: Floats
+    #: Left, right, bottom and top.
     page: tuple[float, float, float, float]
+    #: The radius of a node.
     node: float = _NODE
 
 

@@ -10,19 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.pictures import palette
 from p2pclust.scenario.pictures.canvas import dot_key, line_key
 from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import (
-    CROWN,
-    GOOD,
-    INK,
-    LINK,
-    PAPER,
-    WRONG,
-    device_colours,
-    own_colours,
-    peer_colours,
-)
+from p2pclust.scenario.pictures.palette import CROWN, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.scenario.pictures.places import on_page, short_name, write_beside, write_names
 from p2pclust.tools.units import size
 from p2pclust.topology import Overlay
@@ -50,6 +41,9 @@ def roles_drawing(
 ) -> Drawing:
     """Draw the fleet.
 
+    A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that
+    existed for a shorter time are fainter.
+
     Parameters
     ----------
     overlay : Overlay
@@ -58,8 +52,6 @@ def roles_drawing(
         The device class of every peer of the run. Each peer has its own colour and the shape of its class; if there are
         more peers than colours, a peer has the colour of its class.
     chronicle : Chronicle
-        A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links
-        that existed for a shorter time are fainter.
     load : mapping of (str, str) to int, optional
         Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
     tips : mapping of str to str, optional
@@ -142,7 +134,7 @@ def _draw_peers(
     drawing: Drawing, place_of: Mapping[str, Floats], groups: Mapping[str, str], chronicle: Chronicle, size: float,
     tips: Mapping[str, str],
 ) -> None:  # fmt: skip
-    colours, shapes = peer_colours(groups), _shapes(groups)
+    colours, shapes = palette.peer_colours(groups), _shapes(groups)
     terms_of = {name: [term for term in chronicle.terms if term.peer == name and not term.within] for name in place_of}
     for name, place in place_of.items():
 
@@ -185,16 +177,16 @@ def _terms_in_words(terms: Sequence[Term]) -> str:
 
 def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
     """Return the shape of each device class."""
-    own = own_colours(groups)
-    return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(device_colours(groups))}
+    own = palette.own_colours(groups)
+    return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(palette.device_colours(groups))}
 
 
 def _legend(drawing: Drawing, groups: Mapping[str, str], chronicle: Chronicle, *, loaded: bool) -> None:
     members = [group for name, group in groups.items() if name not in chronicle.strangers]
-    own, shapes = own_colours(groups), _shapes(groups)
+    own, shapes = palette.own_colours(groups), _shapes(groups)
     keys = [
         dot_key(f"{group} ({members.count(group)})", LINK if own else colour, shapes[group], markeredgecolor=PAPER)
-        for group, colour in device_colours(groups).items()
+        for group, colour in palette.device_colours(groups).items()
         if group in members
     ]
     away = [span for spans in chronicle.away.values() for span in spans]

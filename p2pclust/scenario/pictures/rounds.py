@@ -26,20 +26,10 @@ def movement_drawing(
     rounds: Sequence[int], moved: Sequence[float | None], tol: float, terms: Sequence[tuple[int, str]] = (),
     *, what: str = "centers",
 ) -> Drawing:  # fmt: skip
-    """Draw how far the centers moved in each round that made a step.
+    """Draw how far the centers moved in each round that made a step; None if unknown.
 
-    Parameters
-    ----------
-    rounds : sequence of int
-        Their numbers.
-    moved : sequence of float or None
-        None if unknown.
-    tol : float
-        The job ends below this; 0 if there is no such limit.
-    terms : sequence of (int, str)
-        The rounds in which another peer began to aggregate, and the names of its terms.
-    what : str
-        What moved.
+    The job ends below `tol`, if that is not 0; `terms` are the rounds in which another peer began to aggregate, and the
+    names of its terms.
     """
     drawing = _curve(f"how far the {what} moved")
     axes = drawing.axes
@@ -99,7 +89,7 @@ def attendance_drawing(
     contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
     groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
 ) -> Drawing:  # fmt: skip
-    """Draw the contributors of each round: a lane for each peer.
+    """Draw the contributors of each round: a lane for each of these peers.
 
     Parameters
     ----------

@@ -29,13 +29,8 @@ _PCA_ROWS: Final = 600  # with more columns than this, about so many rows determ
 class Plane:
     """A projection of rows into a plane.
 
-    Attributes
-    ----------
-    axes : float64 array, shape (F, 2)
-    middle, scale : float64 array, shape (F,)
-        Subtracted from a row, and then its divisor, before the projection.
-    titles : (str, str)
-        The titles of the two axes.
+    `middle` and `scale`, shape (F,), are subtracted from a row and divide it, before `axes`, shape (F, 2), project it.
+    `titles` are those of the two axes.
     """
 
     axes: Floats
@@ -52,12 +47,7 @@ class Plane:
 def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
     """Return the plane of two columns as they are, or the plane of the two principal axes of more columns.
 
-    Parameters
-    ----------
-    X : float64 array, shape (n, F)
-    names : sequence of str, length F
-    scaled : bool
-        Whether each column is divided by its range.
+    `X` has shape (n, F); `scaled` says whether each column is divided by its range.
 
     Examples
     --------
@@ -78,12 +68,8 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
     rows = (X - middle) / scale
     if n_features > _PCA_ROWS:
         rows = rows[:: max(1, len(rows) // _PCA_ROWS)]
-        _, singular, turned = np.linalg.svd(rows, full_matrices=False)
-        parts, axes = singular**2, turned.T
-    else:
-        parts, axes = np.linalg.eigh(rows.T @ rows)
-        parts, axes = parts[::-1], axes[:, ::-1]
-    axes = np.array(axes[:, :2])
+    _, singular, turned = np.linalg.svd(rows, full_matrices=len(rows) < 2)  # one row alone has one axis
+    parts, axes = np.append(singular**2, 0.0), turned[:2].T.copy()
     # The sign of an axis is arbitrary: its largest part points to the right, or up.
     axes *= np.where(np.abs(axes).max(axis=0) == axes.max(axis=0), 1.0, -1.0)
     shares = 100 * np.maximum(parts[:2], 0.0) / max(float(parts.sum()), 1e-300)
@@ -100,9 +86,8 @@ class Colouring:
     title : str
     kinds : int array, shape (n,)
         The place of each row's kind in `names`; negative for none.
-    names : sequence of str
-    colours : sequence of str, optional
-        Of the names; by default those of clusters, in order.
+    names, colours : sequence of str
+        By default the colours of clusters, in order.
     centers : float64 array, shape (C, 2), optional
         Drawn over the dots, in the colours of the names.
     trails : float64 array, shape (steps, C, 2), optional

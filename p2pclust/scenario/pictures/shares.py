@@ -40,14 +40,7 @@ def holdings_drawing(
 ) -> Drawing:
     """Draw the kinds of each peer's rows as parts of a bar; kinds without a colour are grey.
 
-    Parameters
-    ----------
-    title : str
-    table : int array, shape (P, K)
-        How many rows of each kind each peer has.
-    kinds, colours : sequence of str
-        The kinds, and the colours of the first ones.
-    names : sequence of str, length P
+    `table` counts the rows of each kind that each peer has, shape (P, K).
     """
     drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0, title, sides=())
     axes = drawing.axes
@@ -75,14 +68,7 @@ def holdings_drawing(
 def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Sequence[int]) -> Drawing:
     """Draw the greatest membership of each row, sorted, as a line for each cluster.
 
-    Parameters
-    ----------
-    sure, labels : float64 array and int array, shape (n,)
-        Each row's greatest membership, and its cluster.
-    names : sequence of str
-        Of the clusters.
-    hues : sequence of int
-        The numbers of their colours.
+    `sure` and `labels` have shape (n,); `hues` are the numbers of the clusters' colours.
     """
     drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid=True)
     axes = drawing.axes
@@ -121,13 +107,9 @@ def matched(table: Ints) -> Ints:
 
 
 def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], *, row: str, column: str) -> Drawing:
-    """Draw the number of rows of each class in each cluster.
+    """Draw the number of rows of each class in each cluster, a table of shape (R, C).
 
-    Parameters
-    ----------
-    table : int array, shape (R, C)
-    rows, columns : sequence of str
-        Their names; `row` and `column` are the names of the two axes.
+    `rows` and `columns` are the names in the table, `row` and `column` those of the two axes.
     """
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
 
@@ -162,12 +144,7 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
 def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Drawing:
     """Draw the fleet's centers against those of the pooled algorithm: equal ones lie on the diagonal.
 
-    Parameters
-    ----------
-    found, wanted : float64 array, shape (C, F)
-        With each feature in its range.
-    hues : sequence of int
-        The numbers of the clusters' colours.
+    Both have shape (C, F), with each feature in its range; `hues` are the numbers of the clusters' colours.
     """
     drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid=True)
     axes = drawing.axes
@@ -188,11 +165,7 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
 def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     """Draw for each feature the largest difference between the fleet's centers and those of the pooled algorithm.
 
-    Parameters
-    ----------
-    apart : float64 array, shape (C, F)
-        Absolute differences, with each feature in its range.
-    features : sequence of str
+    `apart` has the absolute differences, shape (C, F), with each feature in its range.
     """
     few = len(features) <= 14
     title = "largest difference, in the feature's range"
@@ -218,15 +191,8 @@ def centers_drawing(
 ) -> Drawing | None:
     """Draw the centers as images or as lines over the features; return None if neither suits them.
 
-    Parameters
-    ----------
-    centers : float64 array, shape (C, F)
-    features, names : sequence of str
-        The names of the features and of the clusters.
-    hues : sequence of int
-        The numbers of the clusters' colours.
-    rows : float64 array, shape (n, F)
-        Their range is the range of the lines.
+    The centers have shape (C, F); the range of the rows, shape (n, F), is the range of the lines. `hues` are the numbers of
+    the clusters' colours.
     """
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:

@@ -43,17 +43,9 @@ def lanes_of(chronicle: Chronicle, names: Sequence[str], most: int = _LANES) -> 
 def timeline_drawing(
     chronicle: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0
 ) -> Drawing:
-    """Draw the time line.
+    """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in inches.
 
-    Parameters
-    ----------
-    chronicle : Chronicle
-    names : sequence of str
-        The peers that have a lane, from top to bottom.
-    groups : mapping of str to str
-        The device class of every peer of the run.
-    width : float
-        In inches.
+    `groups` has the device class of every peer of the run.
     """
     height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
     drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))

@@ -32,17 +32,10 @@ _PHASES: Final[Mapping[str, str]] = {
 
 
 def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str = "iteration") -> Drawing:
-    """Draw how many bytes of models each phase sent in each step.
+    """Draw how many bytes of models each phase sent in each step; `by` is the name of a step.
 
-    Parameters
-    ----------
-    costs : sequence of Cost
-        In order; phases that send no models are left out.
-    n_peers : int
-    measured : int
-        All bytes sent according to the peers' counters; 0 if there are none.
-    by : str
-        The name of a step.
+    Phases that send no models are left out. `measured` are all bytes sent according to the peers' counters, 0 if there are
+    none.
     """
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
