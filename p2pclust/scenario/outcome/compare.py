@@ -36,22 +36,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Line:
-    """One value of all runs.
+    """One value of all runs."""
 
-    Attributes
-    ----------
-    part : str
-        What the value belongs to: the run, a job, the cost, or the expectations.
-    what : str
-    values : tuple
-        One for each run; None if a result does not have it.
-    unit : str
-        ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
-    """
-
+    #: What the value belongs to: the run, a job, the cost, or the expectations.
     part: str
     what: str
+    #: One for each run; None if a result does not have it.
     values: tuple[Value, ...]
+    #: ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
     unit: str = ""
 
     @property

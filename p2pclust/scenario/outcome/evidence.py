@@ -31,20 +31,13 @@ def contributed(job: Job, state: JobState) -> list[int]:
 
 @dataclass(eq=False)
 class Evidence:
-    """The evidence of one job.
+    """The evidence of one job."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (C, F), or None
-        The fleet's centers, in the data's units.
-    pooled : float64 array, shape (C, F), or None
-        The pooled centers, in the fleet's order.
-    trail : list of (int, float64 array of shape (C, F))
-        The centers at the start of at most 64 rounds, among them the first and nearly the last one.
-    """
-
+    #: The fleet's centers, in the data's units, shape (C, F).
     centers: Floats | None = None
+    #: The pooled centers, in the fleet's order, shape (C, F).
     pooled: Floats | None = None
+    #: The centers at the start of at most 64 rounds, among them the first and nearly the last one.
     trail: list[tuple[int, Floats]] = field(default_factory=list)
     _every: int = field(default=1, init=False)
 

@@ -33,26 +33,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """A job that is done, with all that it is measured by.
-
-    Parameters
-    ----------
-    job, state : Job, JobState
-    shares : mapping of str to DataSet
-        Every peer's rows, or columns, by name, in roster order.
-    given : mapping of str to ndarray
-        Each peer's columns of the first centers, if peers that hold columns were given them.
-    damage : sequence of Damage
-        Rows that replaced those of peers, in the order of rounds.
-    evidence : Evidence
-        Receives what measuring finds beside the entry.
-    """
+    """A job that is done, with all that it is measured by."""
 
     job: Job
     state: JobState
+    #: Every peer's rows, or columns, by name, in roster order.
     shares: Mapping[str, DataSet]
+    #: Each peer's columns of the first centers, if peers that hold columns were given them.
     given: Mapping[str, Floats]
+    #: Rows that replaced those of peers, in the order of rounds.
     damage: Sequence[Damage]
+    #: Receives what measuring finds beside the entry.
     evidence: Evidence
 
     @cached_property

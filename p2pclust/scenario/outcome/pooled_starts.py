@@ -34,20 +34,13 @@ _BETTER: Final = 0.01
 
 @dataclass(frozen=True)
 class PooledStarts:
-    """The comparison of the fleet's centers with the best of several pooled runs.
+    """The comparison of the fleet's centers with the best of several pooled runs."""
 
-    Attributes
-    ----------
-    starts : int
-        The number of runs.
-    objective : float
-        Of the best run, in squared working coordinates.
-    excess : float
-        The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
-    """
-
+    #: The number of runs.
     starts: int
+    #: Of the best run, in squared working coordinates.
     objective: float
+    #: The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
     excess: float
 
     def to_dict(self) -> dict[str, Any]:

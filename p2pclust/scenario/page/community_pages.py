@@ -25,7 +25,7 @@ from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.story import JobStory, picture_of
 from p2pclust.scenario.pictures.canvas import data_address, width_in_pixels
 from p2pclust.scenario.pictures.curves import history_drawings
-from p2pclust.scenario.pictures.graph import association_drawing, names_of_groups
+from p2pclust.scenario.pictures.graph import association_drawing, community_names
 from p2pclust.scenario.pictures.models import reconstruction_figure
 from p2pclust.scenario.pictures.palette import cluster_hues
 from p2pclust.scenario.pictures.traffic import Cost, bytes_drawing
@@ -97,7 +97,7 @@ class CommunityStory(JobStory):
     @property
     def names(self) -> list[str]:
         """The letter of each community of the last exchange; the final communities have the first ones, as their labels."""
-        return names_of_groups(self.agreed.n_groups, self.gone)
+        return community_names(self.agreed.n_groups, self.gone)
 
     @cached_property
     def labels(self) -> dict[str, Ints]:

@@ -9,8 +9,9 @@ import numpy as np
 from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
-from p2pclust.scenario.page.story import LANES, NARROW, JobStory, picture_of
+from p2pclust.scenario.page.story import NARROW, JobStory, picture_of
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.scenario.pictures.timeline import lanes_of
 
 __all__ = ["rounds_section"]
 
@@ -103,8 +104,11 @@ def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]
 
 def _attendance(story: JobStory) -> Picture | None:
     entry = story.entry
-    there, lanes = _lanes(story.run.names, entry["contributors"], entry["abstained"])
-    if not lanes:
+    missed = [name for name in story.run.names if any(name in of_round for of_round in entry["abstained"])]
+    named = {*missed, *(name for of_round in entry["contributors"] for name in of_round)}
+    there = [name for name in story.run.names if name in named]
+    lanes = lanes_of(there, missed)
+    if not there:
         return None
     drawing, narrow = (
         attendance_drawing(
@@ -118,15 +122,3 @@ def _attendance(story: JobStory) -> Picture | None:
     if len(lanes) < len(there):
         caption += f" {len(lanes)} of {len(there)} peers are shown, those that missed a round first."
     return picture_of(drawing, "who contributed to each round", caption, narrow)
-
-
-def _lanes(
-    names: Sequence[str], contributors: Sequence[Sequence[str]], abstained: Sequence[Sequence[str]]
-) -> tuple[list[str], list[str]]:
-    """Return the peers that took part, and those of them that have a lane."""
-    missed = {name: None for of_round in abstained for name in of_round}
-    named = missed | {name: None for of_round in contributors for name in of_round}
-    there = [name for name in names if name in named]
-    first = [name for name in there if name in missed] + [name for name in there if name not in missed]
-    kept = dict.fromkeys(first[:LANES])
-    return there, [name for name in there if name in kept]

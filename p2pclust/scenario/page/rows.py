@@ -37,35 +37,22 @@ _NUMBERS: Final = 200_000_000  # with more values than this only the rows that a
 
 @dataclass(frozen=True, eq=False)
 class JobRows:
-    """Rows of one job.
+    """Rows of one job; n of them, of which s are drawn."""
 
-    Attributes
-    ----------
-    names : tuple of str, length P
-        The peers that contributed, or for a job without centers those that finished.
-    peer, labels : int array, shape (n,)
-        The peer and the cluster of each row; the cluster is negative if it has none.
-    y : array, shape (n,), or None
-        True labels, where every one of these peers has them.
-    X : float64 array, shape (s, F)
-        Of the rows that are drawn, in the data's own units.
-    drawn : int array, shape (s,)
-        Which of the n rows these are.
-    features : tuple of str, length F
-    clusters : tuple of str
-        The names of the clusters.
-    sure : float64 array, shape (s,), or None
-        The greatest membership of each row drawn, where memberships are fuzzy.
-    """
-
+    #: The peers that contributed, or for a job without centers those that finished.
     names: tuple[str, ...]
+    #: The peer and the cluster of each row, shape (n,); the cluster is negative if it has none.
     peer: Ints
     labels: Ints
+    #: True labels, shape (n,), where every one of these peers has them.
     y: NDArray[Any] | None
+    #: Of the rows that are drawn, in the data's own units, shape (s, F), and which of the n rows these are.
     X: Floats
     drawn: Ints
     features: tuple[str, ...]
+    #: The names of the clusters.
     clusters: tuple[str, ...]
+    #: The greatest membership of each row drawn, shape (s,), where memberships are fuzzy.
     sure: Floats | None = None
 
     @cached_property
@@ -96,8 +83,7 @@ class JobRows:
     @property
     def held(self) -> Ints:
         """How many rows of each cluster each peer has, shape (P, C + 1); the last column counts rows without a cluster."""
-        numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
-        return _counted(self.peer, numbers, len(self.names), len(self.clusters) + 1)
+        return self._by_cluster(self.peer, len(self.names))
 
     @property
     def dealt(self) -> Ints:
@@ -107,8 +93,11 @@ class JobRows:
     @property
     def confusion(self) -> Ints:
         """How many rows of each class are in each cluster, shape (K, C + 1); the last column is for no cluster."""
+        return self._by_cluster(self.kinds, len(self.classes))
+
+    def _by_cluster(self, of: Ints, count: int) -> Ints:
         numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
-        return _counted(self.kinds, numbers, len(self.classes), len(self.clusters) + 1)
+        return _counted(of, numbers, count, len(self.clusters) + 1)
 
 
 def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
@@ -144,17 +133,10 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
 def worth_of(
     job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
 ) -> list[float]:
-    """Return the objective over the rows that are drawn, for each of these sets of centers.
+    """Return the objective over the rows that are drawn, for each of these sets of centers in the data's own units.
 
-    Parameters
-    ----------
-    job, found, rows
-        The job, its result, and its rows.
-    centers : sequence of float64 arrays, shape (C, F)
-        In the data's own units.
-    peers : sequence of collections of str, optional
-        The peers whose rows count, for each set of centers. The values are then means over these rows, because sums over
-        different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
+    With `peers`, only the rows of those peers count, for each set of centers. The values are then means over these rows,
+    because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
     assert found.state is not None
     origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]

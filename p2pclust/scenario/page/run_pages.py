@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
+from p2pclust.scenario.outcome.compare import shown
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
@@ -205,7 +206,8 @@ def _timeline(story: RunStory) -> Section | None:
     chronicle = story.chronicle
     if not story.linked or not chronicle.here or chronicle.end <= 0:
         return None
-    lanes = lanes_of(chronicle, story.names)
+    eventful = [*(strike.peer for strike in chronicle.strikes), *(term.peer for term in chronicle.terms)]
+    lanes = lanes_of(story.names, eventful)
     drawing, narrow = (timeline_drawing(chronicle, lanes, story.groups, width) for width in (11.0, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
     caption = (
@@ -289,12 +291,7 @@ def _words(event: Event) -> str:
 
 
 def _found(item: Mapping[str, Any]) -> str:
-    value = item["value"]
-    if value is None:
-        return str(item.get("why") or "unknown")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
 
 
 def _number(value: float | None) -> str:

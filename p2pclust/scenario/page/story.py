@@ -19,45 +19,29 @@ from p2pclust.scenario.page.rows import JobRows, rows_of
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.topology import Overlay
 
-__all__ = ["LANES", "NARROW", "JobStory", "RunStory", "picture_of"]
+__all__ = ["NARROW", "JobStory", "RunStory", "picture_of"]
 
-#: The most peers that have a lane each; of more, some are chosen, and the page says so.
-LANES: Final = 40
 #: Width in inches of the second copy of a picture with lanes, for narrow pages.
 NARROW: Final = 4.8
 
 
 @dataclass(frozen=True)
 class RunStory:
-    """A run with everything that its page is made from.
+    """A run with everything that its page is made from."""
 
-    Parameters
-    ----------
-    result : mapping
-        The content of ``result.json``.
-    jobs : sequence of Job
-    found : FleetResult
-    shares : mapping of str to DataSet
-        Every peer's rows, by name.
-    groups : mapping of str to str
-        Each peer's device class.
-    strangers : collection of str
-        The peers that are not on the fleet roster and only try to join.
-    overlay : Overlay or None
-        At the start; None for a full mesh.
-    evidence : sequence of Evidence
-        One for each job that was submitted.
-    events : sequence of Event
-        In order.
-    """
-
+    #: The content of ``result.json``.
     result: Mapping[str, Any]
     jobs: Sequence[Job]
     found: FleetResult
+    #: Every peer's rows, by name.
     shares: Mapping[str, DataSet]
+    #: Each peer's device class.
     groups: Mapping[str, str]
+    #: The peers that are not on the fleet roster and only try to join.
     strangers: Collection[str]
+    #: At the start; None for a full mesh.
     overlay: Overlay | None
+    #: One for each job that was submitted.
     evidence: Sequence[Evidence] = ()
     events: Sequence[Event] = field(default=(), repr=False)
 

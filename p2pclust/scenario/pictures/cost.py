@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.scenario.pictures.timeline import LANES
 from p2pclust.tools.units import scaled
 
 __all__ = ["Measure", "cost_drawing", "kinds_drawing"]
-
-_LANES: Final = 40
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
 
     `groups` has the device class of every peer of the run.
     """
-    few = len(names) <= _LANES
+    few = len(names) <= LANES
     lanes = list(names if few else device_colours(groups))
     largest = max((value for value in measure.values.values() if value is not None), default=0.0)
     scale, unit = scaled(largest, measure.unit)

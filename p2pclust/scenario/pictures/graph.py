@@ -19,31 +19,20 @@ if TYPE_CHECKING:
 
     from p2pclust.protocols.models.association import Association
 
-__all__ = ["association_drawing", "community_names", "names_of_groups"]
+__all__ = ["association_drawing", "community_names"]
 
 
-def community_names(n_groups: int) -> list[str]:
-    """Return the names of communities in pictures: A, B, ..., Z, A2, B2, ...
-
-    Examples
-    --------
-    >>> community_names(28)[-3:]
-    ['Z', 'A2', 'B2']
-    """
-    letters = [chr(ord("A") + number) for number in range(26)]
-    return [letters[n % 26] + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
-
-
-def names_of_groups(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
-    """Return the name of each community: first the remaining ones in the order of their labels, then the dropped ones.
+def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
+    """Return the names of communities in pictures, A, B, ..., Z, A2, B2, ...: the dropped ones have the last names.
 
     Examples
     --------
-    >>> names_of_groups(4, gone=[1])
-    ['A', 'D', 'B', 'C']
+    >>> community_names(28)[-3:], community_names(4, gone=[1])
+    (['Z', 'A2', 'B2'], ['A', 'D', 'B', 'C'])
     """
+    letters = [chr(ord("A") + n % 26) + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
     order = sorted(range(n_groups), key=lambda group: (group in gone, group))
-    called = dict(zip(order, community_names(n_groups), strict=True))
+    called = dict(zip(order, letters, strict=True))
     return [called[group] for group in range(n_groups)]
 
 
@@ -78,7 +67,7 @@ def association_drawing(
     main = [_mode([known[m] for m in members]) for members in association.groups]
     _draw_links(axes, association, known, layout)
     _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
-    names = names_of_groups(len(main), gone)
+    names = community_names(len(main), gone)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""

@@ -108,9 +108,13 @@ def _packed(boxes: Floats) -> Floats:
     full = 2 * boxes + _GAP
     if not len(boxes):
         return np.zeros((0, 2))
-    # The length of rows that allows the largest drawing on a page of the wanted shape.
-    lengths = np.linspace(full[:, 0].max(), full[:, 0].sum(), 60) * 1.001
-    rows = min((_rows(full, length) for length in lengths.tolist()), key=lambda rows: _page(full, rows))
+    # The length of rows for a page of the wanted shape; they are filled in order.
+    longest = max(float(full[:, 0].max()), math.sqrt(_STRETCH * float(full.prod(axis=1).sum())))
+    rows: list[list[int]] = []
+    for number, width in enumerate(full[:, 0].tolist()):
+        if not rows or full[rows[-1], 0].sum() + width > longest:
+            rows.append([])
+        rows[-1].append(number)
     middles = np.zeros((len(boxes), 2))
     top = sum(float(full[row, 1].max()) for row in rows) / 2
     for row in rows:
@@ -119,22 +123,6 @@ def _packed(boxes: Floats) -> Floats:
         middles[row, 1] = top - height / 2
         top -= height
     return middles
-
-
-def _rows(full: Floats, longest: float) -> list[list[int]]:
-    """Return boxes in rows of at most this length, filled in order."""
-    rows: list[list[int]] = []
-    for number, width in enumerate(full[:, 0].tolist()):
-        if not rows or full[rows[-1], 0].sum() + width > longest:
-            rows.append([])
-        rows[-1].append(number)
-    return rows
-
-
-def _page(full: Floats, rows: list[list[int]]) -> float:
-    """Return the width of a page of the wanted shape that holds these rows."""
-    width = max(float(full[row, 0].sum()) for row in rows)
-    return max(width, _STRETCH * sum(float(full[row, 1].max()) for row in rows))
 
 
 def _below(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:

@@ -79,26 +79,16 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """The colours of dots.
-
-    Parameters
-    ----------
-    title : str
-    kinds : int array, shape (n,)
-        The place of each row's kind in `names`; negative for none.
-    names, colours : sequence of str
-        By default the colours of clusters, in order.
-    centers : float64 array, shape (C, 2), optional
-        Drawn over the dots, in the colours of the names.
-    trails : float64 array, shape (steps, C, 2), optional
-        The earlier places of the centers.
-    """
+    """The colours of dots."""
 
     title: str
+    #: The place of each row's kind in `names`, shape (n,); negative for none.
     kinds: Ints
     names: Sequence[str]
     colours: Sequence[str] = CLUSTERS
+    #: Drawn over the dots, in the colours of the names, shape (C, 2).
     centers: Floats | None = None
+    #: The earlier places of the centers, shape (steps, C, 2).
     trails: Floats | None = None
 
     def colour(self, kind: int) -> str:

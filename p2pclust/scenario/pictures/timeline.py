@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,28 +15,25 @@ from p2pclust.scenario.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PA
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["lanes_of", "timeline_drawing"]
+__all__ = ["LANES", "lanes_of", "timeline_drawing"]
 
-_LANES: Final = 40
+#: The most peers that have a lane each; of more, some are chosen, and the page says so.
+LANES: Final = 40
 _LANE: Final = 0.27  # inches
 _DOTTED: Final = (0, (1, 2))
 _DASHED: Final = (0, (4, 3))
 _APART: Final = 0.24  # inches between two numbers of rounds
 
 
-def lanes_of(chronicle: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
-    """Return the peers that have a lane: all, or if there are too many, those with events first.
+def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
+    """Return the peers that have a lane, in order: all, or if there are too many, the preferred ones first.
 
     Examples
     --------
-    >>> lanes_of(Chronicle([{"t": 1.0, "peer": "c", "verb": "fault", "do": "kill"}], ["a", "b", "c"]), ["a", "b", "c"], 2)
+    >>> lanes_of(["a", "b", "c"], ["c"], 2)
     ['a', 'c']
     """
-    if len(names) <= most:
-        return list(names)
-    eventful = dict.fromkeys([strike.peer for strike in chronicle.strikes] + [term.peer for term in chronicle.terms])
-    first = [name for name in eventful if name in chronicle.here] + [name for name in names if name not in eventful]
-    kept = dict.fromkeys(first[:most])
+    kept = list(dict.fromkeys([*(name for name in preferred if name in names), *names]))[:most]
     return [name for name in names if name in kept]
 
 
