@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
+from p2pclust.fleet import backend as backend_called
 from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
@@ -21,10 +22,17 @@ from p2pclust.protocols.engine.extras import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario.file.availability import longest_sleep_s, make_rests
-from p2pclust.scenario.file.column_data import given_centers
 from p2pclust.scenario.file.faults import away_s, planned
 from p2pclust.scenario.file.fleet_keys import LinkSpec
-from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves, starting_overlay
+from p2pclust.scenario.file.load import (
+    check_backend,
+    given_centers,
+    load_data,
+    make_job,
+    make_links,
+    make_moves,
+    starting_overlay,
+)
 from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome import folder
@@ -33,7 +41,7 @@ from p2pclust.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.expectations import check
 from p2pclust.scenario.outcome.labels import write_labels
-from p2pclust.scenario.outcome.left_out import rows_left_out
+from p2pclust.scenario.outcome.left_out import LeftOut, rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 
@@ -92,9 +100,6 @@ def carry_out(
         that is not installed. Nothing was started or written.
     """
     check_backend(scenario, backend_name)
-    # Imported here, so that a scenario can be checked without importing all backends.
-    from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
-
     backend = backend or backend_called(backend_name)
     run = _checked(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
@@ -108,10 +113,14 @@ def carry_out(
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
-    result = _result(run, found, evidence)
-    result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
-    result["left_out"] = [one.to_dict() for one in left_out]
-    result["expectations"] = _judge(scenario, result)
+    result = {
+        "scenario": name or scenario.title,
+        "title": scenario.title,
+        "backend": backend_name,
+        "seed": scenario.seed,
+    }
+    result |= _result(run, found, evidence, left_out)
+    result |= {"expectations": _judge(scenario, result), "output": str(out)}
     return _write(out, run, result, found, evidence, events)
 
 
@@ -181,7 +190,7 @@ def _write(
     from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
 
     owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
-    result = {key: folder.plain(measured[key]) for key in _ORDER}
+    result: dict[str, Any] = folder.plain(measured)
     folder.write_result(out, result)
     folder.write_centers(out, run.features, result)
     folder.write_own_centers(out, owned)
@@ -191,12 +200,6 @@ def _write(
     strangers = [device.name for device in devices if not device.spec.enrolled]
     write_run_page(out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events))
     return result
-
-
-_ORDER = (
-    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "traffic", "wall_seconds", "virtual_seconds",
-    "failure", "unfired_faults", "expectations", "output",
-)  # fmt: skip
 
 
 def fleet_spec(
@@ -285,7 +288,8 @@ def _give_up_s(
     )
 
 
-def _result(run: _Run, found: FleetResult, evidence: Sequence[Evidence]) -> dict[str, Any]:
+def _result(run: _Run, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[LeftOut]) -> dict[str, Any]:
+    """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
     entries = [
         job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
@@ -302,17 +306,15 @@ def _result(run: _Run, found: FleetResult, evidence: Sequence[Evidence]) -> dict
     if len(jobs) == 1:
         failed = [entry["failure"] for entry in entries if entry["failure"]]
     return {
-        "title": run.scenario.title,
-        "seed": run.scenario.seed,
         "jobs": entries,
-        "peers": {name: _peer(share, found.peers.get(name, {})) for name, share in sorted(shares.items())},
+        "peers": {
+            name: {"finished": False, "lost": None, "n_rows": share.n_rows, **found.peers.get(name, {})}
+            for name, share in sorted(shares.items())
+        },
+        "left_out": [one.to_dict() for one in left_out],
         "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,
         "virtual_seconds": found.virtual_seconds,
         "failure": found.failure or (failed[0] if failed else ""),
         "unfired_faults": list(found.unfired_faults),
     }
-
-
-def _peer(share: DataSet, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"finished": False, "lost": None, "n_rows": share.n_rows, **found}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load
@@ -16,7 +18,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.availability import refuse_without_devices
-from p2pclust.scenario.file.column_data import check_rows
 from p2pclust.scenario.file.data_keys import PartitionSpec
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import renamed, renamed_settings
@@ -28,6 +29,7 @@ from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, rea
 __all__ = [
     "apply_override",
     "check_backend",
+    "given_centers",
     "load_data",
     "load_scenario",
     "make_job",
@@ -98,7 +100,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
     by_name = dict(zip(names, shares, strict=True))
     if scenario.jobs[0].by_columns:
-        check_rows(by_name)
+        _check_rows(by_name)
         _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
     else:
         _check_columns(by_name)
@@ -112,6 +114,25 @@ def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
         return load(file, **how)
     except UsageError as error:  # a DataError too
         raise type(error)(f"{name}: {error}") from error
+
+
+def _check_rows(shares: Mapping[str, DataSet]) -> None:
+    """Refuse files that cannot hold the same rows; the peers compare the rows' ids themselves."""
+    (first_name, first), *others = shares.items()
+    for name, share in others:
+        if share.n_rows != first.n_rows:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_rows} rows, but {first.name} of {first_name} has {first.n_rows}: "
+                "peers that hold columns need the same rows"
+            )
+        apart = share.row_numbers != first.row_numbers
+        if (share.dropped or first.dropped) and apart.any():
+            one, other = (int(rows.row_numbers[apart.argmax()]) for rows in (first, share))
+            missing, where = (one, f"{name}: {share.name}") if one < other else (other, f"{first_name}: {first.name}")
+            raise DataError(
+                f"{where}: row {missing} of its rows (from 0) was left out for a missing value, and the other devices have "
+                "it: peers that hold columns need the same rows: leave it out of all files"
+            )
 
 
 def _check_columns(shares: Mapping[str, DataSet]) -> None:
@@ -129,32 +150,38 @@ def _check_columns(shares: Mapping[str, DataSet]) -> None:
             )
 
 
+def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, NDArray[np.float64]]:
+    """Return each peer's columns of the scenario's first centers; empty if it has none."""
+    given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
+    if not given:
+        return {}
+    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
+    for name, share in shares.items():
+        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
+        start += share.n_features
+    return parts
+
+
 def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours at the start, by name; None for a full mesh that does not change.
+    """Return each device's neighbours at the start, by name; None for a full mesh that does not change."""
+    overlay = starting_overlay(scenario)
+    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
+
+
+def starting_overlay(scenario: Scenario) -> Overlay | None:
+    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
 
     Raises
     ------
     UsageError
         If such an overlay of these devices is impossible, or its file cannot be used.
     """
-    overlay = starting_overlay(scenario)
-    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
-
-
-def starting_overlay(scenario: Scenario) -> Overlay | None:
-    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change."""
     spec = scenario.fleet.overlay
     return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
 
 
 def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
-    """Return the links that appear and vanish, in order of time.
-
-    Raises
-    ------
-    UsageError
-        If the trace cannot be used, or such an overlay is impossible.
-    """
+    """Return the links that appear and vanish, in order of time."""
     spec = scenario.fleet.overlay
     if spec.trace is not None:
         return read_trace(spec.trace, _overlay(scenario))

@@ -43,13 +43,7 @@ Ints = NDArray[np.int64]
 
 
 def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
-    """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed.
-
-    Raises
-    ------
-    UsageError
-        If the data have no labels.
-    """
+    """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed."""
     if spec.initial != "given":
         return {}
     known = sorted(_known("initial = 'given'", shares).items())
@@ -57,19 +51,14 @@ def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dic
 
 
 def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
-    """Return each peer's number of clusters if the job takes it from the labels.
-
-    Raises
-    ------
-    UsageError
-        If the data have no labels.
-    """
+    """Return each peer's number of clusters if the job takes it from the labels."""
     if spec.n_local_clusters != "classes":
         return {}
     return {name: len(np.unique(y)) for name, y in _known("n_local_clusters = 'classes'", shares).items()}
 
 
 def _known(what: str, shares: Mapping[str, DataSet]) -> dict[str, NDArray[Any]]:
+    """Return the true labels of every peer; refuse data without labels."""
     known = {name: share.y for name, share in shares.items() if share.y is not None}
     for name in shares:
         if name not in known:

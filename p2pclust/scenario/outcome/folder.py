@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ __all__ = [
     "write_centers",
     "write_own_centers",
     "write_result",
+    "write_table",
     "write_text",
 ]
 
@@ -110,7 +111,7 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
         if job["centers"] is None:
             continue
         name = "centers.csv" if number == 1 else f"centers-{number}.csv"
-        _write_table(directory / name, feature_names, job["centers"])
+        _write_centers(directory / name, feature_names, job["centers"])
 
 
 def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
@@ -118,7 +119,11 @@ def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> Non
     for number, peers in enumerate(jobs, start=1):
         for name, own in peers.items():
             file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
-            _write_table(directory / file, own["features"], own["centers"])
+            _write_centers(directory / file, own["features"], own["centers"])
+
+
+def _write_centers(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+    write_table(path, [feature_names, *([repr(float(value)) for value in center] for center in centers)])
 
 
 def plain(value: Any) -> Any:
@@ -134,11 +139,10 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows as CSV."""
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(feature_names)
-    rows.writerows([repr(float(value)) for value in center] for center in centers)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     write_text(path, text.getvalue())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event
@@ -22,7 +22,7 @@ class LeftOut:
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Return it as in ``result.json``."""
-        return {"file": self.file, "device": self.device, "rows": self.rows}
+        return asdict(self)
 
     def to_event(self) -> Event:
         """Return it as an event before the start of the run."""

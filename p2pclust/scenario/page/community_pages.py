@@ -24,11 +24,11 @@ from p2pclust.scenario.outcome.communities import cluster_classes, labels_of_pee
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.story import JobStory, picture_of
 from p2pclust.scenario.pictures.canvas import data_address, width_in_pixels
+from p2pclust.scenario.pictures.cost import Cost, bytes_drawing
 from p2pclust.scenario.pictures.curves import history_drawings
 from p2pclust.scenario.pictures.graph import association_drawing, community_names
 from p2pclust.scenario.pictures.models import reconstruction_figure
 from p2pclust.scenario.pictures.palette import cluster_hues
-from p2pclust.scenario.pictures.traffic import Cost, bytes_drawing
 
 __all__ = ["CommunityStory", "sections", "short_names"]
 

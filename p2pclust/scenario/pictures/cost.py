@@ -1,18 +1,19 @@
-"""Pictures of what a run cost each device, and of its bytes by kind of message."""
+"""Pictures of what a run cost each device, and of its bytes by kind of message and by phase of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
 from p2pclust.scenario.pictures.timeline import LANES
-from p2pclust.tools.units import scaled
+from p2pclust.tools.units import scaled, size
 
-__all__ = ["Measure", "cost_drawing", "kinds_drawing"]
+__all__ = ["Cost", "Measure", "bytes_drawing", "cost_drawing", "kinds_drawing"]
 
 
 @dataclass(frozen=True)
@@ -85,24 +86,74 @@ def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
     """Draw bytes by kind of message, the largest first; the smallest ones are one part."""
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     total = sum(kinds.values()) or 1
-    kept = [(kind, size) for kind, size in ordered[:9] if size / total >= 0.005]
-    rest = total - sum(size for _, size in kept)
-    shown = [*kept, *([("all others", rest)] if rest else [])]
+    shown = [(kind, n_bytes) for kind, n_bytes in ordered[:9] if n_bytes / total >= 0.005]
+    if rest := total - sum(n_bytes for _, n_bytes in shown):
+        shown.append(("all others", rest))
     drawing = Drawing.new(6.5, 1.5)
     axes = drawing.axes
     left = 0.0
-    for number, (kind, size) in enumerate(shown):
-        share = size / total
+    for number, (kind, n_bytes) in enumerate(shown):
+        share = n_bytes / total
         colour = ALONE if kind == "all others" else SHADES[number]
         label = f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%"
         (bar,) = axes.barh([0], [share], 0.8, left=[left], color=colour, edgecolor=PAPER, linewidth=0.8, label=label)
-        drawing.mark(bar, tip=f"{kind}: {size / 1000:.4g} kB, {share:.1%}")
-        if share > 0.018 * len(f"{kind} {share:.0%}"):
-            axes.text(
-                left + share / 2, 0, f"{kind} {share:.0%}", ha="center", va="center", fontsize=9, color=ink_on(colour)
-            )
+        drawing.mark(bar, tip=f"{kind}: {n_bytes / 1000:.4g} kB, {share:.1%}")
+        if share > 0.018 * len(label):
+            axes.text(left + share / 2, 0, label, ha="center", va="center", fontsize=9, color=ink_on(colour))
         left += share
     axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
     axes.axis("off")
     drawing.legend(columns=4)
+    return drawing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bytes of models that all peers sent in one round of a job; `step` is the label below the round's bar."""
+
+    phase: str
+    step: str
+    model_bytes: int
+
+
+_PHASES: Final[Mapping[str, str]] = {
+    "verdicts": "clusters' models, to every peer",
+    "train": "FedAvg within the communities",
+    "refine": "communities' models, to every peer",
+}
+
+
+def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str = "iteration") -> Drawing:
+    """Draw how many bytes of models each phase sent in each step; `by` is the name of a step.
+
+    Phases that send no models are left out. `measured` are all bytes sent according to the peers' counters, 0 if there are
+    none.
+    """
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    total = sum(cost.model_bytes for cost in costs)
+    title = f"models: {size(total)}, {size(total // max(1, n_peers))} a peer"
+    title += f"; all that the peers sent: {size(measured)}" if measured else ""
+    steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
+    scale, unit = scaled(
+        max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0), "bytes"
+    )
+    drawing = Drawing.new(6.5, 3.4, title, by, f"{unit}, all peers")
+    axes = drawing.axes
+    below = np.zeros(len(steps))
+    for number, (phase, label) in enumerate(_PHASES.items()):
+        sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
+        if sizes.any():
+            text = f"{label}: {size(int(sizes.sum()))}"
+            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=SHADES[3 * number], label=text)
+            below += sizes / scale
+    axes.set_xticks(range(len(steps)), steps)
+    if len(steps) > 25:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25))
+    if below.any():
+        axes.set_ylim(0, 1.12 * below.max())
+    axes.grid(axis="y", color=LINK, alpha=0.25)
+    axes.set_axisbelow(True)
+    if total:
+        axes.legend(fontsize=9, frameon=False)
     return drawing

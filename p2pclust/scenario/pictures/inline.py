@@ -28,45 +28,23 @@ __all__ = ["Drawing"]
 _MARK: Final = "mark-"
 
 
-@dataclass(frozen=True)
-class _Mark:
-    kind: str
-    peer: str
-    when: str
-    tip: str
-
-    def opening(self) -> str:
-        """Return the opening tag of the element, with its description."""
-        pairs = (("class", self.kind), ("data-peer", self.peer), ("data-when", self.when))
-        attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
-        return f"<g{attributes}>" + (f"<title>{escape(self.tip)}</title>" if self.tip else "")
-
-
 @dataclass
 class Drawing:
     """A figure with descriptions of its parts."""
 
     figure: Figure
-    _marks: list[_Mark] = field(default_factory=list, repr=False)
+    #: The opening tags of the parts that have a description.
+    _marks: list[str] = field(default_factory=list, repr=False)
 
     @classmethod
     def new(
         cls, width: float, height: float, title: str = "", across: str = "", up: str = "", *,
         sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9,
     ) -> Drawing:  # fmt: skip
-        """Return a drawing with empty axes.
+        """Return a drawing with empty axes, of this size in inches, whose title and labels are given.
 
-        Parameters
-        ----------
-        width, height : float
-            In inches.
-        title, across, up : str
-            The title, and the labels of the two axes.
-        sides : collection of str
-            The sides of the frame that are drawn.
-        grid : bool
-        letters : float
-            The size of the axes' labels in points; those of the ticks are one point smaller.
+        `sides` are those of the frame that are drawn. `letters` is the size of the axes' labels in points; those of the
+        ticks are one point smaller.
         """
         drawing = cls(new_figure(width, height))
         axes = drawing.figure.add_subplot()
@@ -106,8 +84,10 @@ class Drawing:
             The text that is shown when the reader points at it.
         """
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
+        pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
         artist.set_gid(f"{_MARK}{len(self._marks)}")
-        self._marks.append(_Mark(kind, peer, spans, tip))
+        self._marks.append(f"<g{attributes}>" + (f"<title>{escape(tip)}</title>" if tip else ""))
 
     def limit(self, height: float, text: str, colour: str = INK, *, left: bool = False) -> None:
         """Draw a dashed line across the axes, with a text at one end."""
@@ -187,14 +167,12 @@ def _coloured(body: str) -> str:
     return re.sub(r"(fill|stroke):(#[0-9a-f]{6})", named, body)
 
 
-def _identified(body: str, prefix: str, marks: Sequence[_Mark]) -> str:
+def _identified(body: str, prefix: str, marks: Sequence[str]) -> str:
     """Make names unique on the page, and keep only those that are referred to."""
 
     def group(match: re.Match[str]) -> str:
         name = match[1]
-        if not name.startswith(_MARK):
-            return "<g>"
-        return marks[int(name.removeprefix(_MARK))].opening()
+        return marks[int(name.removeprefix(_MARK))] if name.startswith(_MARK) else "<g>"
 
     body = re.sub(r'<g id="([^"]*)">', group, body)
     body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from p2pclust.scenario.pictures.canvas import dot_key, new_figure
 from p2pclust.scenario.pictures.palette import CURVE, INK, LINK, WRONG
-from p2pclust.scenario.pictures.places import on_page, short_name, write_names
+from p2pclust.scenario.pictures.places import counted, on_page, short_name, write_names
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 from p2pclust.topology.measures import cut_vertices
@@ -53,14 +53,10 @@ def overlay_figure(overlay: Overlay) -> Figure:
         write_names(axes, texts, places, sizes, fontsize=8, zorder=4, path_effects=[halo])
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
-    peers, links = _counted(overlay.n_peers, "peer"), _counted(overlay.n_links, "link")
+    peers, links = counted(overlay.n_peers, "peer"), counted(overlay.n_links, "link")
     axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
     _legend(figure, overlay, len(cut))
     return figure
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _sizes(overlay: Overlay) -> Floats:
@@ -106,7 +102,7 @@ def _legend(figure: Figure, overlay: Overlay, n_cut: int) -> None:
     least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
     sizes = {least: 8} if least == most else {least: 7, most: 12}
     keys = [
-        dot_key(f"a peer, {_counted(links, 'link')}", _PEER, size=size, markeredgecolor="white")
+        dot_key(f"a peer, {counted(links, 'link')}", _PEER, size=size, markeredgecolor="white")
         for links, size in sizes.items()
     ]
     if n_cut:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
 
-__all__ = ["on_page", "short_name", "write_beside", "write_names"]
+__all__ = ["counted", "on_page", "short_name", "write_beside", "write_names"]
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,11 @@ def on_page(places: Floats, side: float) -> Floats:
 def short_name(name: str) -> str:
     """Return a peer's name in at most 14 letters."""
     return name if len(name) <= 14 else name[:13] + "…"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: float, **how: Any) -> Annotation:
