@@ -6,7 +6,7 @@ Only a testbed has them, because it dealt the rows out.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import JobResult
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 from p2pclust.scenario.outcome.communities import labels_of_peers
@@ -110,36 +110,35 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
 
     `shares` has every peer's rows, or columns, by name.
     """
-    assert found.state is not None
+    state = found.state
+    assert state is not None
     if job.by_columns:
-        return _of_columns(job, found, shares)
+        return _of_columns(job, state, [shares[name] for name in found.roster])
     if job.has_workspace:
-        return _of_desks(job, found, shares)
-    names = [found.roster[peer] for peer in contributed(job, found.state)]
+        return _of_communities(job, found, shares)
+    names = [found.roster[peer] for peer in contributed(job, state)]
     held = {name: shares[name] for name in names}
-    drawn = _spread(sum(share.n_rows for share in held.values()))
     if sum(share.X.size for share in held.values()) > _NUMBERS:
-        held = _thinned(held, drawn)
-        drawn = _spread(sum(share.n_rows for share in held.values()))
+        held = _thinned(held, _spread(sum(share.n_rows for share in held.values())))
     with one_thread():
-        labels = [engine.conclude(job, found.state, Local(share.X)).get("labels") for share in held.values()]
+        labels = [engine.conclude(job, state, Local(share.X)).get("labels") for share in held.values()]
     known = [own for own in labels if own is not None]
     if not known or len(known) < len(labels):
         return None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
-    return _gathered(held, known, drawn, tuple(map(str, range(n_clusters))), _sure(job, found, held, drawn))
+    rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
+    return replace(rows, sure=_sure(job, state, rows.X))
 
 
 def worth_of(
-    job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
+    job: Job, state: JobState, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
 ) -> list[float]:
     """Return the objective over the rows that are drawn, for each of these sets of centers in the data's own units.
 
     With `peers`, only the rows of those peers count, for each set of centers. The values are then means over these rows,
     because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
-    assert found.state is not None
-    origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]
+    origin, scale = state.arrays["origin"], state.arrays["scale"]
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
@@ -170,45 +169,36 @@ def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
     return thin
 
 
-def _gathered(
-    held: Mapping[str, DataSet], labels: Sequence[Ints], drawn: Ints, clusters: tuple[str, ...], sure: Floats | None
-) -> JobRows:
-    known = [share.y for share in held.values()]
-    labelled = all(y is not None for y in known)
-    first = next(iter(held.values()))
+def _gathered(held: Mapping[str, DataSet], labels: Sequence[Ints], clusters: tuple[str, ...]) -> JobRows:
+    shares = list(held.values())
+    drawn = _spread(sum(share.n_rows for share in shares))
+    known = [share.y for share in shares if share.y is not None]
+    # Without concatenating all rows.
+    X = np.concatenate([share.X for share in _thinned(held, drawn).values()])
     return JobRows(
-        tuple(held), np.repeat(np.arange(len(held)), [share.n_rows for share in held.values()]),
-        np.concatenate(labels).astype(np.int64), np.concatenate(known) if labelled else None, _places(held, drawn), drawn,  # type: ignore[arg-type]
-        first.feature_names, clusters, sure,
+        tuple(held), np.repeat(np.arange(len(shares)), [share.n_rows for share in shares]),
+        np.concatenate(labels).astype(np.int64), np.concatenate(known) if len(known) == len(shares) else None, X, drawn,
+        shares[0].feature_names, clusters,
     )  # fmt: skip
 
 
-def _places(held: Mapping[str, DataSet], drawn: Ints) -> Floats:
-    """Return the features of these rows, without concatenating all rows."""
-    return np.concatenate([share.X for share in _thinned(held, drawn).values()])
-
-
-def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) -> Floats | None:
+def _sure(job: Job, state: JobState, X: Floats) -> Floats | None:
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    assert found.state is not None
-    if fuzzifier is None or "centers" not in found.state.arrays:
+    if fuzzifier is None or "centers" not in state.arrays:
         return None
-    points = Local(_places(held, drawn)).points(found.state.arrays)
     with one_thread(), np.errstate(all="ignore"):
-        greatest: Floats = memberships(points, found.state.arrays["centers"], fuzzifier).max(axis=1)
+        greatest: Floats = memberships(Local(X).points(state.arrays), state.arrays["centers"], fuzzifier).max(axis=1)
     return greatest
 
 
-def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
+def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows | None:
     """Return the rows where each peer has some columns of every row, so that no row belongs to one peer."""
-    assert found.state is not None
-    held = [shares[name] for name in found.roster]
-    concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].shared_ids))
+    concluded = engine.conclude(job, state, Local(held[0].X, ids=held[0].shared_ids))
     if "labels" not in concluded:
         return None
     labels = np.asarray(concluded["labels"], dtype=np.int64)
     drawn = _spread(held[0].n_rows)
-    arrays = found.state.arrays
+    arrays = state.arrays
     sure = np.asarray(arrays["memberships"], np.float64)[drawn].max(axis=1) if "memberships" in arrays else None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", labels.max() + 1))
     features = tuple(name for share in held for name in share.feature_names)
@@ -219,7 +209,7 @@ def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Jo
     )  # fmt: skip
 
 
-def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
+def _of_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows where each peer labels its own; those outside all communities have no cluster."""
     from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
     from p2pclust.scenario.pictures.graph import community_names  # noqa: PLC0415
@@ -232,5 +222,4 @@ def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobR
         return None
     held = {name: shares[name] for name in own}
     labels = [np.where(of_peer < len(alive), of_peer, -1) for of_peer in own.values()]
-    drawn = _spread(sum(share.n_rows for share in held.values()))
-    return _gathered(held, labels, drawn, tuple(community_names(len(alive))), None)
+    return _gathered(held, labels, tuple(community_names(len(alive))))

@@ -10,9 +10,8 @@ from typing import Any, Final
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, FleetResult, JobResult
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.scenario.outcome.terms import TermEnd, ends_of
 from p2pclust.scenario.page.page import Picture
 from p2pclust.scenario.page.rows import JobRows, rows_of
@@ -138,9 +137,7 @@ class JobStory:
             return {}
         there = set(self.rows.names)
         if not self.job.has_workspace:
-            stage, _ = labelling_stage(self.job)
-            rounds = zip(self.entry["stages"], self.entry["contributors"], strict=True)
-            there |= {name for stage_, who in rounds if stage_ == self.job.stages[stage].protocol for name in who}
+            there |= {self.came.roster[peer] for peer in contributed(self.job, self.state)}
         why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
         return {name: why.get(name, "") for name in self.came.roster if name not in there}
 
