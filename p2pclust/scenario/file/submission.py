@@ -67,14 +67,9 @@ class Submission(JobSpec):
 
 
 def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
-    """Check the options of a job, and return the request to the fleet.
+    """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    Parameters
-    ----------
-    given : mapping
-        ``protocol`` and the keys of `Submission`.
-    where : str
-        Begins each line of an error.
+    `where` begins each line of an error.
 
     Raises
     ------

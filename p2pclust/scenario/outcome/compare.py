@@ -134,9 +134,8 @@ def compare(runs: Sequence[Run]) -> list[Line]:
         part = "job" if n_jobs == 1 else f"job {number + 1}"
         entries = [result["jobs"][number] if number < len(result["jobs"]) else {} for result in results]
         asked = [_dict(entry, "parameters") for entry in entries]
-        for key in dict.fromkeys(key for parameters in asked for key in parameters):
-            values = tuple(_plain(parameters.get(key)) for parameters in asked)
-            lines.append(Line(f"{part}, as asked for", key, values))
+        keys = dict.fromkeys(key for parameters in asked for key in parameters)
+        lines += _lines(f"{part}, as asked for", asked, [(key, value_at(key), "") for key in keys])
         lines += _lines(part, entries, _OF_JOB)
     lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
     return [line for line in lines if any(value not in (None, "") for value in line.values)]

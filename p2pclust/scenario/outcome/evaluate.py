@@ -61,8 +61,27 @@ def job_entry(
     state = found.state
     if state is None:
         return entry
-    roster = found.roster
-    entry |= {
+    entry |= _recorded(job, found, state, damage)
+    if state.status != "done":
+        return entry
+    if job.has_workspace:
+        return entry | measured_communities(job, found, shares)
+    held = {name: shares[name] for name in found.roster}
+    entry |= measured(Done(job, state, held, given or {}, damage, evidence or Evidence()))
+    if best := entry["best_pooled"]:
+        entry["best_pooled"] = best.to_dict()
+        entry["doubts"] += [best.doubt] if best.doubt else []
+    if found.tolerance is not None:
+        entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
+    return entry
+
+
+def _recorded(job: Job, found: JobResult, state: JobState, damage: Sequence[Damage]) -> dict[str, Any]:
+    """Return what the last state of a job has recorded, whether the job is done or not."""
+    roster, warnings = found.roster, {}
+    if job.by_columns:
+        warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
+    return {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",
         "history": summaries.shifts(state),
@@ -78,23 +97,9 @@ def job_entry(
         "reached": found.reached,
         "ticks": list(found.ticks),
         "failure": with_names(state.reason, roster) if state.status != "done" else "",
+        "damaged": [_damaged(one, state, roster) for one in damage],
+        "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
     }
-    entry["damaged"] = [_damaged(one, state, roster) for one in damage]
-    if job.by_columns:
-        found_out = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
-        entry["warnings"] = {roster[peer]: warning for peer, warning in found_out.items()}
-    if state.status != "done":
-        return entry
-    if job.has_workspace:
-        return entry | measured_communities(job, found, shares)
-    held = {name: shares[name] for name in roster}
-    entry |= measured(Done(job, state, held, given or {}, damage, evidence or Evidence()))
-    if best := entry["best_pooled"]:
-        entry["best_pooled"] = best.to_dict()
-        entry["doubts"] += [best.doubt] if best.doubt else []
-    if found.tolerance is not None:
-        entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
-    return entry
 
 
 def empty_entry(job: Job) -> dict[str, Any]:

@@ -34,15 +34,9 @@ def history_drawings(
 ) -> list[Drawing]:
     """Draw the known ones of the paper's five curves (Figure 8), each by itself.
 
-    Parameters
-    ----------
-    curves : mapping of str to sequence of float
-        By a name of :data:`PANELS`: one number per step, preceded by that before the first step; NaN if unknown. A curve
-        that is missing, or NaN throughout, has no panel.
-    step : str
-        The name of a step.
-    wanted : mapping of str to float, optional
-        The right value, drawn as a dashed line: for example the number of classes for the communities.
+    `curves` has, by a name of :data:`PANELS`, one number per step, preceded by that before the first step; NaN if unknown.
+    A curve that is missing, or NaN throughout, is not drawn. `step` is the name of a step, and `wanted` has right values,
+    drawn as dashed lines: for example the number of classes for the communities.
     """
     wanted = wanted or {}
     drawings = []

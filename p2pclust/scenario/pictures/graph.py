@@ -37,27 +37,15 @@ def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
 
 
 def association_drawing(
-    association: Association,
-    classes: Sequence[Any] | None = None,
-    *,
-    peers: Sequence[str] | None = None,
-    gone: Sequence[int] = (),
-    hues: Sequence[int] | None = None,
-) -> Drawing:
-    """Draw an association graph: communities apart and in colours, isolated clusters below them.
+    association: Association, classes: Sequence[Any] | None = None, *, peers: Sequence[str] | None = None,
+    gone: Sequence[int] = (), hues: Sequence[int] | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw an association graph of M clusters: communities apart and in colours, isolated clusters below them.
 
-    Parameters
-    ----------
-    association : Association
-    classes : sequence, length M, optional
-        The true class of most rows of each cluster; None if unknown. Links between clusters of different classes are then
-        red, and clusters of another class than their community have a red edge.
-    peers : sequence of str, optional
-        The text in each peer's clusters, at most three letters; by default the peer's index in the job roster.
-    gone : sequence of int
-        Communities that were dropped later because no row belongs to them.
-    hues : sequence of int, optional
-        The number of each community's colour; by default its index.
+    `classes` has the true class of most rows of each cluster, length M; None if unknown. Links between clusters of different
+    classes are then red, and clusters of another class than their community have a red edge. `peers` has the text in each
+    peer's clusters, at most three letters, by default its index in the job roster. `gone` are communities that were dropped
+    later because no row belongs to them. `hues` has the number of each community's colour, by default its index.
     """
     layout = lay_out(association)
     left, right, bottom, top = layout.page

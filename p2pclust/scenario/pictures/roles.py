@@ -39,19 +39,14 @@ def roles_drawing(
     load: Mapping[tuple[str, str], int] | None = None,
     tips: Mapping[str, str] | None = None,
 ) -> Drawing:
-    """Draw the fleet.
+    """Draw the fleet, with the overlay at the start.
 
     A peer that aggregated has a ring and its terms; one that failed has a cross, or a wedge if it came back. Links that
-    existed for a shorter time are fainter.
+    existed for a shorter time are fainter. Each peer has its own colour and the shape of its device class, which `groups`
+    gives; if there are more peers than colours, a peer has the colour of its class.
 
     Parameters
     ----------
-    overlay : Overlay
-        At the start.
-    groups : mapping of str to str
-        The device class of every peer of the run. Each peer has its own colour and the shape of its class; if there are
-        more peers than colours, a peer has the colour of its class.
-    chronicle : Chronicle
     load : mapping of (str, str) to int, optional
         Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
     tips : mapping of str to str, optional

@@ -89,20 +89,10 @@ def attendance_drawing(
     contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
     groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
 ) -> Drawing:  # fmt: skip
-    """Draw the contributors of each round: a lane for each of these peers.
+    """Draw the contributors of each round: a lane for each peer in `names`; `width` is in inches.
 
-    Parameters
-    ----------
-    contributors, stages : sequence
-        Of each round: the peers, and the protocol.
-    abstained : sequence of mappings
-        For each round the peers that abstained or were left out, with the reasons.
-    names : sequence of str
-        The peers that have a lane.
-    groups : mapping of str to str
-        The device class of every peer of the run.
-    width : float
-        In inches.
+    `contributors`, `abstained` and `stages` have for each round the peers that contributed, those that abstained or were
+    left out with the reasons, and the protocol. `groups` has the device class of every peer of the run.
     """
     drawing = _over_rounds(Drawing.new(width, 0.24 * len(names) + 1.45, "", "round", sides=("bottom",)))
     axes = drawing.axes
