@@ -68,24 +68,11 @@ def carry_out(
     name: str = "",
     backend: Backend | None = None,
 ) -> dict[str, Any]:
-    """Run a scenario and write its output directory.
+    """Run a scenario and write its output directory, which is made after all input was checked.
 
-    Parameters
-    ----------
-    scenario : Scenario
-    backend_name : {"processes", "namespaces", "simulated", "in-process"}
-    out : Path
-        The output directory; it is made after all input was checked.
-    on_ready : callable, optional
-        Called once, after all input was checked and before anything starts.
-    on_event : callable, optional
-        Called with every event as it happens.
-    on_end : callable, optional
-        Called once, when the fleet is done, before its result is measured and the report is drawn.
-    name : str
-        The name of the scenario in the result; by default its title.
-    backend : Backend, optional
-        Used instead of the backend of that name.
+    `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
+    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
+    scenario in the result, by default its title. `backend` replaces the backend of that name.
 
     Returns
     -------
