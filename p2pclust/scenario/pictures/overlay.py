@@ -50,13 +50,19 @@ def overlay_figure(overlay: Overlay) -> Figure:
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
     if overlay.n_peers <= _NAMED:
         texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
-        write_names(axes, texts, places, sizes, fontsize=8, zorder=4, path_effects=[halo])
+        write_names(axes, texts, places, sizes, _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo])
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peer"), counted(overlay.n_links, "link")
     axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
     _legend(figure, overlay, len(cut))
     return figure
+
+
+def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
+    """Return the places on each link near its ends, over which no name should be written."""
+    ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
+    return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
 
 
 def _sizes(overlay: Overlay) -> Floats:

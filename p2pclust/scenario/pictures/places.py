@@ -48,13 +48,16 @@ def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: floa
 
 
 def write_names(
-    axes: Axes, texts: Sequence[str], places: Floats, sizes: Sequence[float], **how: Any
+    axes: Axes, texts: Sequence[str], places: Floats, sizes: Sequence[float], avoided: Sequence[Floats] = (), **how: Any
 ) -> list[Annotation]:
-    """Write each text beside its dot, on the side with the most room; `sizes` are the dots' areas in square points."""
-    taken, centre = list(places), places.mean(axis=0)
+    """Write each text beside its dot, on the side with the most room.
+
+    `sizes` are the dots' areas in square points; `avoided` are other places that leave less room.
+    """
+    taken, centre = [*places, *avoided], places.mean(axis=0)
     ways = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.arange(8) * math.pi / 4]
     written = []
-    for text, place, size in zip(texts, list(taken), sizes, strict=True):
+    for text, place, size in zip(texts, taken[: len(texts)], sizes, strict=True):
         far = math.sqrt(size) / 2 / 72 + 0.3
 
         def room(way: Floats, place: Floats = place, far: float = far) -> float:
