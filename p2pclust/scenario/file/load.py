@@ -272,9 +272,8 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
     for table, keys in ((overlay, ("path", "trace")), (fleet, ("availability",))):
-        for key in keys if isinstance(table, dict) else ():
-            if isinstance(table.get(key), str):
-                table[key] = _anchored(folder, table[key])
+        if isinstance(table, dict):
+            table |= {key: _anchored(folder, table[key]) for key in keys if isinstance(table.get(key), str)}
     data = document.get("data")
     if not isinstance(data, dict):
         return

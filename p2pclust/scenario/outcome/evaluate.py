@@ -78,9 +78,8 @@ def job_entry(
 
 def _recorded(job: Job, found: JobResult, state: JobState, damage: Sequence[Damage]) -> dict[str, Any]:
     """Return what the last state of a job has recorded, whether the job is done or not."""
-    roster, warnings = found.roster, {}
-    if job.by_columns:
-        warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters)
+    roster = found.roster
+    warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     return {
         "rounds": state.round,
         "converged": state.converged and state.status == "done",

@@ -50,7 +50,9 @@ def overlay_figure(overlay: Overlay) -> Figure:
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
     if overlay.n_peers <= _NAMED:
         texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
-        write_names(axes, texts, places, sizes, _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo])
+        write_names(
+            axes, texts, places, sizes.tolist(), _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo]
+        )
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
     peers, links = counted(overlay.n_peers, "peer"), counted(overlay.n_links, "link")

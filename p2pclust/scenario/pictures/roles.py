@@ -90,8 +90,8 @@ def _draw_strangers(
 ) -> None:  # fmt: skip
     for name, place in outside.items():
         mark = drawing.axes.scatter(
-            *place, s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2, linestyle=(0, (3, 2)),
-            zorder=3,
+            place[0], place[1], s=size * 0.7, marker="D", facecolors=PAPER, edgecolors=INK, linewidths=1.2,
+            linestyle=(0, (3, 2)), zorder=3,
         )  # fmt: skip
         drawing.mark(mark, kind="peer", peer=name, tip=tips.get(name, name))
         below = np.array([0.0, -1.0])
@@ -134,7 +134,7 @@ def _draw_peers(
     for name, place in place_of.items():
 
         def put(area: float, colour: str, place: Floats = place, **how: Any) -> Artist:
-            return drawing.axes.scatter(*place, s=size * area, color=colour, **how)
+            return drawing.axes.scatter(place[0], place[1], s=size * area, color=colour, **how)
 
         if terms_of[name]:
             ring = put(1.9, CROWN, linewidths=0, zorder=2)
@@ -154,7 +154,9 @@ def _draw_peers(
             if gone:
                 drawing.mark(put(0.4, WRONG, marker="x", linewidths=2.6, zorder=6), when=gone)
             if not failed:
-                asleep = drawing.axes.text(*place, "z", ha="center", va="center", fontsize=11, color=INK, zorder=5)
+                asleep = drawing.axes.text(
+                    place[0], place[1], "z", ha="center", va="center", fontsize=11, color=INK, zorder=5
+                )
                 drawing.mark(asleep, when=away)
     if len(place_of) <= _NAMED:
         texts = [short_name(name) + _terms_in_words(terms) for name, terms in terms_of.items()]
