@@ -36,11 +36,6 @@ class Picture:
     #: If not 0, a slider shows the picture at any second up to this one.
     moment: float = 0.0
 
-    @property
-    def is_element(self) -> bool:
-        """Whether the source is an SVG element."""
-        return self.source.startswith("<svg")
-
 
 @dataclass(frozen=True)
 class Tile:
