@@ -164,9 +164,8 @@ def _one_as_list(value: object) -> object:
 
 
 def _one_pair_as_list(value: object) -> object:
-    return (
-        value if not isinstance(value, list | tuple) or any(isinstance(one, list | tuple) for one in value) else [value]
-    )
+    flat = isinstance(value, list | tuple) and not any(isinstance(one, list | tuple) for one in value)
+    return [value] if flat else value
 
 
 def _rising(pair: tuple[float, float]) -> tuple[float, float]:
@@ -194,15 +193,19 @@ class RandomVictims(Table):
     random: Annotated[int, Field(ge=1)]
 
 
+# TOML has lists, which are taken as tuples.
+_SOME: Any = Field(strict=False, min_length=1)
+
+# An integer of TOML may be too large for a float.
 _Number = Annotated[float, Field(gt=-1e300, lt=1e300)]
-_Row = Annotated[tuple[_Number, ...], Field(strict=False, min_length=1)]
+_Row = Annotated[tuple[_Number, ...], _SOME]
 _Pair = Annotated[tuple[_Number, _Number], Field(strict=False), AfterValidator(_rising)]
 _Name = Annotated[str, Field(min_length=1)]
 _NAMES = "a device, a group of devices, or a list of these"
 _VICTIMS = 'a device, a group of devices, a list of these, "all", "aggregator", or { random = k } with k at least 1'
 
 #: Equally long rows of numbers.
-Centers = Annotated[tuple[_Row, ...], Field(strict=False, min_length=1), AfterValidator(_equally_long)]
+Centers = Annotated[tuple[_Row, ...], _SOME, AfterValidator(_equally_long)]
 Locations = Annotated[
     Centers, _expected("a list with one point for each peer, all with the same number of coordinates")
 ]
@@ -211,7 +214,7 @@ Init = Annotated[str | Centers, WrapValidator(_init)]
 #: Declared bounds: one pair, or one for each feature.
 Bounds = Annotated[
     tuple[_Pair, ...],
-    Field(strict=False, min_length=1),
+    _SOME,
     BeforeValidator(_one_pair_as_list),
     _expected("[low, high] with low < high, or one such pair for each feature"),
 ]
@@ -225,16 +228,12 @@ LocalClusters = Annotated[
 #: A column of a file, and the columns of its features.
 Column = Annotated[str | Annotated[int, Field(ge=1)], _expected("a column's name, or its number counted from 1")]
 Columns = Annotated[
-    tuple[Column, ...],
-    Field(strict=False, min_length=1),
-    _expected("a list of columns, each by its name or by its number counted from 1"),
+    tuple[Column, ...], _SOME, _expected("a list of columns, each by its name or by its number counted from 1")
 ]
 #: Options of the generator of the data, which checks them.
 Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
 #: Names of devices or groups; `SomeNames` may be empty.
-Names = Annotated[
-    tuple[_Name, ...], Field(strict=False, min_length=1), BeforeValidator(_one_as_list), _expected(_NAMES)
-]
+Names = Annotated[tuple[_Name, ...], _SOME, BeforeValidator(_one_as_list), _expected(_NAMES)]
 SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), BeforeValidator(_one_as_list), _expected(_NAMES)]
 Scalar = Annotated[bool | _Number | str, _expected("a number, true, false, or text")]
 #: The victims of a fault; whether such devices exist is checked later.
