@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
+from p2pclust.fleet import backend as backend_called
 from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
@@ -20,10 +22,17 @@ from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.scenario.file.availability import longest_sleep_s, make_rests
-from p2pclust.scenario.file.column_data import given_centers
 from p2pclust.scenario.file.faults import away_s, planned
-from p2pclust.scenario.file.fleet_keys import Device
-from p2pclust.scenario.file.load import check_backend, load_data, make_job, make_links, make_moves
+from p2pclust.scenario.file.fleet_keys import LinkSpec
+from p2pclust.scenario.file.load import (
+    check_backend,
+    given_centers,
+    load_data,
+    make_job,
+    make_links,
+    make_moves,
+    starting_overlay,
+)
 from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome import folder
@@ -32,7 +41,7 @@ from p2pclust.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.expectations import check
 from p2pclust.scenario.outcome.labels import write_labels
-from p2pclust.scenario.outcome.left_out import rows_left_out
+from p2pclust.scenario.outcome.left_out import LeftOut, rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 
@@ -59,24 +68,11 @@ def carry_out(
     name: str = "",
     backend: Backend | None = None,
 ) -> dict[str, Any]:
-    """Run a scenario and write its output directory.
+    """Run a scenario and write its output directory, which is made after all input was checked.
 
-    Parameters
-    ----------
-    scenario : Scenario
-    backend_name : {"processes", "simulated", "in-process"}
-    out : Path
-        The output directory; it is made after all input was checked.
-    on_ready : callable, optional
-        Called once, after all input was checked and before anything starts.
-    on_event : callable, optional
-        Called with every event as it happens.
-    on_end : callable, optional
-        Called once, when the fleet is done, before its result is measured and the report is drawn.
-    name : str
-        The name of the scenario in the result; by default its title.
-    backend : Backend, optional
-        Used instead of the backend of that name.
+    `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
+    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
+    scenario in the result, by default its title. `backend` replaces the backend of that name.
 
     Returns
     -------
@@ -91,38 +87,51 @@ def carry_out(
         that is not installed. Nothing was started or written.
     """
     check_backend(scenario, backend_name)
-    if backend is None:
-        # Imported here, so that a scenario can be checked without importing all backends.
-        from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
-
-        backend = backend_called(backend_name)
-    shares = load_data(scenario)
-    n_features = next(iter(shares.values())).n_features
-    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
-    require_extras(jobs)
-    given = given_centers(scenario, shares)
-    spec = fleet_spec(scenario, shares, jobs, given)
+    backend = backend or backend_called(backend_name)
+    run = _checked(scenario)
+    spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
     folder.prepare(out)
     folder.clear(out)
     if on_ready is not None:
         on_ready(spec)
-    left_out = rows_left_out(scenario, shares)
-    found, events = _record(backend, spec, out / "events.jsonl", [one.to_event() for one in left_out], on_event)
+    left_out = rows_left_out(scenario, run.shares)
+    first = [one.to_event() for one in left_out]
+    found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
     evidence = [Evidence() for _ in found.jobs]
-    result = _result(scenario, jobs, shares, found, given, evidence)
-    result |= {"scenario": name or scenario.title, "backend": backend_name, "output": str(out)}
-    result["left_out"] = [one.to_dict() for one in left_out]
-    result["expectations"] = _judge(scenario, result)
-    owned = [job.pop("own_centers", {}) for job in result["jobs"]]
-    result = {key: folder.plain(result[key]) for key in _ORDER}
-    folder.write_result(out, result)
-    folder.write_centers(out, next(iter(shares.values())).feature_names, result)
-    folder.write_own_centers(out, owned)
-    write_labels(out, jobs, found.jobs, shares)
-    _write_page(out, scenario, result, jobs, found, shares, evidence, events)
-    return result
+    result = {
+        "scenario": name or scenario.title,
+        "title": scenario.title,
+        "backend": backend_name,
+        "seed": scenario.seed,
+    }
+    result |= _result(run, found, evidence, left_out)
+    result |= {"expectations": _judge(scenario, result), "output": str(out)}
+    return _write(out, run, result, found, evidence, events)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A scenario that was checked, with its rows, its jobs, and each peer's columns of the first centers."""
+
+    scenario: Scenario
+    shares: Mapping[str, DataSet]
+    jobs: Sequence[Job]
+    given: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features of the first peer."""
+        return next(iter(self.shares.values())).feature_names
+
+
+def _checked(scenario: Scenario) -> _Run:
+    shares = load_data(scenario)
+    n_features = next(iter(shares.values())).n_features
+    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    require_extras(jobs)
+    return _Run(scenario, shares, jobs, given_centers(scenario, shares))
 
 
 def _record(
@@ -131,11 +140,11 @@ def _record(
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
     events: list[Event] = []
-    with folder.EventLog(file) as log:
+    with folder.event_log(file) as log:
 
         def keep(event: Event) -> None:
             events.append(event)
-            log.write(event)
+            log(event)
             if on_event is not None:
                 on_event(event)
 
@@ -158,26 +167,26 @@ def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]
     return judged
 
 
-def _write_page(
-    out: Path, scenario: Scenario, result: Mapping[str, Any], jobs: Sequence[Job], found: FleetResult,
-    shares: Mapping[str, DataSet], evidence: Sequence[Evidence], events: Sequence[Event],
-) -> None:  # fmt: skip
-    """Write ``report.html``."""
-    # Imported here, because it is slow to import and not needed to check a scenario.
-    from p2pclust.scenario.file.load import starting_overlay  # noqa: PLC0415
+def _write(
+    out: Path, run: _Run, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
+    events: Sequence[Event],
+) -> dict[str, Any]:  # fmt: skip
+    """Write all files but the log of events; return the content of ``result.json``."""
+    # Imported here, because they are slow to import and not needed to check a scenario.
     from p2pclust.scenario.page.run_pages import write_run_page  # noqa: PLC0415
     from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
 
-    groups = {device.name: device.group for device in scenario.fleet.members}
-    strangers = [device.name for device in scenario.fleet.members if not device.enrolled]
-    overlay = starting_overlay(scenario)
-    write_run_page(out, RunStory(result, jobs, found, shares, groups, strangers, overlay, evidence, events))
-
-
-_ORDER = (
-    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "traffic", "wall_seconds", "virtual_seconds",
-    "failure", "unfired_faults", "expectations", "output",
-)  # fmt: skip
+    owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
+    result: dict[str, Any] = folder.plain(measured)
+    folder.write_result(out, result)
+    folder.write_centers(out, run.features, result)
+    folder.write_own_centers(out, owned)
+    write_labels(out, run.jobs, found.jobs, run.shares)
+    devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
+    groups = {device.name: device.group for device in devices}
+    strangers = [device.name for device in devices if not device.spec.enrolled]
+    write_run_page(out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events))
+    return result
 
 
 def fleet_spec(
@@ -190,9 +199,8 @@ def fleet_spec(
 
     Peers are sorted by name, as every job roster is, so that all backends number them alike.
     """
-    devices = sorted(scenario.fleet.members, key=lambda device: device.name)
     rests = make_rests(scenario.fleet)
-    peers = _peers(scenario, devices, shares, given or {}, rests)
+    peers = _peers(scenario, shares, given or {}, rests)
     requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
     faults = planned(scenario, next(iter(shares.values())).n_features)
     moves = make_moves(scenario)
@@ -202,7 +210,7 @@ def fleet_spec(
         timing=scenario.fleet.timing,
         seed=scenario.seed,
         overlay=make_links(scenario),
-        partial_view=scenario.fleet.overlay.kind == "regular" and len(devices) > LARGE_FLEET,
+        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET,
         trace=moves,
         faults=faults,
         give_up_s=scenario.fleet.give_up_s
@@ -211,39 +219,40 @@ def fleet_spec(
 
 
 def _peers(
-    scenario: Scenario, devices: Sequence[Device], shares: Mapping[str, DataSet], given: Mapping[str, NDArray[np.float64]],
+    scenario: Scenario,
+    shares: Mapping[str, DataSet],
+    given: Mapping[str, NDArray[np.float64]],
     rests: Mapping[str, Rest],
-) -> tuple[PeerSpec, ...]:  # fmt: skip
+) -> tuple[PeerSpec, ...]:
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
     return tuple(
         PeerSpec(
             device.name,
             shares[device.name].X,
-            fitness(mains=device.mains, cores=device.cores, up_mbit=_up_mbit(device)),
-            _link(device),
+            fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link)),
+            _link(device.spec.link),
             ids=shares[device.name].shared_ids,
             centers=given.get(device.name),
             labels=labels.get(device.name),
             n_clusters=numbers.get(device.name),
-            battery=device.battery,
+            battery=device.spec.costs,
             rest=rests.get(device.name),
-            cpu_share=device.cpu_share,
-            memory_mb=device.memory_mb,
-            enrolled=device.enrolled,
+            cpu_share=device.spec.cpu_share,
+            memory_mb=device.spec.memory_mb,
+            enrolled=device.spec.enrolled,
         )
-        for device in devices
+        for device in sorted(scenario.fleet.members, key=lambda device: device.name)
     )
 
 
-def _link(device: Device) -> Link | None:
-    link = device.link
+def _link(link: LinkSpec | None) -> Link | None:
     if link is None:
         return None
-    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(device), link.down_mbit or link.mbit)
+    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(link), link.down_mbit or link.mbit)
 
 
-def _up_mbit(device: Device) -> float | None:
-    return None if device.link is None else device.link.up_mbit or device.link.mbit
+def _up_mbit(link: LinkSpec | None) -> float | None:
+    return None if link is None else link.up_mbit or link.mbit
 
 
 def _give_up_s(
@@ -266,41 +275,33 @@ def _give_up_s(
     )
 
 
-def _result(
-    scenario: Scenario,
-    jobs: Sequence[Job],
-    shares: Mapping[str, DataSet],
-    found: FleetResult,
-    given: Mapping[str, NDArray[np.float64]],
-    evidence: Sequence[Evidence],
-) -> dict[str, Any]:
+def _result(run: _Run, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[LeftOut]) -> dict[str, Any]:
+    """Return what the run found, as ``result.json`` holds it."""
+    jobs, shares = run.jobs, run.shares
     entries = [
-        job_entry(job, done, shares, given, damage_in(found.damage, found.jobs, number), evidence[number])
+        job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
-    for entry, spec in zip(entries, scenario.jobs, strict=True):
-        entry["parameters"] |= {"scaling": scenario.data.scaling, "missing": spec.missing}
-    if not jobs[0].by_columns:
-        features = next(iter(shares.values())).feature_names
-        for entry in entries:
-            reasons = [{name: with_columns(why, features) for name, why in of.items()} for of in entry["abstained"]]
-            entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], features)}
+    for entry, spec in zip(entries, run.scenario.jobs, strict=True):
+        entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
+        if not jobs[0].by_columns:
+            abstained = entry["abstained"]
+            reasons = [{name: with_columns(why, run.features) for name, why in of.items()} for of in abstained]
+            entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], run.features)}
     failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
     if len(jobs) == 1:
         failed = [entry["failure"] for entry in entries if entry["failure"]]
     return {
-        "title": scenario.title,
-        "seed": scenario.seed,
         "jobs": entries,
-        "peers": {name: _peer(share, found.peers.get(name, {})) for name, share in sorted(shares.items())},
+        "peers": {
+            name: {"finished": False, "lost": None, "n_rows": share.n_rows, **found.peers.get(name, {})}
+            for name, share in sorted(shares.items())
+        },
+        "left_out": [one.to_dict() for one in left_out],
         "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,
         "virtual_seconds": found.virtual_seconds,
         "failure": found.failure or (failed[0] if failed else ""),
         "unfired_faults": list(found.unfired_faults),
     }
-
-
-def _peer(share: DataSet, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"finished": False, "lost": None, "n_rows": share.n_rows, **found}

@@ -14,9 +14,8 @@ from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import wrong_table, wrong_value
+from p2pclust.scenario.file.fields import Table, wrong_table, wrong_value
 from p2pclust.scenario.file.fleet_keys import PEERS_MAX, OverlaySpec
-from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place

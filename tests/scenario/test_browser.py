@@ -16,8 +16,7 @@ import pytest
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.file.load import load_scenario
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
-from p2pclust.scenario.pictures.graph import association_figure
-from p2pclust.scenario.pictures.inline import inline_svg
+from p2pclust.scenario.pictures.graph import association_drawing
 from p2pclust.scenario.run import carry_out
 
 pytestmark = [pytest.mark.slow, pytest.mark.pictures]
@@ -208,7 +207,7 @@ def _luminance(colour: str) -> float:
 
 def test_the_graph_of_each_iteration_can_be_chosen(browser: Any, tmp_path: Path) -> None:
     graphs = [Association(Clusters((1, 1, 1)), links) for links in ([], [(0, 1)], [(0, 1), (1, 2)])]
-    steps = [Picture(inline_svg(association_figure(graph), "a graph"), "", "", 800) for graph in graphs]
+    steps = [Picture(association_drawing(graph).svg("a graph"), "", "", 800) for graph in graphs]
     file = tmp_path / "report.html"
     write_page(file, Page("three iterations", "", [Section("graphs", steps=steps, step="iteration")]))
     opened(browser, file)

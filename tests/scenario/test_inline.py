@@ -7,15 +7,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import new_figure
-from p2pclust.scenario.pictures.inline import Drawing, inline_svg
+from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import CLUSTERS, INK, WRONG
 from p2pclust.scenario.pictures.scatter import add_points
 
 
 def a_drawing() -> Drawing:
     drawing = Drawing.new(3, 2)
-    axes = drawing.figure.add_subplot()
+    axes = drawing.axes
     (line,) = axes.plot([0, 1], [0.123456, 1], color=CLUSTERS[2])
     drawing.mark(line, kind="curve", peer='a"b', when=[(0.0, 1.25), (2, 3)], tip="1 < 2 & so on")
     axes.text(0.5, 0.5, "0.123456", color=INK)
@@ -49,16 +48,16 @@ def test_what_was_marked_can_be_found() -> None:
     assert 'data-when="0:1.25 2:3"' in group
     assert "<title>1 &lt; 2 &amp; so on</title>" in group
     never = Drawing.new(1, 1)
-    never.mark(never.figure.add_subplot().plot([0, 1])[0], when=[])
+    never.mark(never.axes.plot([0, 1])[0], when=[])
     assert 'data-when="-"' in never.svg("x")
 
 
 def test_names_do_not_meet_on_one_page() -> None:
     pictures = []
     for value in (1.0, 2.0):
-        figure = new_figure(2, 2)
-        figure.add_subplot().plot([0, value], marker="o")
-        pictures.append(inline_svg(figure, "x"))
+        drawing = Drawing.new(2, 2)
+        drawing.axes.plot([0, value], marker="o")
+        pictures.append(drawing.svg("x"))
     names = [dict.fromkeys(re.findall(r' id="([^"]*)"', svg)) for svg in pictures]
     assert names[0]
     assert not names[0].keys() & names[1].keys()
@@ -74,7 +73,7 @@ def test_the_same_figure_is_the_same_text() -> None:
 
 def test_many_dots_are_one_path() -> None:
     drawing = Drawing.new(2, 2)
-    axes = drawing.figure.add_subplot()
+    axes = drawing.axes
     axes.set(xlim=(0, 1), ylim=(0, 1))
     drawing.mark(
         add_points(axes, np.random.Generator(np.random.PCG64(0)).random((500, 2)), CLUSTERS[0], 4.0), kind="dots"

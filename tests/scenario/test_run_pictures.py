@@ -136,7 +136,8 @@ def test_lanes_are_for_those_to_whom_something_happened() -> None:
         {"t": 1.0, "peer": "p77", "verb": "fault", "do": "kill"},
         {"t": 2.0, "peer": "p50", "verb": "elected", "job": "j", "term": 1},
     ]
-    lanes = lanes_of(Chronicle(events, names), names)
+    told = Chronicle(events, names)
+    lanes = lanes_of(names, [*(strike.peer for strike in told.strikes), *(term.peer for term in told.terms)])
     assert len(lanes) == 40
     assert {"p77", "p50", "p0"} <= set(lanes)
     assert lanes == sorted(lanes, key=names.index)

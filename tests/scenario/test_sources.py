@@ -76,7 +76,10 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
             '[data]\nsource = "g2"\ncolumns = "w"\n',
             '[data]: columns = "w": expected a list of columns, each by its name',
         ),
-        ('[data]\nsource = "g2"\ncolumns = [0]\n', "[data]: columns = [0]: expected a column's name, or its number"),
+        (
+            '[data]\nsource = "g2"\ncolumns = [0]\n',
+            "[data]: columns = [0]: expected a list of columns, each by its name or",
+        ),
         (
             '[data]\nsource = "g2"\nmissing_values = "mean"\n',
             "[data]: missing_values = \"mean\": expected 'error' or 'drop'",
@@ -91,7 +94,7 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
         ),
         (
             '[data]\nsource = "g2"\n[data.partition]\nlocations = [[1, 2]]\n',
-            "[data.partition]: locations are for scheme = 'distance', not 'iid'",
+            "[data.partition]: locations is for scheme = 'distance', not 'iid'",
         ),
         (
             '[data]\nsource = "g2"\n[data.partition]\nscheme = "distance"\nbeta = 1.0\nlocations = [[1, 2], [3]]\n',

@@ -88,6 +88,6 @@ def test_the_scenario_of_a_cell(tmp_path: Path) -> None:
     scenario = scenario_of(cell)
     assert (cell.overlay, scenario.seed) == ("star", 2)
     assert [device.name for device in scenario.fleet.members] == [f"peer-0{i}" for i in range(1, 6)]
-    assert all(device.link is not None and (device.link.latency_ms, device.link.loss) == (7.0, 0.25)
-               for device in scenario.fleet.members)  # fmt: skip
+    links = [device.spec.link for device in scenario.fleet.members]
+    assert all(link is not None and (link.latency_ms, link.loss) == (7.0, 0.25) for link in links)
     assert (scenario.jobs[0].protocol, scenario.jobs[0].collect, scenario.jobs[0].clusters) == ("llf-cm", "tree", 2)

@@ -22,9 +22,8 @@ from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import device_name, not_empty, renamed, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import Table, device_name, not_empty, renamed, wrong_table, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
-from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster

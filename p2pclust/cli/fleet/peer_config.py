@@ -52,9 +52,9 @@ class PeerConfig(BaseModel):
     #: A file, a folder, or a table with a command.
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: The column of the rows' ids, by which people join labels to rows.
-    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    id_column: fields.Column | None = None
     #: The features among the columns, and the treatment of missing values.
-    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    columns: fields.Columns | None = None
     missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     state_dir: Annotated[str, Field(min_length=1)]
     #: Where operators may ask over the network, with a key on the fleet roster; on this device they ask in state_dir.

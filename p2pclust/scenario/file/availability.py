@@ -20,7 +20,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Rest
-from p2pclust.scenario.file.fleet_keys import FleetSpec
+from p2pclust.scenario.file.fleet_keys import DeviceSpec, FleetSpec
 from p2pclust.topology.plans import plan_rows
 
 __all__ = ["longest_sleep_s", "make_rests", "read_availability", "refuse_without_devices"]
@@ -31,13 +31,7 @@ _Times = tuple[tuple[float, float], ...]
 
 
 def make_rests(fleet: FleetSpec) -> dict[str, Rest]:
-    """Return the planned sleep of devices, by name; devices that never sleep are left out.
-
-    Raises
-    ------
-    UsageError
-        If the availability file cannot be used.
-    """
+    """Return the planned sleep of devices, by name; devices that never sleep are left out."""
     members = fleet.members
     groups = {device.name: device.group for device in members}
     here = {} if fleet.availability is None else read_availability(Path(fleet.availability), groups)
@@ -62,18 +56,9 @@ def longest_sleep_s(rest: Rest) -> float:
 
 
 def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times]:
-    """Read the times at which devices are available.
+    """Read the times at which devices are available, by device: in order of time, without overlaps.
 
-    Parameters
-    ----------
-    file : Path
-    groups : mapping of str to str
-        The group of each device.
-
-    Returns
-    -------
-    dict of str to tuple of (float, float)
-        By device: in order of time, without overlaps.
+    `groups` has the group of each device.
 
     Raises
     ------
@@ -106,23 +91,16 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
 
 
 def refuse_without_devices(fleet: FleetSpec) -> None:
-    """Refuse keys about devices, which the in-process backend does not have.
-
-    Raises
-    ------
-    UsageError
-        One line.
-    """
+    """Refuse keys about devices, which the in-process backend does not have."""
+    lacking = "the in-process backend has no devices: choose another backend"
     for spec in fleet.devices:
-        for key in ("link", "energy", "battery", "memory_mb", "duty_cycle"):
-            if getattr(spec, key) is not None:
-                raise UsageError(f"{spec.name}: {key}: the in-process backend has no devices: choose another backend")
+        for key in ("link", "energy", "battery", "memory_mb", "duty_cycle", "cpu_share"):
+            if getattr(spec, key) != DeviceSpec.model_fields[key].default:
+                raise UsageError(f"{spec.name}: {key}: {lacking}")
         if not spec.enrolled:
             raise UsageError(f"{spec.name}: enrolled: the in-process backend has no keys: choose another backend")
-        if spec.cpu_share != 1.0:
-            raise UsageError(f"{spec.name}: cpu_share: the in-process backend has no devices: choose another backend")
     if fleet.availability is not None:
-        raise UsageError("[fleet]: availability: the in-process backend has no devices: choose another backend")
+        raise UsageError(f"[fleet]: availability: {lacking}")
 
 
 def _merged(times: Sequence[tuple[float, float]]) -> _Times:

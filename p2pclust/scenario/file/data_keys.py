@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Bounds, Centers, refuse
-from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.fields import Table, refuse
 
 __all__ = ["DataSpec", "PartitionSpec"]
+
+#: The schemes that each option is for, and the options that their schemes need.
+_SCHEMES = {
+    "beta": ("dirichlet", "distance"), "labels_per_peer": ("labels",), "rows_per_class": ("by-class",),
+    "classes_per_peer": ("by-class",), "overlap": ("by-class",), "locations": ("distance",), "widths": ("vertical",),
+}  # fmt: skip
+_NEEDED = ("beta", "labels_per_peer", "rows_per_class")
 
 
 class PartitionSpec(Table):
@@ -24,7 +30,7 @@ class PartitionSpec(Table):
     #: For labels: the number of classes that every peer holds.
     labels_per_peer: Annotated[int, Field(ge=1)] | None = None
     #: For distance: the place of each peer, in raw units; by default drawn from the seed, within the range of the rows.
-    locations: Annotated[Centers, PlainValidator(fields.locations)] | None = None
+    locations: fields.Locations | None = None
     #: For by-class: the number of rows of each class that a peer has, the number of its classes (from, to), and the share
     #: of a class's rows that all peers with this class have in common.
     rows_per_class: Annotated[int, Field(ge=1)] | None = None
@@ -36,23 +42,12 @@ class PartitionSpec(Table):
     @model_validator(mode="after")
     def _options_fit_scheme(self) -> PartitionSpec:
         problems = []
-        for option, schemes in (("beta", ("dirichlet", "distance")), ("labels_per_peer", ("labels",))):
+        for option, schemes in _SCHEMES.items():
             given = getattr(self, option) is not None
             if given and self.scheme not in schemes:
                 problems.append(f"{option} is for scheme = {' or '.join(map(repr, schemes))}, not {self.scheme!r}")
-            elif not given and self.scheme in schemes:
+            elif not given and self.scheme in schemes and option in _NEEDED:
                 problems.append(f"scheme = {self.scheme!r} needs {option}")
-        if self.scheme == "by-class" and self.rows_per_class is None:
-            problems.append("scheme = 'by-class' needs rows_per_class")
-        problems += [
-            f"{option} is for scheme = 'by-class', not {self.scheme!r}"
-            for option in ("rows_per_class", "classes_per_peer", "overlap")
-            if getattr(self, option) is not None and self.scheme != "by-class"
-        ]
-        if self.locations is not None and self.scheme != "distance":
-            problems.append(f"locations are for scheme = 'distance', not {self.scheme!r}")
-        if self.widths is not None and self.scheme != "vertical":
-            problems.append(f"widths is for scheme = 'vertical', not {self.scheme!r}")
         refuse(problems)
         return self
 
@@ -65,18 +60,18 @@ class DataSpec(Table):
     #: One file per device, in the order of the devices; files are not split.
     files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
     #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all other columns.
-    label_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
-    group_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
-    columns: Annotated[tuple[str | int, ...], PlainValidator(fields.columns)] | None = None
+    label_column: fields.Column | None = None
+    group_column: fields.Column | None = None
+    columns: fields.Columns | None = None
     #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
-    id_column: Annotated[str | int, PlainValidator(fields.column)] | None = None
+    id_column: fields.Column | None = None
     #: For files: refuse missing values, or leave their rows out.
     missing_values: Literal["error", "drop"] = "error"
     #: For generated data sets: their options, such as noise.
-    options: Annotated[dict[str, Any], PlainValidator(fields.options)] | None = None
+    options: fields.Options | None = None
     scaling: Literal["none", "minmax", "zscore"] = "none"
     #: The declared range of each feature in raw units, instead of a round that measures it. One pair is for all features.
-    bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
+    bounds: fields.Bounds | None = None
     partition: PartitionSpec | None = None
 
     @property

@@ -6,7 +6,6 @@ a wheel has copies of the files.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.scenario.file.toml_files import read_toml
+from p2pclust.tools.spelling import nearest
 
 __all__ = ["SCENARIOS", "Example", "examples", "find_example", "needs"]
 
@@ -24,16 +24,7 @@ _MODELS: Final = ("fedcref", "uifca")
 
 @dataclass(frozen=True)
 class Example:
-    """One file that is installed with the package.
-
-    Parameters
-    ----------
-    name : str
-        The file's name without the suffix.
-    title : str
-    needs : str
-        The command that installs or fetches what is missing; empty if nothing is missing.
-    """
+    """A file that is installed with the package; `needs` is the command that installs or fetches what it lacks."""
 
     name: str
     title: str
@@ -56,16 +47,9 @@ def examples(folder: Path) -> tuple[Example, ...]:
 
 
 def find_example(given: Path, folder: Path, command: str) -> Path:
-    """Return the given file, or the installed one of that name.
+    """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
 
-    Parameters
-    ----------
-    given : Path
-        The argument on the command line. A name with a suffix or a folder is a file of the caller.
-    folder : Path
-        Of the installed files.
-    command : str
-        The command that takes such a name, and lists all names without one.
+    `command` takes such a name, and lists all names without one.
 
     Raises
     ------
@@ -87,19 +71,13 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
     if installed.is_file():
         return installed
     names = sorted(file.stem for file in folder.glob("*.toml"))
-    near = difflib.get_close_matches(given.name, names, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(given.name, names)
+    meant = f"did you mean {near!r}? " if near else ""
     raise UsageError(f"{given}: no such file, and no installed one of that name ({meant}{command} lists them)")
 
 
 def needs(document: Mapping[str, Any]) -> str:
-    """Return the command that installs or fetches what a scenario or a sweep lacks; empty if nothing is missing.
-
-    Parameters
-    ----------
-    document : mapping
-        The content of its file.
-    """
+    """Return the command that installs or fetches what the document of a scenario or a sweep lacks, if anything."""
     from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - imports NumPy
     from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import Field, model_validator
 
-from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import refuse
-from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.fields import Scalar, SomeNames, Table, refuse
 
 __all__ = ["OPERATORS", "ExpectSpec", "ValueSpec"]
 
@@ -26,7 +24,7 @@ class ValueSpec(Table):
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    equals: Annotated[float | bool | str, PlainValidator(fields.scalar)] | None = None
+    equals: Scalar | None = None
 
     @property
     def comparisons(self) -> list[tuple[str, float | bool | str]]:
@@ -61,7 +59,7 @@ class ExpectSpec(Table):
     rounds_at_least: Annotated[int, Field(ge=1)] | None = None
     rounds_at_most: Annotated[int, Field(ge=1)] | None = None
     #: Devices that the record names as left out of a round or abstaining; an empty list expects no such device.
-    left_out: Annotated[tuple[str, ...], PlainValidator(fields.some_names)] | None = None
+    left_out: SomeNames | None = None
     #: The fleet's own time: virtual if it was simulated.
     seconds_at_most: Annotated[float, Field(gt=0)] | None = None
     wall_seconds_at_most: Annotated[float, Field(gt=0)] | None = None

@@ -17,7 +17,7 @@ _LINES_MAX = 5
 
 
 def explain(where: str, error: ValidationError, model: type[BaseModel], said: Mapping[str, str] | None = None) -> str:
-    """Return the errors of a document in words.
+    """Return the errors of a document in words: one line for each of the first few.
 
     Parameters
     ----------
@@ -28,11 +28,6 @@ def explain(where: str, error: ValidationError, model: type[BaseModel], said: Ma
         The model of the whole document; unknown keys are compared with its keys.
     said : mapping of str to str, optional
         The source of values that come from elsewhere, by the document's key.
-
-    Returns
-    -------
-    str
-        One line for each of the first few errors.
     """
     said = said or {}
     lines = [f"{said.get(key, where)}: {line}" for key, line in _lines(error, model)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import Field, model_validator
 
 from p2pclust.fleet.faults import LASTING, Do
-from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import RandomVictims, refuse
-from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.fields import Names, RandomVictims, Table, Who, refuse
 
 __all__ = ["At", "FaultSpec"]
 
@@ -53,9 +51,9 @@ class FaultSpec(Table):
     at: At
     do: Do
     #: A device, a class of devices, a list of these, "all", "aggregator", or { random = k }.
-    who: Annotated[str | tuple[str, ...] | RandomVictims, PlainValidator(fields.who)] = "all"
+    who: Who = "all"
     #: Of cut and heal: the other side, by default all other devices. With one_way, only messages to `who` are lost.
-    apart_from: Annotated[tuple[str, ...], PlainValidator(fields.names), Field(alias="from")] = ()
+    apart_from: Annotated[Names, Field(alias="from")] = ()
     one_way: bool = False
     #: Whether rounds and the aggregator are those of a job within the job (FedCRef's communities).
     within: bool = False

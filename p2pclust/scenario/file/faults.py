@@ -21,17 +21,10 @@ _INSTANTS = 1001
 
 
 def planned(scenario: Scenario, n_features: int = 2) -> tuple[Fault, ...]:
-    """Return the faults of a scenario, each with its victims and its moment.
+    """Return the faults of a scenario, each with its victims and its moment; random choices depend only on its seed.
 
     A fault at several devices becomes one fault for each of them; a cut stays one fault, because it has two sides. A rate
-    becomes one fault for each of its instants, each with its own victims.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        Random choices depend only on its seed.
-    n_features : int
-        The number of features of the data.
+    becomes one fault for each of its instants, each with its own victims. `n_features` are the features of the data.
 
     Raises
     ------

@@ -1,13 +1,22 @@
-"""Validators for values of a scenario: each function returns the value, or refuses it."""
+"""The tables of a scenario, the types of their values, and the errors of wrong ones."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from p2pclust.errors import RenamedWarning, UsageError
@@ -15,43 +24,36 @@ from p2pclust.errors import RenamedWarning, UsageError
 __all__ = [
     "Bounds",
     "Centers",
+    "Column",
+    "Columns",
+    "Init",
+    "LocalClusters",
+    "Locations",
+    "Names",
+    "Options",
     "RandomVictims",
-    "bounds",
-    "column",
-    "columns",
+    "Scalar",
+    "SomeNames",
+    "Table",
+    "Who",
     "device_name",
-    "init",
     "known_protocol",
-    "local_clusters",
-    "locations",
-    "names",
     "not_empty",
-    "options",
     "refuse",
     "renamed",
     "renamed_settings",
-    "scalar",
-    "some_names",
     "warn_of_name",
-    "who",
     "wrong_table",
     "wrong_value",
 ]
 
-# Compared, not converted, because an integer of TOML may be too large for a float. NaN fails the comparison.
-NUMBER_MAX = 1e300
-
 T = TypeVar("T")
 
-Bounds = tuple[tuple[float, float], ...]
-Centers = tuple[tuple[float, ...], ...]
 
+class Table(BaseModel):
+    """A table of the file: unknown keys are refused, values are not converted, and it is immutable."""
 
-@dataclass(frozen=True)
-class RandomVictims:
-    """Victims drawn from the scenario's seed, written as ``{ random = k }``."""
-
-    random: int
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def wrong_value(expected: str) -> PydanticCustomError:
@@ -70,35 +72,13 @@ def refuse(problems: Sequence[str]) -> None:
         raise wrong_table(problems)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -NUMBER_MAX < value < NUMBER_MAX
-
-
-def _matrix(value: object) -> Centers | None:
-    """Return a list of equally long lists of finite numbers as floats, or None for any other value."""
-    if not isinstance(value, list | tuple) or not value:
-        return None
-    for row in value:
-        if not isinstance(row, list | tuple) or not row or len(row) != len(value[0]) or not all(map(_is_number, row)):
-            return None
-    return tuple(tuple(float(number) for number in row) for row in value)
-
-
 def renamed(table: Any, old: str, new: str, where: str) -> Any:
-    """Return a table with a renamed key under its new name, with a warning.
-
-    Parameters
-    ----------
-    table : object
-        A value other than a mapping with the old key is returned unchanged.
-    old, new : str
-    where : str
-        The name of the table, for the message.
+    """Return a table with a renamed key under its new name, with a warning; any other value is returned unchanged.
 
     Raises
     ------
     UsageError
-        If it has both names.
+        If it has both names; begins with `where`, the name of the table.
     """
     if not isinstance(table, dict) or old not in table:
         return table
@@ -139,69 +119,6 @@ def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:
     return value
 
 
-def bounds(value: object) -> Bounds:
-    """Accept declared bounds: one pair, or one for each feature."""
-    rows = _matrix([value] if isinstance(value, list | tuple) and all(map(_is_number, value)) else value)
-    if rows is None or any(len(row) != 2 or row[0] >= row[1] for row in rows):
-        raise wrong_value("expected [low, high] with low < high, or one such pair for each feature")
-    return tuple((row[0], row[1]) for row in rows)
-
-
-def init(value: object) -> str | Centers:
-    """Accept the name of a seeding, or explicit first centers."""
-    # Imported here, so that importing the schema stays fast.
-    from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
-
-    if isinstance(value, str) and value in INIT_NAMES:
-        return value
-    rows = None if isinstance(value, str) else _matrix(value)
-    if rows is None:
-        names = ", ".join(f'"{name}"' for name in INIT_NAMES)
-        raise wrong_value(f"expected {names}, or a list of first centers, all equally long")
-    return rows
-
-
-def local_clusters(value: object) -> int | str:
-    """Accept each device's number of clusters, or how to find it."""
-    if value in ("search", "classes"):
-        return str(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise wrong_value(
-            'expected a whole number from 1 on, "classes" (of fedcref: as many as the device has labels), '
-            'or "search" (of k-fed)'
-        )
-    return value
-
-
-def column(value: object) -> str | int:
-    """Accept a column of a CSV file."""
-    if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and value < 1):
-        raise wrong_value("expected a column's name, or its number counted from 1")
-    return value
-
-
-def columns(value: object) -> tuple[str | int, ...]:
-    """Accept the features of a file: a list of columns."""
-    if not isinstance(value, list | tuple) or not value:
-        raise wrong_value("expected a list of columns, each by its name or by its number counted from 1")
-    return tuple(column(item) for item in value)
-
-
-def locations(value: object) -> Centers:
-    """Accept the places of peers."""
-    rows = _matrix(value)
-    if rows is None:
-        raise wrong_value("expected a list with one point for each peer, all with the same number of coordinates")
-    return rows
-
-
-def options(value: object) -> dict[str, object]:
-    """Accept a table of values, which the generator of the data checks."""
-    if not isinstance(value, dict):
-        raise wrong_value("expected a table of options, such as { noise = 1.5 }")
-    return dict(value)
-
-
 def device_name(value: str) -> str:
     """Accept a name that can be used in a file name, a log line and a table."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", value) or value in ("aggregator", "all"):
@@ -221,36 +138,103 @@ def known_protocol(value: str) -> str:
     return value
 
 
-def names(value: object) -> tuple[str, ...]:
-    """Accept one or several names of devices or groups."""
-    listed = [value] if isinstance(value, str) else value
-    if isinstance(listed, list | tuple) and listed and all(isinstance(name, str) and name for name in listed):
-        return tuple(listed)
-    raise wrong_value("expected a device, a group of devices, or a list of these")
+# -- types of values ----------------------------------------------------------------------------------------------------
 
 
-def some_names(value: object) -> tuple[str, ...]:
-    """Accept names, or an empty list."""
-    return () if isinstance(value, list | tuple) and not value else names(value)
+def _expected(words: str) -> WrapValidator:
+    """Give a type one message for all errors; pydantic has one for each alternative and for each item."""
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise wrong_value(f"expected {words}") from None
+
+    return WrapValidator(check)
 
 
-def scalar(value: object) -> float | bool | str:
-    """Accept a number, a truth value or a text."""
-    if isinstance(value, bool | str) or _is_number(value):
-        return value  # type: ignore[return-value]
-    raise wrong_value("expected a number, true, false, or text")
+def _equally_long(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
+    if len({len(row) for row in rows}) > 1:
+        raise wrong_value("expected rows that are equally long")
+    return rows
 
 
-def who(value: object) -> str | tuple[str, ...] | RandomVictims:
-    """Accept the victims of a fault; whether such devices exist is checked later."""
-    if isinstance(value, str) and value:
+def _one_as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _one_pair_as_list(value: object) -> object:
+    flat = isinstance(value, list | tuple) and not any(isinstance(one, list | tuple) for one in value)
+    return [value] if flat else value
+
+
+def _rising(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] >= pair[1]:
+        raise wrong_value("expected low < high")
+    return pair
+
+
+def _init(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
+    # Imported here, so that importing the schema stays fast.
+    from p2pclust.protocols.engine.compose import INIT_NAMES  # noqa: PLC0415
+
+    if isinstance(value, str) and value in INIT_NAMES:
         return value
-    if isinstance(value, list | tuple):
-        return names(value)
-    if isinstance(value, dict) and list(value) == ["random"]:
-        count = value["random"]
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-            return RandomVictims(count)
-    raise wrong_value(
-        'expected a device, a group of devices, a list of these, "all", "aggregator", or { random = k } with k at least 1'
-    )
+    try:
+        return handler([] if isinstance(value, str) else value)
+    except ValidationError:
+        names = ", ".join(f'"{name}"' for name in INIT_NAMES)
+        raise wrong_value(f"expected {names}, or a list of first centers, all equally long") from None
+
+
+class RandomVictims(Table):
+    """Victims drawn from the scenario's seed, written as ``{ random = k }``."""
+
+    random: Annotated[int, Field(ge=1)]
+
+
+# TOML has lists, which are taken as tuples.
+_SOME: Any = Field(strict=False, min_length=1)
+
+# An integer of TOML may be too large for a float.
+_Number = Annotated[float, Field(gt=-1e300, lt=1e300)]
+_Row = Annotated[tuple[_Number, ...], _SOME]
+_Pair = Annotated[tuple[_Number, _Number], Field(strict=False), AfterValidator(_rising)]
+_Name = Annotated[str, Field(min_length=1)]
+_NAMES = "a device, a group of devices, or a list of these"
+_VICTIMS = 'a device, a group of devices, a list of these, "all", "aggregator", or { random = k } with k at least 1'
+
+#: Equally long rows of numbers.
+Centers = Annotated[tuple[_Row, ...], _SOME, AfterValidator(_equally_long)]
+Locations = Annotated[
+    Centers, _expected("a list with one point for each peer, all with the same number of coordinates")
+]
+#: The name of a seeding, or explicit first centers.
+Init = Annotated[str | Centers, WrapValidator(_init)]
+#: Declared bounds: one pair, or one for each feature.
+Bounds = Annotated[
+    tuple[_Pair, ...],
+    _SOME,
+    BeforeValidator(_one_pair_as_list),
+    _expected("[low, high] with low < high, or one such pair for each feature"),
+]
+#: Each device's number of clusters, or how to find it.
+LocalClusters = Annotated[
+    Literal["search", "classes"] | Annotated[int, Field(ge=1)],
+    _expected(
+        'a whole number from 1 on, "classes" (of fedcref: as many as the device has labels), or "search" (of k-fed)'
+    ),
+]
+#: A column of a file, and the columns of its features.
+Column = Annotated[str | Annotated[int, Field(ge=1)], _expected("a column's name, or its number counted from 1")]
+Columns = Annotated[
+    tuple[Column, ...], _SOME, _expected("a list of columns, each by its name or by its number counted from 1")
+]
+#: Options of the generator of the data, which checks them.
+Options = Annotated[dict[str, Any], _expected("a table of options, such as { noise = 1.5 }")]
+#: Names of devices or groups; `SomeNames` may be empty.
+Names = Annotated[tuple[_Name, ...], _SOME, BeforeValidator(_one_as_list), _expected(_NAMES)]
+SomeNames = Annotated[tuple[_Name, ...], Field(strict=False), BeforeValidator(_one_as_list), _expected(_NAMES)]
+Scalar = Annotated[bool | _Number | str, _expected("a number, true, false, or text")]
+#: The victims of a fault; whether such devices exist is checked later.
+Who = Annotated[_Name | Names | RandomVictims, _expected(_VICTIMS)]

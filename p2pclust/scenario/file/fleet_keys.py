@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import refuse
-from p2pclust.scenario.file.job_parameters import Table
+from p2pclust.scenario.file.fields import Table, refuse
 from p2pclust.topology.kinds import options_of
 
 __all__ = [
@@ -26,15 +26,13 @@ class Device:
     """One peer of the fleet, as `FleetSpec.members` lists it."""
 
     name: str
-    group: str
-    mains: bool
-    cores: int | None
-    link: LinkSpec | None
-    battery: Battery | None = None
-    duty: DutyCycle | None = None
-    cpu_share: float = 1.0
-    memory_mb: float | None = None
-    enrolled: bool = True
+    spec: DeviceSpec
+    duty: DutyCycle | None
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        return self.spec.name
 
 
 class OverlaySpec(Table):
@@ -116,11 +114,6 @@ class EnergySpec(Table):
     cpu_j_per_s: _Cost = 0.0
     idle_w: _Cost = 0.0
 
-    @property
-    def value(self) -> Battery:
-        """The battery for the backends."""
-        return Battery(**self.model_dump())
-
 
 class BatterySpec(EnergySpec):
     """``battery = { ... }``: what a device uses, its capacity, and what happens when the battery is empty."""
@@ -167,14 +160,14 @@ class DeviceSpec(Table):
     @property
     def members(self) -> tuple[Device, ...]:
         """The devices of this name, in order."""
-        costs, names = self.battery or self.energy, _names(self)
-        return tuple(
-            Device(
-                name, self.name, self.mains, self.cores, self.link, None if costs is None else costs.value,
-                self._duty(number / len(names)), self.cpu_share, self.memory_mb, self.enrolled,
-            )
-            for number, name in enumerate(names)
-        )  # fmt: skip
+        names = _names(self)
+        return tuple(Device(name, self, self._duty(number / len(names))) for number, name in enumerate(names))
+
+    @property
+    def costs(self) -> Battery | None:
+        """What its devices use, for the backends."""
+        costs = self.battery or self.energy
+        return None if costs is None else Battery(**costs.model_dump())
 
     def _duty(self, place: float) -> DutyCycle | None:
         cycle = self.duty_cycle
@@ -215,17 +208,19 @@ class FleetSpec(Table):
         specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
         return tuple(device for spec in specs for device in spec.members)
 
+    @property
+    def names(self) -> list[str]:
+        """The name of every peer, in the order of the file."""
+        return [device.name for device in self.members]
+
     @model_validator(mode="after")
     def _names_are_distinct(self) -> FleetSpec:
         if (self.peers is None) == (not self.devices):
             refuse(["expected either peers = N, or [[fleet.devices]]"])
-        taken: set[str] = set()
-        for spec in self.devices:
-            names = dict.fromkeys([spec.name, *_names(spec)])
-            for name in names:
-                if name in taken:
-                    refuse([f"two devices or groups are called {name!r}: give each its own name"])
-            taken.update(names)
+        called = Counter(name for spec in self.devices for name in dict.fromkeys([spec.name, *_names(spec)]))
+        twice = next((name for name, count in called.items() if count > 1), None)
+        if twice is not None:
+            refuse([f"two devices or groups are called {twice!r}: give each its own name"])
         strangers = [spec.name for spec in self.devices if not spec.enrolled]
         if strangers and len(strangers) == len(self.devices):
             refuse(["no device is enrolled: expected a fleet beside the strangers"])

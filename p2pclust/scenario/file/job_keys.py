@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
@@ -12,8 +11,9 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainVali
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Centers, refuse, wrong_table, wrong_value
-from p2pclust.scenario.file.job_parameters import OwnParameters, Table
+from p2pclust.scenario.file.fields import Table, refuse, wrong_table, wrong_value
+from p2pclust.scenario.file.job_parameters import OwnParameters
+from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["JobSpec"]
 
@@ -25,7 +25,7 @@ class _JobKeys(Table):
     #: The number of clusters; left out for a protocol that finds it.
     clusters: Annotated[int, Field(ge=1, le=2**20)] | None = None
     #: How the first centers are found, or an explicit list in raw units; by default as in the protocol's paper.
-    init: Annotated[str | Centers | None, PlainValidator(fields.init)] = None
+    init: fields.Init | None = None
     #: The job ends when the centers move less than this in one round (Frobenius norm, scaled units; 0: never), or at
     #: max_rounds. By default the protocol's.
     tol: Annotated[float, Field(ge=0)] | None = None
@@ -65,8 +65,7 @@ class JobSpec(OwnParameters, _JobKeys):
             return handler(given)
         model = _with_parameters(cls, protocol)
         if unknown := [key for key in given if key not in model.model_fields]:
-            near = difflib.get_close_matches(str(unknown[0]), model.model_fields, n=1)
-            meant = f" (did you mean {near[0]!r}?)" if near else f": expected {', '.join(model.model_fields)}"
+            meant = did_you_mean(unknown[0], model.model_fields, f": expected {', '.join(model.model_fields)}")
             raise wrong_table([f"unknown key {unknown[0]!r}{meant}"])
         return model.model_validate(given)
 

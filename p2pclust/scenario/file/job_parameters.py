@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import Field
 
-from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.fields import LocalClusters, Table
 
-__all__ = ["OwnParameters", "Table"]
-
-
-class Table(BaseModel):
-    """A table of the file: unknown keys are refused, values are not converted, and it is immutable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+__all__ = ["OwnParameters"]
 
 
 class OwnParameters(Table):
@@ -33,7 +27,7 @@ class OwnParameters(Table):
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     min_cluster_size: Annotated[int, Field(ge=1)] | None = None
     n_init: Annotated[int, Field(ge=1)] | None = None
-    n_local_clusters: Annotated[int | str, PlainValidator(fields.local_clusters)] | None = None
+    n_local_clusters: LocalClusters | None = None
     transfer: Literal["float64", "float32"] | None = None
     n_batches: Annotated[int, Field(ge=1, le=10**6)] | None = None
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from p2pclust.data import DataSet, deal, load
-from p2pclust.data.by_class import Drawn, draw_by_class
+from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.availability import refuse_without_devices
-from p2pclust.scenario.file.column_data import check_rows
 from p2pclust.scenario.file.data_keys import PartitionSpec
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import renamed, renamed_settings
@@ -28,6 +29,7 @@ from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, rea
 __all__ = [
     "apply_override",
     "check_backend",
+    "given_centers",
     "load_data",
     "load_scenario",
     "make_job",
@@ -49,10 +51,6 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
         writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values.
     seed : int, optional
         Replaces the scenario's seed, even an overridden one.
-
-    Returns
-    -------
-    Scenario
 
     Raises
     ------
@@ -76,17 +74,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
 
 
 def load_data(scenario: Scenario) -> dict[str, DataSet]:
-    """Load the rows of every device.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The partition depends only on its seed.
-
-    Returns
-    -------
-    dict of str to DataSet
-        By device name, in the order of the file.
+    """Load the rows of every device, by name, in the order of the file; the partition depends only on the scenario's seed.
 
     Raises
     ------
@@ -97,7 +85,7 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
         not fit the data.
     """
     spec = scenario.data
-    names = [device.name for device in scenario.fleet.members]
+    names = scenario.fleet.names
     how: dict[str, Any] = {
         "label_column": spec.label_column,
         "group_column": spec.group_column,
@@ -110,14 +98,14 @@ def load_data(scenario: Scenario) -> dict[str, DataSet]:
     else:
         assert spec.source is not None
         shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
+    by_name = dict(zip(names, shares, strict=True))
     if scenario.jobs[0].by_columns:
-        by_name = dict(zip(names, shares, strict=True))
-        check_rows(by_name)
+        _check_rows(by_name)
         _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
-        return by_name
-    _check_columns(names, shares)
-    _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
-    return dict(zip(names, shares, strict=True))
+    else:
+        _check_columns(by_name)
+        _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
+    return by_name
 
 
 def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
@@ -128,29 +116,54 @@ def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
         raise type(error)(f"{name}: {error}") from error
 
 
-def _check_columns(names: Sequence[str], shares: Sequence[DataSet]) -> None:
-    first = shares[0]
-    for name, share in zip(names[1:], shares[1:], strict=True):
+def _check_rows(shares: Mapping[str, DataSet]) -> None:
+    """Refuse files that cannot hold the same rows; the peers compare the rows' ids themselves."""
+    (first_name, first), *others = shares.items()
+    for name, share in others:
+        if share.n_rows != first.n_rows:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_rows} rows, but {first.name} of {first_name} has {first.n_rows}: "
+                "peers that hold columns need the same rows"
+            )
+        apart = share.row_numbers != first.row_numbers
+        if (share.dropped or first.dropped) and apart.any():
+            one, other = (int(rows.row_numbers[apart.argmax()]) for rows in (first, share))
+            missing, where = (one, f"{name}: {share.name}") if one < other else (other, f"{first_name}: {first.name}")
+            raise DataError(
+                f"{where}: row {missing} of its rows (from 0) was left out for a missing value, and the other devices have "
+                "it: peers that hold columns need the same rows: leave it out of all files"
+            )
+
+
+def _check_columns(shares: Mapping[str, DataSet]) -> None:
+    (first_name, first), *others = shares.items()
+    for name, share in others:
         if share.n_features != first.n_features:
             raise DataError(
-                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {names[0]} has {first.n_features}: "
-                "all peers need the same columns"
+                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {first_name} has "
+                f"{first.n_features}: all peers need the same columns"
             )
         if share.feature_names != first.feature_names:
             raise DataError(
-                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {names[0]} has "
+                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {first_name} has "
                 f"{', '.join(first.feature_names[:8])}: all peers need the same columns in the same order"
             )
 
 
-def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
-    """Return each device's neighbours at the start, by name; None for a full mesh that does not change.
+def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, NDArray[np.float64]]:
+    """Return each peer's columns of the scenario's first centers; empty if it has none."""
+    given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
+    if not given:
+        return {}
+    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
+    for name, share in shares.items():
+        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
+        start += share.n_features
+    return parts
 
-    Raises
-    ------
-    UsageError
-        If such an overlay of these devices is impossible, or its file cannot be used.
-    """
+
+def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
+    """Return each device's neighbours at the start, by name; None for a full mesh that does not change."""
     overlay = starting_overlay(scenario)
     return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
 
@@ -168,60 +181,36 @@ def starting_overlay(scenario: Scenario) -> Overlay | None:
 
 
 def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
-    """Return the links that appear and vanish, in order of time.
-
-    Raises
-    ------
-    UsageError
-        If the trace cannot be used, or such an overlay is impossible.
-    """
+    """Return the links that appear and vanish, in order of time."""
     spec = scenario.fleet.overlay
     if spec.trace is not None:
         return read_trace(spec.trace, _overlay(scenario))
-    names = [device.name for device in scenario.fleet.members]
-    return make_trace(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
+    return make_trace(spec.kind, scenario.fleet.names, random_streams.linking(scenario.seed), **spec.options)
 
 
 def _overlay(scenario: Scenario) -> Overlay:
     spec = scenario.fleet.overlay
-    names = [device.name for device in scenario.fleet.members]
-    return make_overlay(spec.kind, names, random_streams.linking(scenario.seed), **spec.options)
+    return make_overlay(spec.kind, scenario.fleet.names, random_streams.linking(scenario.seed), **spec.options)
 
 
 def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
-    """Return the job document of one of the scenario's jobs.
+    """Return the job document of one of the scenario's jobs, by its number from 0.
 
-    Parameters
-    ----------
-    scenario : Scenario
-    index : int
-        The number of the job, from 0.
-    n_features : int
-        The number of features of the data, to which one declared pair of bounds applies.
-
-    Returns
-    -------
-    Job
+    One declared pair of bounds applies to all `n_features` features.
 
     Raises
     ------
     UsageError
         If the protocol refuses a parameter.
     """
-    data = scenario.data
-    bounds = data.bounds
+    bounds = scenario.data.bounds
     if bounds is not None and len(bounds) == 1:
         bounds *= n_features
-    return job_of(scenario.jobs[index], data.scaling, bounds, scenario.seed)
+    return job_of(scenario.jobs[index], scenario.data.scaling, bounds, scenario.seed)
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:
     """Refuse a scenario that a backend cannot run.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    backend : {"processes", "namespaces", "simulated", "in-process"}
 
     Raises
     ------
@@ -244,32 +233,23 @@ def check_backend(scenario: Scenario, backend: str) -> None:
 
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
-    spec = scenario.data.partition
-    if scenario.data.scheme == "vertical":
-        widths = None if spec is None else spec.widths
-        return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, widths)]
-    if spec is not None and spec.scheme == "by-class":
-        return [data.take(drawn.rows) for drawn in _drawn(data, spec, scenario.seed, n_peers)]
-    rows = deal(
-        data,
-        n_peers,
-        scenario.data.scheme,
-        random_streams.splitting(scenario.seed),
-        beta=None if spec is None else spec.beta,
-        labels_per_peer=None if spec is None else spec.labels_per_peer,
-        locations=None if spec is None else spec.locations,
-    )
-    return [data.take(share) for share in rows]
-
-
-def _drawn(data: DataSet, spec: PartitionSpec, seed: int, n_peers: int) -> tuple[Drawn, ...]:
+    scheme, spec = scenario.data.scheme, scenario.data.partition or PartitionSpec()
+    if scheme == "vertical":
+        return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, spec.widths)]
+    rng = random_streams.splitting(scenario.seed)
+    if scheme != "by-class":
+        rows = deal(
+            data, n_peers, scheme, rng, beta=spec.beta, labels_per_peer=spec.labels_per_peer, locations=spec.locations
+        )
+        return [data.take(share) for share in rows]
     if data.y is None:
         raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
     assert spec.rows_per_class is not None
-    return draw_by_class(
-        data.y, n_peers, random_streams.splitting(seed), rows_per_class=spec.rows_per_class,
-        classes_per_peer=spec.classes_per_peer, overlap=spec.overlap or 0.0,
+    drawn = draw_by_class(
+        data.y, n_peers, rng, rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
+        overlap=spec.overlap or 0.0,
     )  # fmt: skip
+    return [data.take(of_peer.rows) for of_peer in drawn]
 
 
 def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
@@ -291,12 +271,9 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
     """Make relative paths of data files relative to the scenario's folder."""
     fleet = document.get("fleet")
     overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
-    if isinstance(overlay, dict):
-        for key in ("path", "trace"):
-            if isinstance(overlay.get(key), str):
-                overlay[key] = _anchored(folder, overlay[key])
-    if isinstance(fleet, dict) and isinstance(fleet.get("availability"), str):
-        fleet["availability"] = _anchored(folder, fleet["availability"])
+    for table, keys in ((overlay, ("path", "trace")), (fleet, ("availability",))):
+        if isinstance(table, dict):
+            table |= {key: _anchored(folder, table[key]) for key in keys if isinstance(table.get(key), str)}
     data = document.get("data")
     if not isinstance(data, dict):
         return

@@ -14,18 +14,8 @@ from p2pclust.scenario.file.job_keys import JobSpec
 __all__ = ["job_of", "request_of"]
 
 
-def job_of(
-    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int
-) -> Job:  # fmt: skip
-    """Return the job document.
-
-    Parameters
-    ----------
-    spec : JobSpec
-    scaling : {"none", "minmax", "zscore"}
-    bounds : sequence of (float, float) or None
-        The declared range of each feature.
-    seed : int
+def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
+    """Return the job document; `bounds` has a declared range for each feature.
 
     Raises
     ------

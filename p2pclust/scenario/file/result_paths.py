@@ -6,77 +6,39 @@ several keys or positions: ``peers.*.bytes_sent``, ``peers.meter-*.finished``.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from p2pclust.tools.spelling import nearest
+
 __all__ = ["Found", "look_up", "value_at", "wrong_path"]
 
-#: The keys of a result. None: a value, or a structure that is not checked beforehand; a name in angle brackets: one
-#: entry for each of these.
+#: The keys of a result, of a job and of a peer. None: a value, or a structure that is not checked beforehand; a name in
+#: angle brackets: one entry for each of these.
+_JOB: dict[str, Any] = dict.fromkeys(
+    (
+        "protocol", "parameters", "stops", "rounds", "converged", "centers", "note", "warnings", "terms", "contributors",
+        "abstained", "stages", "history", "suppressed", "coarse", "objective", "best_pooled", "doubts", "drift",
+        "tolerance", "reached", "ticks", "n_rows", "metrics", "pooled", "gap", "damaged", "harm", "replay_identical",
+        "digests", "seconds", "job", "failure", "communities", "isolated", "own_clusters", "links", "refinements",
+    )
+) | {
+    "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
+    "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
+    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
+    "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
+    "harm": dict.fromkeys(("to", "center_distance")),
+}  # fmt: skip
+_PEER = dict.fromkeys((
+    "finished", "lost", "n_rows", "messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb",
+    "dropped", "failure", "energy_j", "battery_left_j",
+))  # fmt: skip
 _KNOWN: dict[str, Any] = {
-    "scenario": None,
-    "title": None,
-    "backend": None,
-    "seed": None,
-    "jobs": {
-        "<job>": {
-            "protocol": None,
-            "parameters": None,
-            "stops": None,
-            "rounds": None,
-            "converged": None,
-            "centers": None,
-            "note": None,
-            "warnings": None,
-            "terms": None,
-            "contributors": None,
-            "abstained": None,
-            "stages": None,
-            "history": None,
-            "suppressed": None,
-            "coarse": None,
-            "objective": None,
-            "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
-            "doubts": None,
-            "drift": None,
-            "tolerance": None,
-            "reached": None,
-            "ticks": None,
-            "n_rows": None,
-            "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
-            "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
-            "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
-            "damaged": None,
-            "harm": dict.fromkeys(("to", "center_distance")),
-            "replay_identical": None,
-            "digests": None,
-            "seconds": None,
-            "job": None,
-            "failure": None,
-            "communities": None,
-            "isolated": None,
-            "own_clusters": None,
-            "links": None,
-            "refinements": None,
-        }
-    },
-    "peers": {
-        "<peer>": dict.fromkeys(
-            (
-                "finished", "lost", "n_rows", "messages_sent", "messages_received", "bytes_sent", "bytes_received",
-                "max_rss_mb", "dropped", "failure", "energy_j", "battery_left_j",
-            )
-        )
-    },
-    "left_out": None,
-    "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")),
-    "wall_seconds": None,
-    "virtual_seconds": None,
-    "failure": None,
-    "unfired_faults": None,
+    "scenario": None, "title": None, "backend": None, "seed": None, "jobs": {"<job>": _JOB}, "peers": {"<peer>": _PEER},
+    "left_out": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
+    "virtual_seconds": None, "failure": None, "unfired_faults": None,
 }  # fmt: skip
 
 
@@ -89,18 +51,9 @@ class Found:
 
 
 def look_up(result: Mapping[str, Any], path: str) -> Found:
-    """Follow a path.
+    """Follow a path: to one value, or to several if a step matches several.
 
-    Parameters
-    ----------
-    result : mapping
-        As in ``result.json``.
-    path : str
-
-    Returns
-    -------
-    Found
-        One value, or several if a step matches several. A path without a value is not an error: `why` says where it ends.
+    A path without a value is not an error: `why` says where it ends.
 
     Examples
     --------
@@ -112,13 +65,13 @@ def look_up(result: Mapping[str, Any], path: str) -> Found:
     """
     here: list[tuple[str, Any]] = [("", result)]
     for step in path.split("."):
-        wide = _is_wide(step)
         following: list[tuple[str, Any]] = []
         for where, value in here:
-            matching = list(_steps(where, value, step))
-            if not matching and not wide:
+            parts = dict(_entries(value))
+            keys = _matching(parts, step)
+            if not keys and not _is_wide(step):
                 return Found((), _why(where, value, step))
-            following += matching
+            following += [(_longer(where, key), parts[key]) for key in keys]
         if not following:
             return Found((), f"nothing matches {step!r} in {here[0][0] or 'the result'}")
         here = following
@@ -140,10 +93,12 @@ def _is_wide(step: str) -> bool:
     return "*" in step or "?" in step
 
 
-def _steps(where: str, value: Any, step: str) -> Iterator[tuple[str, Any]]:
-    for key, inner in _entries(value):
-        if fnmatchcase(key, step) if _is_wide(step) else key == step:
-            yield f"{where}.{key}" if where else key, inner
+def _matching(keys: Iterable[str], step: str) -> list[str]:
+    return [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
+
+
+def _longer(where: str, step: str) -> str:
+    return f"{where}.{step}" if where else step
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
@@ -165,15 +120,7 @@ def _why(where: str, value: Any, step: str) -> str:
 
 
 def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
-    """Return why no result of a scenario can have a path, or an empty string.
-
-    Parameters
-    ----------
-    path : str
-    devices : sequence of str
-        The scenario's devices.
-    n_jobs : int
-        The number of its jobs.
+    """Return why no result of a scenario with these devices and jobs can have a path, or an empty string.
 
     Examples
     --------
@@ -192,19 +139,18 @@ def wrong_path(path: str, devices: Sequence[str], n_jobs: int) -> str:
             keys = [str(number) for number in range(n_jobs)]
         elif keys == ["<peer>"]:
             keys = list(devices)
-        matching = [key for key in keys if (fnmatchcase(key, step) if _is_wide(step) else key == step)]
+        matching = _matching(keys, step)
         if not matching:
             return f"{where or 'the result'} has no {step!r}{_meant(step, keys)}"
         # If several match, follow one that has parts; all jobs are alike, and all peers.
         inner = [known[key] if key in known else next(iter(known.values())) for key in matching]
         known = next((one for one in inner if one is not None), None)
-        where = f"{where}.{step}" if where else step
+        where = _longer(where, step)
     return ""
 
 
 def _meant(step: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(step, known, n=1)
-    if near:
-        return f": did you mean {near[0]!r}?"
+    if near := nearest(step, known):
+        return f": did you mean {near!r}?"
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f": it has {shown}"

@@ -7,7 +7,6 @@ kinds of custom errors of `p2pclust.scenario.file.fields`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +16,11 @@ from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.data_keys import DataSpec
 from p2pclust.scenario.file.expect_keys import ExpectSpec
 from p2pclust.scenario.file.fault_keys import FaultSpec
-from p2pclust.scenario.file.fields import RandomVictims, refuse
+from p2pclust.scenario.file.fields import RandomVictims, Table, refuse
 from p2pclust.scenario.file.fleet_keys import FleetSpec
 from p2pclust.scenario.file.job_keys import JobSpec
-from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.result_paths import wrong_path
+from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,19 +45,9 @@ class Scenario(Table):
     expect: ExpectSpec = ExpectSpec()
 
     def victims(self, fault: FaultSpec, rng: np.random.Generator) -> tuple[str, ...]:
-        """Return the victims of a fault, in the order of the file.
+        """Return the victims of a fault, in the order of the file; ``{ random = k }`` is drawn.
 
-        Parameters
-        ----------
-        fault : FaultSpec
-            A fault of this scenario.
-        rng : numpy.random.Generator
-            Draws the victims of ``{ random = k }``; otherwise it is not used.
-
-        Returns
-        -------
-        tuple of str
-            Empty for "aggregator", which is known only while the fleet runs.
+        Empty for "aggregator", which is known only while the fleet runs.
         """
         if isinstance(fault.who, RandomVictims):
             members = self.fleet.members
@@ -91,7 +80,7 @@ class Scenario(Table):
 
     def _expectation_problems(self) -> list[str]:
         """Return which expectations are about values that no result can have."""
-        devices = [device.name for device in self.fleet.members]
+        devices = self.fleet.names
         left_out = self.expect.left_out or ()
         problems = [f"[expect]: left_out = {name!r}: no such device" for name in left_out if name not in devices]
         for index, value in enumerate(self.expect.values):
@@ -142,9 +131,9 @@ class Scenario(Table):
 
     def _unknown(self, key: str, name: str) -> str:
         groups = dict.fromkeys(device.group for device in self.fleet.members)
-        known = [*groups, *(device.name for device in self.fleet.members), "aggregator", "all"]
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
+        known = [*groups, *self.fleet.names, "aggregator", "all"]
+        near = nearest(name, known)
+        meant = f"did you mean {near!r}? " if near else ""
         return f"{key} = {name!r}: no such device or group; {meant}groups are {', '.join(groups)}"
 
     def _latecomers(self) -> list[str]:

@@ -13,7 +13,7 @@ from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import every_flaw
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import Bounds, wrong_value
+from p2pclust.scenario.file.fields import wrong_value
 from p2pclust.scenario.file.job_keys import JobSpec
 from p2pclust.scenario.file.requests import job_of, request_of
 
@@ -24,11 +24,6 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 def duration(text: str) -> float:
     """Return the seconds of a duration such as ``90s``, ``15m``, ``1h`` or ``1d``.
-
-    Raises
-    ------
-    UsageError
-        If it is not a duration.
 
     Examples
     --------
@@ -61,7 +56,7 @@ class Submission(JobSpec):
 
     scaling: Literal["none", "minmax", "zscore"] = "none"
     #: The declared range of each feature in raw units.
-    bounds: Annotated[Bounds, PlainValidator(fields.bounds)] | None = None
+    bounds: fields.Bounds | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     #: The peers that take part; by default those that are alive.
     roster: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
@@ -72,14 +67,9 @@ class Submission(JobSpec):
 
 
 def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
-    """Check the options of a job, and return the request to the fleet.
+    """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    Parameters
-    ----------
-    given : mapping
-        ``protocol`` and the keys of `Submission`.
-    where : str
-        Begins each line of an error.
+    `where` begins each line of an error.
 
     Raises
     ------

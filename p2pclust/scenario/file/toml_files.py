@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import regular
+from p2pclust.tools.spelling import nearest
 
 __all__ = ["apply_override", "read_toml", "toml_value"]
 
@@ -44,8 +44,8 @@ def read_toml(file: Path) -> dict[str, Any]:
 def _near(file: Path) -> str:
     """Suggest the TOML file of the same folder that was probably meant."""
     names = sorted(other.name for other in file.parent.glob("*.toml"))
-    found = difflib.get_close_matches(file.name, names, n=1) or [name for name in names if name == f"{file.name}.toml"]
-    return f" (did you mean {file.parent / found[0]}?)" if found else ""
+    found = nearest(file.name, names) or next((name for name in names if name == f"{file.name}.toml"), None)
+    return f" (did you mean {file.parent / found}?)" if found else ""
 
 
 def apply_override(document: dict[str, Any], override: str) -> None:

@@ -5,8 +5,8 @@ Pictures are drawn from this. Events with an unknown verb are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 __all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Term"]
@@ -84,27 +84,6 @@ class Chronicle:
     strangers : collection of str
         The peers that are not on the fleet roster.
 
-    Attributes
-    ----------
-    end : float
-        The time of the last event.
-    here : dict of str to Span
-        From a peer's start until it left, or until the end.
-    away : dict of str to list of Span
-        When it was killed, paused or asleep; an :data:`ASLEEP` span gives the reason after the word.
-    troubled : dict of str to list of Span
-        When it was running but cut off, slow, losing messages, or had damaged rows.
-    terms, rounds, strikes, waits : list
-        In order; `waits` are the times without a majority.
-    finished : dict of (str, str) to float
-        By job and peer.
-    linked : dict of (str, str) to list of Span
-        When two peers were linked.
-    submitted : dict of str to float
-        When each job was submitted, in order.
-    refusals : dict of str to float
-        When each peer first reported that it refused a stranger.
-
     Examples
     --------
     >>> run = Chronicle([{"t": 0.0, "peer": "a", "verb": "started"}, {"t": 1.0, "peer": "a", "verb": "fault", "do": "kill"},
@@ -117,17 +96,26 @@ class Chronicle:
     names: Sequence[str]
     links: Sequence[Link] = ()
     strangers: Collection[str] = ()
+    #: The time of the last event.
     end: float = field(init=False, default=0.0)
+    #: By peer: from its start until it left, or until the end.
     here: dict[str, Span] = field(init=False, default_factory=dict)
+    #: By peer: when it was killed, paused or asleep; an :data:`ASLEEP` span gives the reason after the word.
     away: dict[str, list[Span]] = field(init=False, default_factory=dict)
+    #: By peer: when it was running but cut off, slow, losing messages, or had damaged rows.
     troubled: dict[str, list[Span]] = field(init=False, default_factory=dict)
     terms: list[Term] = field(init=False, default_factory=list)
     rounds: list[Round] = field(init=False, default_factory=list)
     strikes: list[Strike] = field(init=False, default_factory=list)
+    #: The times without a majority.
     waits: list[Span] = field(init=False, default_factory=list)
+    #: By job and peer.
     finished: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
+    #: When two peers were linked.
     linked: dict[Link, list[Span]] = field(init=False, default_factory=dict)
+    #: By job, in order.
     submitted: dict[str, float] = field(init=False, default_factory=dict)
+    #: When each peer first reported that it refused a stranger.
     refusals: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,72 +128,84 @@ class Chronicle:
         self._wait: tuple[float, str] | None = None
         self._roster: dict[str, int] = {}
         self._up = {_pair(a, b): 0.0 for a, b in self.links}
-        verbs: dict[str, Callable[[Event, float], None]] = {
-            "started": self._started, "exited": self._exited, "left": self._leaves, "fault": self._fault,
-            "resumed": self._resumed, "submitted": self._submitted, "job": self._job, "elected": self._elected,
-            "combined": self._combined, "finished": self._finishes, "waiting": self._waiting, "link": self._link,
-            "asleep": self._asleep, "awake": self._wakes, "drained": self._drained, "recovered": self._recovered,
-            "refused-stranger": self._refused,
-        }  # fmt: skip
         for event in self.events:
-            known = verbs.get(event["verb"])
-            if known is not None:
-                known(event, float(event["t"]))
+            peer, job, t = str(event.get("peer") or ""), str(event.get("job") or ""), float(event["t"])
+            self._take_of_peer(event, peer, t)
+            self._take_of_job(event, peer, job, t)
         self._close()
 
     def _close(self) -> None:
-        for peer, (since, what) in self._gone.items():
-            self._add_away(peer, since, self.end, what)
+        for peer in list(self._gone):
+            self._returns(peer, self.end)
         for peer, do in list(self._in_trouble):
             self._relieve(peer, do, self.end)
-        for term in self._open.values():
-            self._end_term(term, self.end)
+        for job in list(self._open):
+            self._end_term(job, self.end)
         self.terms.sort(key=lambda term: (term.start, term.job))
-        if self._wait is not None:
-            self.waits.append(Span(self._wait[0], self.end, self._wait[1]))
-        for link, since in self._up.items():
-            self.linked.setdefault(link, []).append(Span(since, self.end))
+        self._wait_ends(self.end)
+        for link in list(self._up):
+            self._links(link, self.end, up=False)
         for name in self.names:
             self.here[name] = Span(self._began.get(name, 0.0), self._left.get(name, self.end))
 
-    # -- peers ------------------------------------------------------------------------------------------------------
+    def steady(self, spans: Sequence[Span]) -> bool:
+        """Whether these spans are one that covers the whole run."""
+        return len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= self.end
 
-    def _started(self, event: Event, t: float) -> None:
-        self._began.setdefault(event["peer"], t)
-        self._left.pop(event["peer"], None)
-        self._returns(event["peer"], t)
+    # -- peers and links --------------------------------------------------------------------------------------------
+
+    def _take_of_peer(self, event: Event, peer: str, t: float) -> None:
+        match event["verb"]:
+            case "started":
+                self._began.setdefault(peer, t)
+                self._left.pop(peer, None)
+                self._returns(peer, t)
+            case "exited" if event.get("code"):
+                self._goes(peer, t, "ended")
+            case "exited" | "left":
+                self._left.setdefault(peer, t)
+            case "fault":
+                self._fault(event, peer, t)
+            case "recovered":
+                self._recovers(peer, str(event["from"]), t)
+            case "asleep":
+                self._goes(peer, t, f"{ASLEEP}: {event['why']}")
+            case "awake":
+                # A device's plan continues after its peer has died.
+                if self._gone.get(peer, (t, ""))[1].startswith(ASLEEP):
+                    self._returns(peer, t)
+            case "resumed":
+                self._returns(peer, t)
+            case "drained":
+                self.strikes.append(Strike(t, peer, "drain", f"{peer} {DONE['drain']}"))
+            case "refused-stranger":
+                self.refusals.setdefault(peer, t)
+            case "link":
+                self._links(_pair(peer, event["to"]), t, up=event["up"])
+
+    def _links(self, link: Link, t: float, *, up: bool) -> None:
+        if up:
+            self._up.setdefault(link, t)
+        elif link in self._up:
+            self.linked.setdefault(link, []).append(Span(self._up.pop(link), t))
 
     def _returns(self, peer: str, t: float) -> None:
         if peer in self._gone:
             since, what = self._gone.pop(peer)
-            self._add_away(peer, since, t, what)
-
-    def _add_away(self, peer: str, start: float, end: float, what: str) -> None:
-        self.away.setdefault(peer, []).append(Span(start, end, what))
+            self.away.setdefault(peer, []).append(Span(since, t, what))
 
     def _goes(self, peer: str, t: float, what: str) -> None:
-        since, before = self._gone.get(peer, (t, what))
-        if before.startswith(ASLEEP) and not what.startswith(ASLEEP):
-            # It failed while asleep: the sleep ends here.
-            self._add_away(peer, since, t, before)
-            since, before = t, what
-        self._gone[peer] = (since, before)
+        asleep = what.startswith(ASLEEP)
+        if not asleep and self._gone.get(peer, (t, ""))[1].startswith(ASLEEP):
+            self._returns(peer, t)  # it failed while asleep: the sleep ends here
+        self._gone.setdefault(peer, (t, what))
         # A paused or sleeping aggregator may continue its term; a dead one does not.
-        dead = what != DONE["pause"] and not what.startswith(ASLEEP)
+        dead = what != DONE["pause"] and not asleep
         for job in [job for job, term in self._open.items() if term.peer == peer and dead]:
-            self._end_term(self._open.pop(job), t)
+            self._end_term(job, t)
 
-    def _exited(self, event: Event, t: float) -> None:
-        if event.get("code"):
-            self._goes(event["peer"], t, "ended")
-        else:
-            self._left.setdefault(event["peer"], t)
-
-    def _leaves(self, event: Event, t: float) -> None:
-        self._left.setdefault(event["peer"], t)
-
-    def _fault(self, event: Event, t: float) -> None:
-        peer, do = str(event.get("peer") or ""), str(event["do"])
+    def _fault(self, event: Event, peer: str, t: float) -> None:
+        do = str(event["do"])
         done = DONE.get(do, do)
         number = event.get("round", event.get("planned"))
         when = f" while {event['phase']} round {number}" if event.get("phase") else ""
@@ -215,15 +215,15 @@ class Chronicle:
             self._goes(peer, t, done)
         elif do in BACK:
             self._returns(peer, t)
-        for name in who if do in _TROUBLE else ():
-            self._in_trouble.setdefault((name, do), t)
-        for name in who if do == "heal" else ():
-            self._relieve(name, "cut", t)
+        for name in who:
+            if do in _TROUBLE:
+                self._in_trouble.setdefault((name, do), t)
+            elif do == "heal":
+                self._relieve(name, "cut", t)
 
-    def _recovered(self, event: Event, t: float) -> None:
+    def _recovers(self, peer: str, do: str, t: float) -> None:
         # Only one of the peers that were cut off together is named.
-        do = str(event["from"])
-        for name in [name for name, what in self._in_trouble if what == do and (do == "cut" or name == event["peer"])]:
+        for name in [name for name, what in self._in_trouble if what == do and (do == "cut" or name == peer)]:
             self._relieve(name, do, t)
 
     def _relieve(self, peer: str, do: str, t: float) -> None:
@@ -231,74 +231,44 @@ class Chronicle:
         if since is not None:
             self.troubled.setdefault(peer, []).append(Span(since, t, DONE[do]))
 
-    def _asleep(self, event: Event, t: float) -> None:
-        self._goes(event["peer"], t, f"{ASLEEP}: {event['why']}")
-
-    def _wakes(self, event: Event, t: float) -> None:
-        # A device's plan continues after its peer has died.
-        if self._gone.get(event["peer"], (t, ""))[1].startswith(ASLEEP):
-            self._returns(event["peer"], t)
-
-    def _drained(self, event: Event, t: float) -> None:
-        self.strikes.append(Strike(t, event["peer"], "drain", f"{event['peer']} {DONE['drain']}"))
-
-    def _refused(self, event: Event, t: float) -> None:
-        self.refusals.setdefault(event["peer"], t)
-
-    def _resumed(self, event: Event, t: float) -> None:
-        self._returns(event["peer"], t)
-
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _submitted(self, event: Event, t: float) -> None:
-        self.submitted.setdefault(event["job"], t)
-        self._roster[event["job"]] = len(event["roster"])
+    def _take_of_job(self, event: Event, peer: str, job: str, t: float) -> None:
+        within = "within" in event
+        match event["verb"]:
+            case "submitted":
+                self.submitted.setdefault(job, t)
+                self._roster[job] = len(event["roster"])
+            case "job":
+                self._roster.setdefault(job, len(event["roster"]))
+            case "elected":
+                self._end_term(job, t)
+                self._open[job] = Term(job, event["term"], peer, t, t, within)
+            case "combined":
+                self._wait_ends(t)
+                if not within:
+                    present = len(event.get("contributors", ()))
+                    self.rounds.append(Round(t, job, event["round"], present, self._roster.get(job, present)))
+            case "finished":
+                self._wait_ends(t)
+                if job in self._open and self._open[job].peer == peer:
+                    self._end_term(job, t)
+                if not within:
+                    self.finished.setdefault((job, peer), t)
+            case "waiting" if self._wait is None and not within:
+                # A job within the job waits for its own peers only; the fleet continues.
+                self._wait = (t, f"waiting: {event['present']} of {event['of']} are here")
 
-    def _job(self, event: Event, t: float) -> None:
-        self._roster.setdefault(event["job"], len(event["roster"]))
-
-    def _elected(self, event: Event, t: float) -> None:
-        before = self._open.pop(event["job"], None)
-        if before is not None:
-            self._end_term(before, t)
-        self._open[event["job"]] = Term(event["job"], event["term"], event["peer"], t, t, "within" in event)
-
-    def _end_term(self, term: Term, t: float) -> None:
-        self.terms.append(Term(term.job, term.number, term.peer, term.start, max(t, term.start), term.within))
-
-    def _combined(self, event: Event, t: float) -> None:
-        self._wait_ends(t)
-        if "within" not in event:
-            job, present = event["job"], len(event.get("contributors", ()))
-            self.rounds.append(Round(t, job, event["round"], present, self._roster.get(job, present)))
-
-    def _finishes(self, event: Event, t: float) -> None:
-        self._wait_ends(t)
-        term = self._open.get(event["job"])
-        if term is not None and term.peer == event["peer"]:
-            self._end_term(self._open.pop(event["job"]), t)
-        if "within" not in event:
-            self.finished.setdefault((event["job"], event["peer"]), t)
-
-    def _waiting(self, event: Event, t: float) -> None:
-        words = f"waiting: {event['present']} of {event['of']} are here"
-        # A job within the job waits for its own peers only; the fleet continues.
-        if self._wait is None and "within" not in event:
-            self._wait = (t, words)
+    def _end_term(self, job: str, t: float) -> None:
+        term = self._open.pop(job, None)
+        if term is not None:
+            self.terms.append(replace(term, end=max(t, term.start)))
 
     def _wait_ends(self, t: float) -> None:
         if self._wait is not None:
-            self.waits.append(Span(self._wait[0], t, self._wait[1]))
+            since, what = self._wait
+            self.waits.append(Span(since, t, what))
             self._wait = None
-
-    # -- links ------------------------------------------------------------------------------------------------------
-
-    def _link(self, event: Event, t: float) -> None:
-        link = _pair(event["peer"], event["to"])
-        if event["up"]:
-            self._up.setdefault(link, t)
-        elif link in self._up:
-            self.linked.setdefault(link, []).append(Span(self._up.pop(link), t))
 
 
 def _pair(a: str, b: str) -> Link:

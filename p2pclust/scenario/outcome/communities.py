@@ -34,6 +34,7 @@ __all__ = [
     "first_labels",
     "labels_of_peers",
     "measured_communities",
+    "most_frequent",
     "own_numbers",
     "wrong_links",
 ]
@@ -42,52 +43,31 @@ Ints = NDArray[np.int64]
 
 
 def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
-    """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed.
-
-    Raises
-    ------
-    UsageError
-        If the data have no labels.
-    """
+    """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed."""
     if spec.initial != "given":
         return {}
-    _labelled("initial = 'given'", shares)
-    return {
-        name: dirty_labels(share.y, spec.dirtiness or 0.0, dirt(seed, number))  # type: ignore[arg-type]
-        for number, (name, share) in enumerate(sorted(shares.items()))
-    }
+    known = sorted(_known("initial = 'given'", shares).items())
+    return {name: dirty_labels(y, spec.dirtiness or 0.0, dirt(seed, number)) for number, (name, y) in enumerate(known)}
 
 
 def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
-    """Return each peer's number of clusters if the job takes it from the labels.
-
-    Raises
-    ------
-    UsageError
-        If the data have no labels.
-    """
+    """Return each peer's number of clusters if the job takes it from the labels."""
     if spec.n_local_clusters != "classes":
         return {}
-    _labelled("n_local_clusters = 'classes'", shares)
-    return {name: len(np.unique(share.y)) for name, share in shares.items() if share.y is not None}
+    return {name: len(np.unique(y)) for name, y in _known("n_local_clusters = 'classes'", shares).items()}
 
 
-def _labelled(what: str, shares: Mapping[str, DataSet]) -> None:
-    for name, share in shares.items():
-        if share.y is None:
+def _known(what: str, shares: Mapping[str, DataSet]) -> dict[str, NDArray[Any]]:
+    """Return the true labels of every peer; refuse data without labels."""
+    known = {name: share.y for name, share in shares.items() if share.y is not None}
+    for name in shares:
+        if name not in known:
             raise UsageError(f"{what} needs labels, and {name} has none: choose data with labels, or leave it out")
+    return known
 
 
 def measured_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> dict[str, Any]:
     """Return the communities, and the quality of the peers' labels if true labels are known.
-
-    Parameters
-    ----------
-    job : Job
-    found : JobResult
-        With a last state.
-    shares : mapping of str to DataSet
-        Every peer's rows, by name.
 
     Returns
     -------
@@ -138,35 +118,25 @@ def ends_of_peers(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> 
 def cluster_classes(association: Association, found: JobResult, truth: Mapping[str, NDArray[Any]]) -> list[Any]:
     """Return the class of most rows of each cluster of the last exchange, shape (M,); None if unknown.
 
-    Parameters
-    ----------
-    association : Association
-        Of the last exchange.
-    found : JobResult
-    truth : mapping of str to array
-        The true labels of peers that finished, by peer.
+    `truth` has the true labels of peers that finished.
     """
     names = [found.roster[peer] for peer, _ in association.clusters.nodes]
     return [
-        _most(truth[name], found.notes[name]["entered"] == cluster) if name in truth and name in found.notes else None
+        most_frequent(truth[name][found.notes[name]["entered"] == cluster])
+        if name in truth and name in found.notes
+        else None
         for name, (_, cluster) in zip(names, association.clusters.nodes, strict=True)
     ]
 
 
-def _most(y: NDArray[Any], rows: NDArray[np.bool_]) -> Any:
-    """Return the class of most of these rows."""
-    names, counts = np.unique(y[rows], return_counts=True)
+def most_frequent(kinds: NDArray[Any]) -> Any:
+    """Return the most frequent of these classes; None if there are none."""
+    names, counts = np.unique(kinds, return_counts=True)
     return names[counts.argmax()] if names.size else None
 
 
 def wrong_links(association: Association, classes: Sequence[Any]) -> float:
     """Return the share of links between clusters of different classes, among links with known classes; 0 if there are none.
-
-    Parameters
-    ----------
-    association : Association
-    classes : sequence, length M
-        The class of most rows of each cluster; None if unknown.
 
     Examples
     --------

@@ -36,22 +36,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Line:
-    """One value of all runs.
+    """One value of all runs."""
 
-    Attributes
-    ----------
-    part : str
-        What the value belongs to: the run, a job, the cost, or the expectations.
-    what : str
-    values : tuple
-        One for each run; None if a result does not have it.
-    unit : str
-        ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
-    """
-
+    #: What the value belongs to: the run, a job, the cost, or the expectations.
     part: str
     what: str
+    #: One for each run; None if a result does not have it.
     values: tuple[Value, ...]
+    #: ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
     unit: str = ""
 
     @property
@@ -75,17 +67,9 @@ class Line:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """Read results.
+    """Read results: output directories of ``p2pclust run``, or their ``result.json``.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Output directories of ``p2pclust run``, or their ``result.json``.
-
-    Returns
-    -------
-    list of Run
-        Named by the shortest ends of their folders' paths that differ.
+    Each is named by the shortest end of its folder's path that no other has.
 
     Raises
     ------
@@ -135,16 +119,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def compare(runs: Sequence[Run]) -> list[Line]:
-    """Compare runs.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-
-    Returns
-    -------
-    list of Line
-        In the order of a report; lines without any value are left out.
+    """Compare runs, in the order of a report; lines without any value are left out.
 
     Examples
     --------
@@ -152,33 +127,30 @@ def compare(runs: Sequence[Run]) -> list[Line]:
     >>> [(line.what, line.values, line.differs) for line in compare([Run("one", one), Run("two", two)])][:2]
     [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
     """
-    lines = [_line(runs, "run", what, get, unit) for what, get, unit in _OF_RUN]
-    n_jobs = max(len(run.result["jobs"]) for run in runs)
+    results = [run.result for run in runs]
+    lines = _lines("run", results, _OF_RUN)
+    n_jobs = max(len(result["jobs"]) for result in results)
     for number in range(n_jobs):
         part = "job" if n_jobs == 1 else f"job {number + 1}"
-        entries = [run.result["jobs"][number] if number < len(run.result["jobs"]) else {} for run in runs]
+        entries = [result["jobs"][number] if number < len(result["jobs"]) else {} for result in results]
         asked = [_dict(entry, "parameters") for entry in entries]
-        for key in dict.fromkeys(key for parameters in asked for key in parameters):
-            values = tuple(_plain(parameters.get(key)) for parameters in asked)
-            lines.append(Line(f"{part}, as asked for", key, values))
-        lines += [Line(part, what, tuple(_plain(get(entry)) for entry in entries), unit) for what, get, unit in _OF_JOB]
-    lines += [_line(runs, "cost", what, get, unit) for what, get, unit in _OF_COST]
-    lines += _expectations(runs)
+        keys = dict.fromkeys(key for parameters in asked for key in parameters)
+        lines += _lines(f"{part}, as asked for", asked, [(key, value_at(key), "") for key in keys])
+        lines += _lines(part, entries, _OF_JOB)
+    lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
 
 
-def _line(runs: Sequence[Run], part: str, what: str, get: Callable[[Result], Any], unit: str) -> Line:
-    return Line(part, what, tuple(_plain(get(run.result)) for run in runs), unit)
+def _lines(part: str, of: Sequence[Result], measures: Sequence[_Get]) -> list[Line]:
+    return [Line(part, what, tuple(_plain(get(one)) for one in of), unit) for what, get, unit in measures]
 
 
-def _expectations(runs: Sequence[Run]) -> list[Line]:
+def _expectations(results: Sequence[Result]) -> list[Line]:
     """Return a line for each expectation of any run; runs may have different expectations."""
-    verdicts: list[dict[str, Any]] = []
-    for run in runs:
-        items = run.result.get("expectations") or []
-        verdicts.append(
-            {item["what"]: bool(item["held"]) for item in items if isinstance(item, dict) and "held" in item}
-        )
+    verdicts: list[dict[str, bool]] = []
+    for result in results:
+        items = [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
+        verdicts.append({item["what"]: bool(item["held"]) for item in items})
     every = dict.fromkeys(what for held in verdicts for what in held)
     return [Line("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.runner import labelling_stage
 
-__all__ = ["Evidence"]
+__all__ = ["Evidence", "contributed"]
 
 Floats = NDArray[np.float64]
 
@@ -22,22 +23,21 @@ _STEPS: Final = 64
 _NUMBERS: Final = 2_000_000  # the most numbers that a trail holds, 16 MB
 
 
+def contributed(job: Job, state: JobState) -> list[int]:
+    """Return the peers that contributed to the clustering, by their places in the job roster."""
+    stage, _ = labelling_stage(job)
+    return sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
+
+
 @dataclass(eq=False)
 class Evidence:
-    """The evidence of one job.
+    """The evidence of one job."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (C, F), or None
-        The fleet's centers, in the data's units.
-    pooled : float64 array, shape (C, F), or None
-        The pooled centers, in the fleet's order.
-    trail : list of (int, float64 array of shape (C, F))
-        The centers at the start of at most 64 rounds, among them the first and nearly the last one.
-    """
-
+    #: The fleet's centers, in the data's units, shape (C, F).
     centers: Floats | None = None
+    #: The pooled centers, in the fleet's order, shape (C, F).
     pooled: Floats | None = None
+    #: The centers at the start of at most 64 rounds, among them the first and nearly the last one.
     trail: list[tuple[int, Floats]] = field(default_factory=list)
     _every: int = field(default=1, init=False)
 

@@ -45,9 +45,7 @@ def check(expect: ExpectSpec, result: Result) -> list[Expectation]:
     expect : ExpectSpec
         Only the keys that are set are checked.
     result : mapping
-        As in `result.json`: ``peers`` by name, each with ``finished``; ``jobs``, each with ``rounds``, ``terms``,
-        ``metrics``, ``pooled``, ``gap`` and ``digests`` (by name, the digest of the centers that a peer finished with);
-        ``wall_seconds`` and ``virtual_seconds``.
+        As in `result.json`.
 
     Returns
     -------
@@ -110,8 +108,7 @@ def _over_jobs(
 
 
 def _terms(job: Result) -> int | None:
-    terms = job.get("terms")
-    return len({entry["term"] for entry in terms}) if terms else None
+    return len({entry["term"] for entry in job.get("terms") or ()}) or None
 
 
 def _all_terms(job: Result) -> int | None:
@@ -120,8 +117,7 @@ def _all_terms(job: Result) -> int | None:
 
 
 def _communities(job: Result) -> int | None:
-    communities = job.get("communities")
-    return None if communities is None else len(communities)
+    return None if job.get("communities") is None else len(job["communities"])
 
 
 def _seconds(result: Result) -> float | None:
@@ -130,23 +126,22 @@ def _seconds(result: Result) -> float | None:
     return result.get("wall_seconds") if virtual is None else virtual
 
 
-def _bytes(result: Result) -> list[float] | None:
-    """Return what each device sent and received; None unless every device that finished reported it."""
+def _bytes(result: Result) -> list[float]:
+    """Return what each device sent and received; empty unless every device that finished reported it."""
     peers = (result.get("peers") or {}).values()
     counted = [(peer.get("bytes_sent"), peer.get("bytes_received"), peer.get("finished")) for peer in peers]
     if any((sent is None or received is None) and finished for sent, received, finished in counted):
-        return None
-    return [sent + received for sent, received, _ in counted if sent is not None and received is not None] or None
+        return []
+    return [sent + received for sent, received, _ in counted if sent is not None and received is not None]
 
 
 def _most_bytes(result: Result) -> float | None:
-    counted = _bytes(result)
-    return None if counted is None else max(counted)
+    return max(_bytes(result), default=None)
 
 
 def _mean_bytes(result: Result) -> float | None:
     counted = _bytes(result)
-    return None if counted is None else sum(counted) / len(counted)
+    return _mean(counted) if counted else None
 
 
 def _energy(result: Result) -> float | None:
@@ -163,6 +158,10 @@ def _left_out(wanted: Sequence[str], result: Result) -> Expectation:
     named = {name for rounds in records for who in rounds or () for name, why in who.items() if why != NOT_DRAWN}
     held = named >= set(wanted) if wanted else not named
     return Expectation(what, held, ", ".join(sorted(named)) or "no peer")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _equals(value: object, wanted: object) -> bool:
@@ -215,11 +214,7 @@ _HOLDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "below": ("below", lt),
     "equals": ("equal to", _equals),
 }
-_REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
-    "max": max,
-    "min": min,
-    "mean": lambda values: sum(values) / len(values),
-}
+_REDUCED: dict[str, Callable[[Sequence[float]], float]] = {"max": max, "min": min, "mean": _mean}
 
 
 def _judged(spec: ValueSpec, result: Result) -> Expectation:
@@ -247,7 +242,7 @@ def _judged(spec: ValueSpec, result: Result) -> Expectation:
 
 
 def _reduced(spec: ValueSpec, over: str, what: str, values: Sequence[Any]) -> Expectation:
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [value for value in values if _is_number(value)]
     if len(numbers) < len(values):
         missing = len(values) - len(numbers)
         return Expectation(what, False, None, f"{missing} of {len(values)} values are not numbers")
@@ -255,25 +250,26 @@ def _reduced(spec: ValueSpec, over: str, what: str, values: Sequence[Any]) -> Ex
     return Expectation(what, _all_hold(spec, value), value)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _all_hold(spec: ValueSpec, value: Any) -> bool:
     return all(_holds(name, value, wanted) for name, wanted in spec.comparisons)
 
 
 def _holds(name: str, value: Any, wanted: Any) -> bool:
-    if name != "equals" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        return False
-    return _HOLDS[name][1](value, wanted)
+    return (name == "equals" or _is_number(value)) and _HOLDS[name][1](value, wanted)
 
 
 def _incomparable(spec: ValueSpec, value: Any) -> str:
     """Return why a value could not be compared, or an empty string."""
     if value is None:
         return "this run does not have it"
-    number = isinstance(value, int | float) and not isinstance(value, bool)
     if not isinstance(value, bool | int | float | str):
         return f"there are {len(value)} values: name one, or compare all with * or over = 'count'"
     asked = [name for name, _ in spec.comparisons if name != "equals"]
-    return "" if number or not asked else f"it is not a number: expected equals instead of {asked[0]}"
+    return "" if _is_number(value) or not asked else f"it is not a number: expected equals instead of {asked[0]}"
 
 
 def _shown(wanted: object) -> str:

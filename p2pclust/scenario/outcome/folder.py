@@ -9,10 +9,10 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -21,15 +21,16 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
 __all__ = [
-    "EventLog",
     "clear",
     "default_directory",
+    "event_log",
     "left_by_a_run",
     "plain",
     "prepare",
     "write_centers",
     "write_own_centers",
     "write_result",
+    "write_table",
     "write_text",
 ]
 
@@ -82,32 +83,18 @@ def clear(directory: Path) -> None:
         stale.unlink()
 
 
-class EventLog:
-    """Writes events as they happen, one JSON object per line; the file gets its name when the run ends or fails.
+@contextmanager
+def event_log(path: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Yield the function that adds an event to a file, one JSON object per line.
 
-    Parameters
-    ----------
-    path : Path
-        The finished log.
+    Each is written as it happens; the file gets its name when the run ends or fails.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._beside = path.with_name(f".{path.name}.tmp")
-        self._file = self._beside.open("w", encoding="utf-8")
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        """Add one event."""
-        self._file.write(json.dumps(plain(event), allow_nan=False) + "\n")
-
-    def __enter__(self) -> EventLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._beside.replace(self._path)
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield lambda event: file.write(json.dumps(plain(event), allow_nan=False) + "\n")
+    finally:
+        beside.replace(path)
 
 
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:
@@ -124,7 +111,7 @@ def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping
         if job["centers"] is None:
             continue
         name = "centers.csv" if number == 1 else f"centers-{number}.csv"
-        _write_table(directory / name, feature_names, job["centers"])
+        _write_centers(directory / name, feature_names, job["centers"])
 
 
 def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
@@ -132,7 +119,11 @@ def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> Non
     for number, peers in enumerate(jobs, start=1):
         for name, own in peers.items():
             file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
-            _write_table(directory / file, own["features"], own["centers"])
+            _write_centers(directory / file, own["features"], own["centers"])
+
+
+def _write_centers(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+    write_table(path, [feature_names, *([repr(float(value)) for value in center] for center in centers)])
 
 
 def plain(value: Any) -> Any:
@@ -148,11 +139,10 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _write_table(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows as CSV."""
     text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(feature_names)
-    rows.writerows([repr(float(value)) for value in center] for center in centers)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     write_text(path, text.getvalue())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +16,7 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.scenario.outcome.communities import labels_of_peers
-from p2pclust.scenario.outcome.folder import write_text
+from p2pclust.scenario.outcome.folder import write_table
 
 __all__ = ["write_labels"]
 
@@ -30,16 +28,6 @@ def write_labels(
 ) -> None:
     """Write the labels of the devices that finished: ``labels.csv``, for a second job ``labels-2.csv``, and so on.
 
-    Parameters
-    ----------
-    directory : Path
-    jobs, found : sequence
-        Each job and its result.
-    shares : mapping of str to DataSet
-        Every device's rows, or columns, by name.
-
-    Notes
-    -----
     The columns are ``device``, ``file`` if several files were read as one, ``row`` (its id if the data have ids, else its
     number in its file, from 0, counting rows that were left out), ``label``, and ``class`` if it is known. Where devices
     hold columns, a row is the same one on all of them.
@@ -52,12 +40,10 @@ def write_labels(
         with one_thread():
             labelled = list(_labelled(job, came, shares))
         if labelled:
-            write_text(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))
+            write_table(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))
 
 
-def _labelled(
-    job: Job, found: JobResult, shares: Mapping[str, DataSet]
-) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:  # fmt: skip
+def _labelled(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> Iterator[tuple[str, DataSet, NDArray[Any]]]:
     """Yield devices with their rows and labels."""
     assert found.state is not None
     if job.has_workspace:
@@ -70,15 +56,12 @@ def _labelled(
             yield "all" if job.by_columns else name, share, np.asarray(own)
 
 
-def _table(labelled: Sequence[tuple[str, DataSet, NDArray[Any]]]) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+def _table(labelled: Sequence[tuple[str, DataSet, NDArray[Any]]]) -> Iterator[list[object]]:
     with_class = any(share.y is not None for _, share, _ in labelled)
     with_file = any(share.file is not None for _, share, _ in labelled)
-    table.writerow(["device", *(["file"] * with_file), "row", "label", *(["class"] * with_class)])
+    yield ["device", *(["file"] * with_file), "row", "label", *(["class"] * with_class)]
     for name, share, own in labelled:
         files = share.file.tolist() if share.file is not None else [""] * share.n_rows
         classes = share.y.tolist() if share.y is not None else [""] * share.n_rows
         for file, row, label, kind in zip(files, share.row_names.tolist(), own.tolist(), classes, strict=True):
-            table.writerow([name, *([file] * with_file), row, label, *([kind] * with_class)])
-    return text.getvalue()
+            yield [name, *([file] * with_file), row, label, *([kind] * with_class)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event
@@ -14,17 +14,7 @@ __all__ = ["LeftOut", "rows_left_out"]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows of one file, or folder, that were left out.
-
-    Parameters
-    ----------
-    file : str
-        Its name in the scenario.
-    device : str or None
-        The device of the file; None if the rows of one source were dealt out.
-    rows : int
-        How many were left out.
-    """
+    """Rows of one file that were left out; `device` is None if the rows of one source were dealt out."""
 
     file: str
     device: str | None
@@ -32,7 +22,7 @@ class LeftOut:
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Return it as in ``result.json``."""
-        return {"file": self.file, "device": self.device, "rows": self.rows}
+        return asdict(self)
 
     def to_event(self) -> Event:
         """Return it as an event before the start of the run."""
@@ -40,21 +30,7 @@ class LeftOut:
 
 
 def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[LeftOut]:
-    """Return what was left out of each file, in the order of the devices; complete files are not listed.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    shares : mapping of str to DataSet
-        Every device's rows, or columns, by name.
-    """
-    return list(_left_out(scenario, shares))
-
-
-def _left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> Iterator[LeftOut]:
-    for device, share in shares.items():
-        if share.dropped and scenario.data.files is not None:
-            yield LeftOut(share.name, device, share.dropped)
-        elif share.dropped:
-            yield LeftOut(share.name, None, share.dropped)  # every share has the count of the whole source
-            return
+    """Return what was left out of each file, in the order of the devices; complete files are not listed."""
+    found = [LeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
+    # Where one source was dealt out, every share has the count of the whole source.
+    return found if scenario.data.files is not None else [replace(one, device=None) for one in found[:1]]

@@ -34,20 +34,13 @@ _BETTER: Final = 0.01
 
 @dataclass(frozen=True)
 class PooledStarts:
-    """The comparison of the fleet's centers with the best of several pooled runs.
+    """The comparison of the fleet's centers with the best of several pooled runs."""
 
-    Attributes
-    ----------
-    starts : int
-        The number of runs.
-    objective : float
-        Of the best run, in squared working coordinates.
-    excess : float
-        The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
-    """
-
+    #: The number of runs.
     starts: int
+    #: Of the best run, in squared working coordinates.
     objective: float
+    #: The relative excess of the objective of the fleet's centers over the same rows; negative if it is smaller.
     excess: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,19 +71,8 @@ class PooledStarts:
 def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledStarts | None:
     """Cluster the pooled rows from ten k-means++ seeds, and compare the best result with the fleet's centers.
 
-    Parameters
-    ----------
-    job : Job
-        A job that ends with centers.
-    state : JobState
-        Its last state.
-    locals_ : sequence of Local
-        The rows of the peers that contributed.
-
-    Returns
-    -------
-    PooledStarts or None
-        None if peers hold columns, if rows came in batches, or if there are too many numbers.
+    `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
+    are too many numbers.
     """
     _, protocol = clustering_stage(job)
     C = protocol.n_clusters

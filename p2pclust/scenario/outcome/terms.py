@@ -18,44 +18,26 @@ _NO_WINNER: Final = "no candidate had the votes of a majority: the votes were sp
 
 @dataclass(frozen=True)
 class TermEnd:
-    """One term, or several consecutive ones that no peer won.
+    """One term, or several consecutive ones that no peer won."""
 
-    Parameters
-    ----------
-    number : str
-        The number of the term, or of the first and the last of several.
-    aggregator : str
-        Empty if no peer was elected.
-    start, end : float or None
-        In seconds of the run; None if no peer was elected.
-    rounds : int
-        The number of rounds that were closed in it.
-    finished : bool
-        Whether the job finished with a result in it.
-    why : str
-        Why it ended.
-    """
-
+    #: The number of the term, or of the first and the last of several.
     number: str
+    #: Empty if no peer was elected; then there are no times either.
     aggregator: str
     start: float | None
     end: float | None
+    #: The number of rounds that were closed in it.
     rounds: int
+    #: Whether the job finished with a result in it.
     finished: bool
+    #: Why it ended.
     why: str
 
 
 def ends_of(events: Sequence[Event], job: str, *, done: bool) -> list[TermEnd]:
     """Return every term of a job with the reason why it ended, also terms that no peer won.
 
-    Parameters
-    ----------
-    events : sequence of mapping
-        All events of the run, in order.
-    job : str
-        Its id.
-    done : bool
-        Whether the job has a result.
+    `events` are all those of the run, in order; `done` says whether the job has a result.
 
     Examples
     --------

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.page.story import picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import INK, LINK, series_colour
+from p2pclust.scenario.pictures.palette import INK, series_colour
 from p2pclust.tools.units import scaled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["write_comparison"]
 
@@ -23,14 +20,7 @@ _CHARTS: Final = 12
 
 
 def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    file : Path
-    runs : sequence of Run
-    lines : sequence of Line
-    """
+    """Write the page of these runs and of the lines of their comparison."""
     numbered = [f"{number}: {run.name}" for number, run in enumerate(runs, start=1)]
     sections: list[Section] = []
     if canvas.can_draw():
@@ -59,10 +49,11 @@ def _drawable(line: Line) -> bool:
 
 
 def _bars(line: Line, names: Sequence[str]) -> Drawing:
-    drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75)
-    axes = drawing.figure.add_subplot()
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
     scale, unit = scaled(max(known), line.unit)
+    title = f"{line.what}{f' ({unit})' if unit else ''}"
+    drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75, title, sides=("left",))
+    axes = drawing.axes
     for lane, (value, name) in enumerate(zip(known, names, strict=True)):
         (bar,) = axes.barh([lane], [value / scale], 0.7, color=series_colour(lane))
         drawing.mark(bar, peer=name, tip=f"{name}: {shown(line.values[lane], line.unit)}")
@@ -71,9 +62,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     axes.set_yticks(range(len(names)), [name if len(name) <= 16 else f"…{name[-15:]}" for name in names], fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, 1.2 * max(known) / scale if max(known) > 0 else 1)
-    axes.set_title(f"{line.what}{f' ({unit})' if unit else ''}", fontsize=10, color=INK, loc="left")
     axes.set_xticks([])
-    _plain(axes, "bottom")
     return drawing
 
 
@@ -118,8 +107,8 @@ def _sent(run: Run) -> list[float]:
 def _lines(
     runs: Sequence[Run], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
 ) -> Drawing:  # fmt: skip
-    drawing = Drawing.new(5.4, 3.1)
-    axes = drawing.figure.add_subplot()
+    drawing = Drawing.new(5.4, 3.1, title, across, grid=True)
+    axes = drawing.axes
     for number, (run, points) in enumerate(zip(runs, series, strict=True)):
         if points:
             marker = "o" if len(points) <= 60 else ""
@@ -130,15 +119,5 @@ def _lines(
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=10, color=INK, loc="left")
-    axes.set_xlabel(across, fontsize=9, color=INK)
-    axes.tick_params(labelsize=8)
-    axes.grid(color=LINK, alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
-    _plain(axes)
     return drawing
-
-
-def _plain(axes: Axes, *more: str) -> None:
-    for side in ("top", "right", *more):
-        axes.spines[side].set_visible(False)

@@ -10,19 +10,11 @@ from numpy.typing import NDArray
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
 from p2pclust.scenario.page.rows import JobRows
-from p2pclust.scenario.page.story import LANES, JobStory, picture_of
-from p2pclust.scenario.pictures import canvas
+from p2pclust.scenario.page.story import JobStory, picture_of
+from p2pclust.scenario.pictures import canvas, shares
 from p2pclust.scenario.pictures.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
 from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
-from p2pclust.scenario.pictures.shares import (
-    agreement_drawing,
-    centers_drawing,
-    certainty_drawing,
-    confusion_drawing,
-    differences_drawing,
-    holdings_drawing,
-    matched,
-)  # fmt: skip
+from p2pclust.scenario.pictures.timeline import LANES
 
 __all__ = ["job_sections"]
 
@@ -36,16 +28,14 @@ _ABSENT: Final = 4  # the most peers without a part in the result that are named
 def job_sections(story: JobStory) -> list[Section]:
     """Return the sections of a job."""
     drawn = canvas.can_draw()
-    made = [rounds_section(story)] if drawn else []
-    made.append(_terms(story))
-    if drawn and story.job.has_workspace and story.done and story.found is not None and story.found.notes:
+    communities: list[Section] = []
+    if drawn and story.job.has_workspace and story.done and story.came.notes:
         # Imported here, because it is slow to import and only these jobs need it.
-        from p2pclust.scenario.page.community_pages import Story, sections  # noqa: PLC0415
+        from p2pclust.scenario.page.community_pages import CommunityStory, sections  # noqa: PLC0415
 
-        hues = [] if story.rows is None else story.rows.hues
-        made += sections(
-            Story(story.job, story.found, story.run.shares, story.run.events, story.run.sent, hues), story.prefix
-        )
+        story = CommunityStory(story.run, story.number)
+        communities = sections(story)
+    made = [rounds_section(story) if drawn else None, _terms(story), *communities]
     if drawn and story.rows is not None:
         made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
     else:
@@ -110,7 +100,9 @@ def _found(story: JobStory, rows: JobRows) -> Section:
         picture_of(drawing, f"rows in a plane: {panel.title}", "")
         for drawing, panel in zip(drawings, panels, strict=True)
     ]
-    shown = None if centers is None else centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+    shown = (
+        None if centers is None else shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+    )
     if shown is not None:
         pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
     table = centers_table(story)
@@ -199,9 +191,9 @@ def _holdings(rows: JobRows) -> list[Picture]:
     drawings = []
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         title = "the classes that each peer was dealt"
-        drawings.append(holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
+        drawings.append(shares.holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
     title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
-    drawings.append(holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
+    drawings.append(shares.holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
     caption = "The rows of each peer by kind. Similar bars mean similar peers."
     captions = [caption, *("" for _ in drawings[1:])]
     return [picture_of(drawing, "what each peer holds", said) for drawing, said in zip(drawings, captions, strict=True)]
@@ -213,9 +205,9 @@ def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
     table, called = rows.confusion, [*rows.clusters, "none"]
     if not table[:, -1].any():
         table = table[:, :-1]
-    order = matched(table)
+    order = shares.matched(table)
     kind = "community" if story.job.has_workspace else "cluster"
-    drawing = confusion_drawing(
+    drawing = shares.confusion_drawing(
         table[:, order], rows.classes, [called[n] for n in order.tolist()], row="true class", column=kind
     )
     caption = (
@@ -230,7 +222,7 @@ def _certainty(rows: JobRows) -> Picture | None:
         return None
     half = float(np.mean(rows.sure > 0.5))
     caption = f"A line for each cluster. {half:.0%} of the rows have a membership above one half in their cluster."
-    drawing = certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
+    drawing = shares.certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
     return picture_of(drawing, "how sure rows are of their cluster", caption)
 
 
@@ -262,10 +254,12 @@ def _pooled(story: JobStory) -> Section | None:
     found = (centers - low) / ranges
     caption = "Each dot is one coordinate of one center, in the feature's range; equal coordinates lie on the diagonal."
     pictures = [
-        picture_of(agreement_drawing(found, wanted, rows.hues), "the fleet's centers against pooled ones", caption)
+        picture_of(
+            shares.agreement_drawing(found, wanted, rows.hues), "the fleet's centers against pooled ones", caption
+        )
     ]
     if promised:
-        apart = differences_drawing(np.abs(found - wanted), rows.features)
+        apart = shares.differences_drawing(np.abs(found - wanted), rows.features)
         caption = (
             "The largest difference of any center, for each feature. Values that are equal bit for bit are drawn at "
             '"equal", because a logarithmic axis has no 0.'

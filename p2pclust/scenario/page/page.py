@@ -22,34 +22,19 @@ _DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture and its caption.
+    """A picture and its caption."""
 
-    Parameters
-    ----------
-    source : str
-        A ``data:`` address that holds the whole picture, or an SVG element.
-    caption : str
-    alt : str
-        Describes the picture in words; an SVG element contains its own description.
-    width : int
-        In pixels, where the page is that wide.
-    narrow : str
-        The same picture as another SVG element, for narrow pages; without it the one picture shrinks.
-    moment : float
-        If not 0, a slider shows the picture at any second up to this one.
-    """
-
+    #: A ``data:`` address that holds the whole picture, or an SVG element.
     source: str
     caption: str
+    #: Describes the picture in words; an SVG element contains its own description.
     alt: str
+    #: In pixels, where the page is that wide.
     width: int
+    #: The same picture as another SVG element, for narrow pages; without it the one picture shrinks.
     narrow: str = ""
+    #: If not 0, a slider shows the picture at any second up to this one.
     moment: float = 0.0
-
-    @property
-    def is_element(self) -> bool:
-        """Whether the source is an SVG element."""
-        return self.source.startswith("<svg")
 
 
 @dataclass(frozen=True)
@@ -72,67 +57,40 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
-
-    Parameters
-    ----------
-    heading : str
-    text : str
-    pictures : sequence of Picture
-        Side by side as far as the page is wide enough.
-    folded : sequence of Picture
-        Hidden until the reader opens the fold.
-    fold : str
-        The fold's label.
-    table, folded_table : sequence of rows of str
-        The first row has the headings; `folded_table` is hidden until the reader opens the fold.
-    steps : sequence of Picture
-        Shown one at a time and chosen by a slider, the last one first.
-    step : str
-        The slider's label.
-    verdicts : sequence of Verdict
-    half : bool
-        Whether it may be placed beside another such section where the page is wide enough.
-    """
+    """A part of the page."""
 
     heading: str
     text: str = ""
+    #: Side by side as far as the page is wide enough.
     pictures: Sequence[Picture] = ()
+    #: Hidden until the reader opens the fold, whose label is `fold`; the same holds for `folded_table`.
     folded: Sequence[Picture] = ()
     fold: str = "more"
+    #: Rows of text; the first one has the headings.
     table: Sequence[Sequence[str]] = ()
     folded_table: Sequence[Sequence[str]] = ()
+    #: Shown one at a time and chosen by a slider with the label `step`, the last one first.
     steps: Sequence[Picture] = ()
     step: str = "step"
     verdicts: Sequence[Verdict] = ()
+    #: Whether it may be placed beside another such section where the page is wide enough.
     half: bool = False
 
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page.
-
-    Parameters
-    ----------
-    title : str
-    facts : str
-        One line below the title.
-    sections : sequence of Section
-    about : str
-        What kind of page this is.
-    tiles : sequence of Tile
-    alarm : str
-        A failure, shown above everything else.
-    unfolded : bool
-        Whether all folds are open at first: for a page that has little else.
-    """
+    """A whole page."""
 
     title: str
+    #: One line below the title.
     facts: str
     sections: Sequence[Section]
+    #: What kind of page this is.
     about: str = ""
     tiles: Sequence[Tile] = ()
+    #: A failure, shown above everything else.
     alarm: str = ""
+    #: Whether all folds are open at first: for a page that has little else.
     unfolded: bool = False
 
     @property

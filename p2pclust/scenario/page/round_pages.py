@@ -9,8 +9,9 @@ import numpy as np
 from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
-from p2pclust.scenario.page.story import LANES, NARROW, JobStory, picture_of
+from p2pclust.scenario.page.story import NARROW, JobStory, picture_of
 from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.scenario.pictures.timeline import lanes_of
 
 __all__ = ["rounds_section"]
 
@@ -52,16 +53,15 @@ def _movement(story: JobStory) -> Picture | None:
 
 def _terms(story: JobStory) -> list[tuple[int, str]]:
     """Return the round in which each term after the first began, and its name."""
-    job = None if story.found is None else story.found.job_id
-    elected = [event for event in story.run.events if event["verb"] == "elected" and event["job"] == job]
+    elected = [e for e in story.run.events if e["verb"] == "elected" and e["job"] == story.came.job_id]
     return [(int(event.get("round", 0)), f"term {event['term']}") for event in elected[1:]]
 
 
 def _objective(story: JobStory) -> Picture | None:
     steps = list(story.evidence.trail)
-    if len(steps) < 2 or story.rows is None or story.found is None or story.found.state is None:
+    if len(steps) < 2 or story.rows is None:
         return None
-    last, centers = story.found.state.round, story.evidence.centers
+    last, centers = story.state.round, story.evidence.centers
     if centers is not None and steps[-1][0] < last:
         steps.append((last, centers))
     there = _contributing(story, [number for number, _ in steps])
@@ -69,17 +69,12 @@ def _objective(story: JobStory) -> Picture | None:
     if changing:  # without the rounds that had no contributor: the centers did not move in them
         kept = [(step, names) for step, names in zip(steps, there, strict=True) if names]
         steps, there = [step for step, _ in kept], [names for _, names in kept]
-    worth = worth_of(story.job, story.found, story.rows, [those for _, those in steps], there if changing else None)
+    worth = worth_of(story.job, story.state, story.rows, [those for _, those in steps], there if changing else None)
     if len(worth) < 2 or not np.isfinite(worth).all():
         return None
     drawn, whole = len(story.rows.drawn), len(story.rows.labels)
-    over = (
-        f"{drawn} of {whole} rows"
-        if drawn < whole
-        else f"the {whole} rows that took part"
-        if story.absent
-        else "all rows"
-    )
+    over = f"the {whole} rows that took part" if story.absent else "all rows"
+    over = f"{drawn} of {whole} rows" if drawn < whole else over
     caption = f"The objective that the algorithm minimises, over {over}, for the centers at the start of each round."
     if changing:
         caption += (
@@ -103,30 +98,17 @@ def _contributing(story: JobStory, rounds: Sequence[int]) -> list[frozenset[str]
 
 def _attendance(story: JobStory) -> Picture | None:
     entry = story.entry
-    there, lanes = _lanes(story.run.names, entry["contributors"], entry["abstained"])
-    if not lanes:
+    missed = [name for name in story.run.names if any(name in of_round for of_round in entry["abstained"])]
+    named = {*missed, *(name for of_round in entry["contributors"] for name in of_round)}
+    there = [name for name in story.run.names if name in named]
+    lanes = lanes_of(there, missed)
+    if not there:
         return None
-    drawing, narrow = (
-        attendance_drawing(
-            entry["contributors"], entry["abstained"], lanes, story.run.groups, entry["stages"], width=width
-        )
-        for width in (11.0, NARROW)
-    )
+    drawn = (entry["contributors"], entry["abstained"], lanes, story.run.groups, entry["stages"])
+    drawing, narrow = (attendance_drawing(*drawn, width=width) for width in (11.0, NARROW))
     caption = "The contributors of each round."
     if any(len(who) == 1 for who in entry["contributors"]) and len(there) > 1:
         caption += " First centers come from one peer."
     if len(lanes) < len(there):
         caption += f" {len(lanes)} of {len(there)} peers are shown, those that missed a round first."
     return picture_of(drawing, "who contributed to each round", caption, narrow)
-
-
-def _lanes(
-    names: Sequence[str], contributors: Sequence[Sequence[str]], abstained: Sequence[Sequence[str]]
-) -> tuple[list[str], list[str]]:
-    """Return the peers that took part, and those of them that have a lane."""
-    missed = {name: None for of_round in abstained for name in of_round}
-    named = missed | {name: None for of_round in contributors for name in of_round}
-    there = [name for name in names if name in named]
-    first = [name for name in there if name in missed] + [name for name in there if name not in missed]
-    kept = dict.fromkeys(first[:LANES])
-    return there, [name for name in there if name in kept]

@@ -6,7 +6,7 @@ Only a testbed has them, because it dealt the rows out.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,11 +18,11 @@ from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import JobResult
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 from p2pclust.scenario.outcome.communities import labels_of_peers
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.evidence import contributed
 from p2pclust.scenario.pictures.palette import cluster_hues
 
 __all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
@@ -37,35 +37,22 @@ _NUMBERS: Final = 200_000_000  # with more values than this only the rows that a
 
 @dataclass(frozen=True, eq=False)
 class JobRows:
-    """Rows of one job.
+    """Rows of one job; n of them, of which s are drawn."""
 
-    Attributes
-    ----------
-    names : tuple of str, length P
-        The peers that contributed, or for a job without centers those that finished.
-    peer, labels : int array, shape (n,)
-        The peer and the cluster of each row; the cluster is negative if it has none.
-    y : array, shape (n,), or None
-        True labels, where every one of these peers has them.
-    X : float64 array, shape (s, F)
-        Of the rows that are drawn, in the data's own units.
-    drawn : int array, shape (s,)
-        Which of the n rows these are.
-    features : tuple of str, length F
-    clusters : tuple of str
-        The names of the clusters.
-    sure : float64 array, shape (s,), or None
-        The greatest membership of each row drawn, where memberships are fuzzy.
-    """
-
+    #: The peers that contributed, or for a job without centers those that finished.
     names: tuple[str, ...]
+    #: The peer and the cluster of each row, shape (n,); the cluster is negative if it has none.
     peer: Ints
     labels: Ints
+    #: True labels, shape (n,), where every one of these peers has them.
     y: NDArray[Any] | None
+    #: Of the rows that are drawn, in the data's own units, shape (s, F), and which of the n rows these are.
     X: Floats
     drawn: Ints
     features: tuple[str, ...]
+    #: The names of the clusters.
     clusters: tuple[str, ...]
+    #: The greatest membership of each row drawn, shape (s,), where memberships are fuzzy.
     sure: Floats | None = None
 
     @cached_property
@@ -96,8 +83,7 @@ class JobRows:
     @property
     def held(self) -> Ints:
         """How many rows of each cluster each peer has, shape (P, C + 1); the last column counts rows without a cluster."""
-        numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
-        return _counted(self.peer, numbers, len(self.names), len(self.clusters) + 1)
+        return self._by_cluster(self.peer, len(self.names))
 
     @property
     def dealt(self) -> Ints:
@@ -107,8 +93,11 @@ class JobRows:
     @property
     def confusion(self) -> Ints:
         """How many rows of each class are in each cluster, shape (K, C + 1); the last column is for no cluster."""
+        return self._by_cluster(self.kinds, len(self.classes))
+
+    def _by_cluster(self, of: Ints, count: int) -> Ints:
         numbers = np.where(self.labels < 0, len(self.clusters), self.labels)
-        return _counted(self.kinds, numbers, len(self.classes), len(self.clusters) + 1)
+        return _counted(of, numbers, count, len(self.clusters) + 1)
 
 
 def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
@@ -116,57 +105,40 @@ def _counted(rows: Ints, columns: Ints, n_rows: int, n_columns: int) -> Ints:
     return counts
 
 
-def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows of a job that is done, or None if its peers end without labels.
 
-    Parameters
-    ----------
-    job : Job
-    found : JobResult
-        With a last state.
-    shares : mapping of str to DataSet
-        Every peer's rows, or columns, by name.
-    evidence : Evidence
+    `shares` has every peer's rows, or columns, by name.
     """
-    assert found.state is not None
+    state = found.state
+    assert state is not None
     if job.by_columns:
-        return _of_columns(job, found, shares, evidence)
+        return _of_columns(job, state, [shares[name] for name in found.roster])
     if job.has_workspace:
-        return _of_desks(job, found, shares)
-    stage, protocol = labelling_stage(job)
-    contributed = {peer for record in found.state.log if record.stage == stage for peer in record.contributors}
-    held = {found.roster[peer]: shares[found.roster[peer]] for peer in sorted(contributed)}
-    drawn = _spread(sum(share.n_rows for share in held.values()))
+        return _of_communities(job, found, shares)
+    names = [found.roster[peer] for peer in contributed(job, state)]
+    held = {name: shares[name] for name in names}
     if sum(share.X.size for share in held.values()) > _NUMBERS:
-        held = _thinned(held, drawn)
-        drawn = _spread(sum(share.n_rows for share in held.values()))
+        held = _thinned(held, _spread(sum(share.n_rows for share in held.values())))
     with one_thread():
-        labels = [engine.conclude(job, found.state, Local(share.X)).get("labels") for share in held.values()]
+        labels = [engine.conclude(job, state, Local(share.X)).get("labels") for share in held.values()]
     known = [own for own in labels if own is not None]
     if not known or len(known) < len(labels):
         return None
-    n_clusters = int(getattr(protocol, "n_clusters", 1 + max(int(own.max()) for own in known)))
-    return _gathered(held, known, drawn, tuple(map(str, range(n_clusters))), _sure(job, found, held, drawn))
+    n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", 1 + max(int(own.max()) for own in known)))
+    rows = _gathered(held, known, tuple(map(str, range(n_clusters))))
+    return replace(rows, sure=_sure(job, state, rows.X))
 
 
 def worth_of(
-    job: Job, found: JobResult, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
+    job: Job, state: JobState, rows: JobRows, centers: Sequence[Floats], peers: Sequence[Collection[str]] | None = None
 ) -> list[float]:
-    """Return the objective over the rows that are drawn, for each of these sets of centers.
+    """Return the objective over the rows that are drawn, for each of these sets of centers in the data's own units.
 
-    Parameters
-    ----------
-    job : Job
-    found : JobResult
-    rows : JobRows
-    centers : sequence of float64 arrays, shape (C, F)
-        In the data's own units.
-    peers : sequence of collections of str, optional
-        The peers whose rows count, for each set of centers. The values are then means over these rows, because sums over
-        different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
+    With `peers`, only the rows of those peers count, for each set of centers. The values are then means over these rows,
+    because sums over different rows cannot be compared; NaN if no row that is drawn belongs to such a peer.
     """
-    assert found.state is not None
-    origin, scale = found.state.arrays["origin"], found.state.arrays["scale"]
+    origin, scale = state.arrays["origin"], state.arrays["scale"]
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     with one_thread(), np.errstate(all="ignore"):
         X = (rows.X - origin) / scale
@@ -197,52 +169,36 @@ def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
     return thin
 
 
-def _gathered(
-    held: Mapping[str, DataSet], labels: Sequence[Ints], drawn: Ints, clusters: tuple[str, ...], sure: Floats | None
-) -> JobRows:
-    known = [share.y for share in held.values()]
-    labelled = all(y is not None for y in known)
-    first = next(iter(held.values()))
-    whole = _taken([share.X for share in held.values()], drawn)
+def _gathered(held: Mapping[str, DataSet], labels: Sequence[Ints], clusters: tuple[str, ...]) -> JobRows:
+    shares = list(held.values())
+    drawn = _spread(sum(share.n_rows for share in shares))
+    known = [share.y for share in shares if share.y is not None]
+    # Without concatenating all rows.
+    X = np.concatenate([share.X for share in _thinned(held, drawn).values()])
     return JobRows(
-        tuple(held), np.repeat(np.arange(len(held)), [share.n_rows for share in held.values()]),
-        np.concatenate(labels).astype(np.int64), np.concatenate(known) if labelled else None, whole, drawn,  # type: ignore[arg-type]
-        first.feature_names, clusters, sure,
+        tuple(held), np.repeat(np.arange(len(shares)), [share.n_rows for share in shares]),
+        np.concatenate(labels).astype(np.int64), np.concatenate(known) if len(known) == len(shares) else None, X, drawn,
+        shares[0].feature_names, clusters,
     )  # fmt: skip
 
 
-def _taken(parts: Sequence[Floats], drawn: Ints) -> Floats:
-    """Return these rows of the concatenated parts, without concatenating the parts."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    return np.concatenate(
-        [
-            part[drawn[(drawn >= start) & (drawn < end)] - start]
-            for part, start, end in zip(parts, starts, starts[1:], strict=False)
-        ]
-    )
-
-
-def _sure(job: Job, found: JobResult, held: Mapping[str, DataSet], drawn: Ints) -> Floats | None:
+def _sure(job: Job, state: JobState, X: Floats) -> Floats | None:
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    assert found.state is not None
-    if fuzzifier is None or "centers" not in found.state.arrays:
+    if fuzzifier is None or "centers" not in state.arrays:
         return None
-    points = Local(_taken([share.X for share in held.values()], drawn)).points(found.state.arrays)
     with one_thread(), np.errstate(all="ignore"):
-        greatest: Floats = memberships(points, found.state.arrays["centers"], fuzzifier).max(axis=1)
+        greatest: Floats = memberships(Local(X).points(state.arrays), state.arrays["centers"], fuzzifier).max(axis=1)
     return greatest
 
 
-def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evidence: Evidence) -> JobRows | None:
+def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows | None:
     """Return the rows where each peer has some columns of every row, so that no row belongs to one peer."""
-    assert found.state is not None
-    held = [shares[name] for name in found.roster]
-    concluded = engine.conclude(job, found.state, Local(held[0].X, ids=held[0].shared_ids))
+    concluded = engine.conclude(job, state, Local(held[0].X, ids=held[0].shared_ids))
     if "labels" not in concluded:
         return None
     labels = np.asarray(concluded["labels"], dtype=np.int64)
     drawn = _spread(held[0].n_rows)
-    arrays = found.state.arrays
+    arrays = state.arrays
     sure = np.asarray(arrays["memberships"], np.float64)[drawn].max(axis=1) if "memberships" in arrays else None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", labels.max() + 1))
     features = tuple(name for share in held for name in share.feature_names)
@@ -253,7 +209,7 @@ def _of_columns(job: Job, found: JobResult, shares: Mapping[str, DataSet], evide
     )  # fmt: skip
 
 
-def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
+def _of_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows where each peer labels its own; those outside all communities have no cluster."""
     from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
     from p2pclust.scenario.pictures.graph import community_names  # noqa: PLC0415
@@ -266,5 +222,4 @@ def _of_desks(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobR
         return None
     held = {name: shares[name] for name in own}
     labels = [np.where(of_peer < len(alive), of_peer, -1) for of_peer in own.values()]
-    drawn = _spread(sum(share.n_rows for share in held.values()))
-    return _gathered(held, labels, drawn, tuple(community_names(len(alive))), None)
+    return _gathered(held, labels, tuple(community_names(len(alive))))

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
+from p2pclust.scenario.outcome.compare import shown
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
 from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
+from p2pclust.scenario.pictures.places import counted
 from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
 from p2pclust.tools.units import size
@@ -41,8 +43,8 @@ def write_run_page(out: Path, story: RunStory) -> None:
     seconds = f"{result['wall_seconds']:.1f} s"
     if result["virtual_seconds"] is not None:
         seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
-    strangers = f" and {_counted(len(story.strangers), 'stranger')}" if story.strangers else ""
-    peers = f"{_counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    strangers = f" and {counted(len(story.strangers), 'stranger')}" if story.strangers else ""
+    peers = f"{counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
     # Without pictures the page has little but its tables.
     unfolded = not canvas.can_draw()
@@ -59,7 +61,6 @@ def _alarm(story: RunStory) -> str:
 
 def _tiles(story: RunStory) -> list[Tile]:
     result = story.result
-    peers = result["peers"].values()
     members = [peer for name, peer in result["peers"].items() if name not in story.strangers]
     finished = sum(bool(peer["finished"]) for peer in members)
     held = [item["held"] for item in result["expectations"]]
@@ -86,37 +87,31 @@ def _tiles(story: RunStory) -> list[Tile]:
     terms = sum(len(job["terms"]) for job in result["jobs"])
     if terms > len(result["jobs"]):
         tiles.append(Tile(f"{terms}", "terms"))
-    sent = [peer.get("bytes_sent") for peer in peers]
+    sent = [peer.get("bytes_sent") for peer in result["peers"].values()]
     if any(sent):
-        tiles.append(
-            Tile(
-                size(sum(value or 0 for value in sent)),
-                "sent by the peers that reported it" if None in sent else "sent",
-            )
-        )
+        label = "sent by the peers that reported it" if None in sent else "sent"
+        tiles.append(Tile(size(sum(value or 0 for value in sent)), label))
     return tiles
 
 
 def _sections(story: RunStory) -> list[Section]:
     drawn = canvas.can_draw()
-    sections = (
-        [] if drawn else [Section("No pictures", f"This page has {canvas.INSTALL}; then run the scenario again.")]
-    )
-    sections += [section for section in (_fleet(story, drawn=drawn), _expected(story)) if section is not None]
-    if drawn and (happened := _timeline(story)) is not None:
-        sections.append(happened)
+    missing = f"This page has {canvas.INSTALL}; then run the scenario again."
+    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn), _expected(story)]
+    made.append(_timeline(story) if drawn else None)
     for number in range(len(story.jobs)):
-        sections += job_sections(JobStory(story, number))
-    return [*sections, *_cost(story, drawn=drawn), *_left_out(story), *_details(story)]
+        made += job_sections(JobStory(story, number))
+    made += [_cost(story, drawn=drawn), _left_out(story), _details(story)]
+    return [section for section in made if section is not None]
 
 
-def _left_out(story: RunStory) -> list[Section]:
+def _left_out(story: RunStory) -> Section | None:
     """Return how many rows were left out because a value is missing."""
     rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
     text = (
         "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
     )
-    return [Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows])] if rows else []
+    return Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]) if rows else None
 
 
 def _expected(story: RunStory) -> Section | None:
@@ -165,16 +160,8 @@ def _changing(chronicle: Chronicle) -> str:
     terms = [term for term in chronicle.terms if not term.within]
     shown = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
     shown += ["who was away"] if chronicle.away else []
-    steady = all(
-        len(spans) == 1 and spans[0].start <= 0.0 and spans[0].end >= chronicle.end
-        for spans in chronicle.linked.values()
-    )
-    shown += [] if steady else ["which links there were"]
+    shown += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _failed(story: RunStory) -> str:
@@ -187,7 +174,7 @@ def _failed(story: RunStory) -> str:
     if out:
         refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.chronicle.refusals.items())[:1])
         others = len(story.chronicle.refusals) - 1
-        refused += f" and {_counted(others, 'other')}" if others > 0 else ""
+        refused += f" and {counted(others, 'other')}" if others > 0 else ""
         who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
         text += f"{who}{f': refused by {refused}' if refused else ''}."
     return text.strip()
@@ -209,7 +196,8 @@ def _timeline(story: RunStory) -> Section | None:
     chronicle = story.chronicle
     if not story.linked or not chronicle.here or chronicle.end <= 0:
         return None
-    lanes = lanes_of(chronicle, story.names)
+    eventful = [*(strike.peer for strike in chronicle.strikes), *(term.peer for term in chronicle.terms)]
+    lanes = lanes_of(story.names, eventful)
     drawing, narrow = (timeline_drawing(chronicle, lanes, story.groups, width) for width in (11.0, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
     caption = (
@@ -231,19 +219,15 @@ _MEASURES: Final = (
 )  # fmt: skip
 
 
-def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
+def _cost(story: RunStory, *, drawn: bool) -> Section | None:
     peers = story.result["peers"]
     known = [
-        Measure(
-            title,
-            unit,
-            {name: None if peers[name].get(key) is None else float(peers[name][key]) for name in story.names},
-        )
+        Measure(title, unit, {name: peers[name].get(key) for name in story.names})
         for title, unit, key in _MEASURES
         if any(peer.get(key) for peer in peers.values())
     ]
     if not known:
-        return []
+        return None
     pictures: list[Picture] = []
     text = ""
     if drawn:
@@ -261,27 +245,21 @@ def _cost(story: RunStory, *, drawn: bool) -> list[Section]:
         values = [measure.values[name] for measure in known]
         table.append([name, story.groups[name], *map(_number, values)])
     fold = "the same as a table" if drawn else "a row for each peer"
-    return [Section("What it cost each device", text, pictures, folded_table=table, fold=fold)]
+    return Section("What it cost each device", text, pictures, folded_table=table, fold=fold)
 
 
 # -- the log ------------------------------------------------------------------------------------------------------------
 
 
-def _details(story: RunStory) -> list[Section]:
-    logged = [
-        event
-        for event in story.events
-        if event["verb"] in ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
-    ]
+def _details(story: RunStory) -> Section:
+    shown = ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
+    logged = [event for event in story.events if event["verb"] in shown]
     rows = [["seconds", "peer", "what"]]
     rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in logged[:_EVENTS]]
     if len(logged) > _EVENTS:
         rows.append(["", "", f"and {len(logged) - _EVENTS} more, in events.jsonl"])
-    return [
-        Section(
-            "The log, shortened", folded_table=rows, fold=f"{min(len(logged), _EVENTS)} events of {len(story.events)}"
-        )
-    ]
+    fold = f"{min(len(logged), _EVENTS)} events of {len(story.events)}"
+    return Section("The log, shortened", folded_table=rows, fold=fold)
 
 
 def _words(event: Event) -> str:
@@ -293,15 +271,10 @@ def _words(event: Event) -> str:
 
 
 def _found(item: Mapping[str, Any]) -> str:
-    value = item["value"]
-    if value is None:
-        return str(item.get("why") or "unknown")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

@@ -9,55 +9,38 @@ from typing import Any, Final
 
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, FleetResult, JobResult
-from p2pclust.protocols.engine.job import Job
-from p2pclust.protocols.engine.runner import labelling_stage
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.scenario.outcome.terms import TermEnd, ends_of
 from p2pclust.scenario.page.page import Picture
 from p2pclust.scenario.page.rows import JobRows, rows_of
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.topology import Overlay
 
-__all__ = ["LANES", "NARROW", "JobStory", "RunStory", "picture_of"]
+__all__ = ["NARROW", "JobStory", "RunStory", "picture_of"]
 
-#: The most peers that have a lane each; of more, some are chosen, and the page says so.
-LANES: Final = 40
 #: Width in inches of the second copy of a picture with lanes, for narrow pages.
 NARROW: Final = 4.8
 
 
 @dataclass(frozen=True)
 class RunStory:
-    """A run with everything that its page is made from.
+    """A run with everything that its page is made from."""
 
-    Parameters
-    ----------
-    result : mapping
-        The content of ``result.json``.
-    jobs : sequence of Job
-    found : FleetResult
-    shares : mapping of str to DataSet
-        Every peer's rows, by name.
-    groups : mapping of str to str
-        Each peer's device class.
-    strangers : collection of str
-        The peers that are not on the fleet roster and only try to join.
-    overlay : Overlay or None
-        At the start; None for a full mesh.
-    evidence : sequence of Evidence
-        One for each job that was submitted.
-    events : sequence of Event
-        In order.
-    """
-
+    #: The content of ``result.json``.
     result: Mapping[str, Any]
     jobs: Sequence[Job]
     found: FleetResult
+    #: Every peer's rows, by name.
     shares: Mapping[str, DataSet]
+    #: Each peer's device class.
     groups: Mapping[str, str]
+    #: The peers that are not on the fleet roster and only try to join.
     strangers: Collection[str]
+    #: At the start; None for a full mesh.
     overlay: Overlay | None
+    #: One for each job that was submitted.
     evidence: Sequence[Evidence] = ()
     events: Sequence[Event] = field(default=(), repr=False)
 
@@ -89,14 +72,7 @@ class RunStory:
 
 @dataclass(frozen=True)
 class JobStory:
-    """One job of a run.
-
-    Parameters
-    ----------
-    run : RunStory
-    number : int
-        Of the job, from 0.
-    """
+    """One job of a run, with its number from 0."""
 
     run: RunStory
     number: int
@@ -118,6 +94,18 @@ class JobStory:
         return self.run.found.jobs[self.number] if self.number < len(self.run.found.jobs) else None
 
     @property
+    def came(self) -> JobResult:
+        """The result of a job that was submitted."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def state(self) -> JobState:
+        """The last state of a job that has one."""
+        assert self.came.state is not None
+        return self.came.state
+
+    @property
     def evidence(self) -> Evidence:
         """What measuring the job found beside the result."""
         return self.run.evidence[self.number] if self.number < len(self.run.evidence) else Evidence()
@@ -135,10 +123,7 @@ class JobStory:
     @cached_property
     def rows(self) -> JobRows | None:
         """The rows with their clusters."""
-        if not self.done:
-            return None
-        assert self.found is not None
-        return rows_of(self.job, self.found, self.run.shares, self.evidence)
+        return rows_of(self.job, self.came, self.run.shares) if self.done else None
 
     @cached_property
     def terms(self) -> list[TermEnd]:
@@ -150,14 +135,11 @@ class JobStory:
         """The peers of the job roster whose rows had no part in the result, with the recorded reason if there is one."""
         if self.rows is None or self.job.by_columns:
             return {}
-        assert self.found is not None
         there = set(self.rows.names)
         if not self.job.has_workspace:
-            stage, _ = labelling_stage(self.job)
-            rounds = zip(self.entry["stages"], self.entry["contributors"], strict=True)
-            there |= {name for stage_, who in rounds if stage_ == self.job.stages[stage].protocol for name in who}
+            there |= {self.came.roster[peer] for peer in contributed(self.job, self.state)}
         why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
-        return {name: why.get(name, "") for name in self.found.roster if name not in there}
+        return {name: why.get(name, "") for name in self.came.roster if name not in there}
 
 
 def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:

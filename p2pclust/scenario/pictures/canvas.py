@@ -1,20 +1,25 @@
-"""Empty figures, and figures as images for a page."""
+"""Empty figures, the entries of their legends, and figures as images for a page."""
 
 from __future__ import annotations
 
 import base64
 import importlib.util
 import io
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 __all__ = [
     "INSTALL",
+    "area_key",
     "can_draw",
     "data_address",
+    "dot_key",
     "image_bytes",
+    "line_key",
     "new_figure",
     "width_in_pixels",
 ]
@@ -38,6 +43,25 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def line_key(label: str, **how: Any) -> Line2D:
+    """Return the entry of a legend that shows a line."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    return Line2D([], [], label=label, **how)
+
+
+def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: Any) -> Line2D:
+    """Return the entry of a legend that shows a marker."""
+    return line_key(label, linestyle="", marker=marker, markersize=size, color=colour, **how)
+
+
+def area_key(label: str, colour: str, **how: Any) -> Patch:
+    """Return the entry of a legend that shows an area."""
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    return Patch(facecolor=colour, label=label, **how)
+
+
 def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     """Return a figure as an image; the same figure gives the same bytes.
 
@@ -55,10 +79,9 @@ def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     return buffer.getvalue()
 
 
-def data_address(figure: Figure, kind: str = "svg") -> str:
-    """Return a figure as a ``data:`` address for the ``src`` of an image; see `image_bytes`."""
-    mime = {"svg": "svg+xml", "png": "png"}[kind]
-    return f"data:image/{mime};base64,{base64.b64encode(image_bytes(figure, kind)).decode('ascii')}"
+def data_address(figure: Figure) -> str:
+    """Return a figure as a PNG image in a ``data:`` address, for the ``src`` of an image."""
+    return f"data:image/png;base64,{base64.b64encode(image_bytes(figure, 'png')).decode('ascii')}"
 
 
 def width_in_pixels(figure: Figure) -> int:

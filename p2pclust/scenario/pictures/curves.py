@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import CURVE, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["PANELS", "history_figures"]
+__all__ = ["PANELS", "history_drawings"]
 
 Floats = NDArray[np.float64]
 
@@ -30,47 +29,38 @@ PANELS: Final[Mapping[str, str]] = {
 }
 
 
-def history_figures(
+def history_drawings(
     curves: Mapping[str, Sequence[float]], *, step: str = "iteration", wanted: Mapping[str, float] | None = None
-) -> list[Figure]:
-    """Draw the known ones of the paper's five curves (Figure 8), each in its own figure.
+) -> list[Drawing]:
+    """Draw the known ones of the paper's five curves (Figure 8), each by itself.
 
-    Parameters
-    ----------
-    curves : mapping of str to sequence of float
-        By a name of :data:`PANELS`: one number per step, preceded by that before the first step; NaN if unknown. A curve
-        that is missing, or NaN throughout, has no panel.
-    step : str
-        The name of a step.
-    wanted : mapping of str to float, optional
-        The right value, drawn as a dashed line: for example the number of classes for the communities.
+    `curves` has, by a name of :data:`PANELS`, one number per step, preceded by that before the first step; NaN if unknown.
+    A curve that is missing, or NaN throughout, is not drawn. `step` is the name of a step, and `wanted` has right values,
+    drawn as dashed lines: for example the number of classes for the communities.
     """
-    shown = [name for name in PANELS if name in curves and np.isfinite(np.array(curves[name], float)).any()]
-    figures = []
-    for name in shown:
-        figures.append(new_figure(3.4, 3.0))
-        axes = figures[-1].add_subplot()
-        values = np.array(curves[name], dtype=np.float64)
-        steps = np.arange(len(values))
+    wanted = wanted or {}
+    drawings = []
+    for name, title in PANELS.items():
+        values = np.array(curves.get(name, ()), dtype=np.float64)
         there = np.isfinite(values)
+        if not there.any():
+            continue
+        drawing = Drawing.new(3.4, 3.0, title, f"{step} (0: the start)" if there[0] else step, grid=True)
+        axes = drawing.axes
         gaps = not there[int(np.argmax(there)) :].all()
         axes.plot(
-            steps[there], values[there], ":" if gaps else "-", marker="o", markersize=4, color=CURVE,
+            np.flatnonzero(there), values[there], ":" if gaps else "-", marker="o", markersize=4, color=CURVE,
             label="dotted: not known in between" if gaps else "_",
         )  # fmt: skip
-        if wanted and name in wanted:
-            axes.axhline(
-                wanted[name], color=INK, linestyle="--", linewidth=1, label=f"dashed: classes ({wanted[name]:g})"
-            )
-        if gaps or (wanted and name in wanted):
+        if name in wanted:
+            label = f"dashed: classes ({wanted[name]:g})"
+            axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1, label=label)
+        if gaps or name in wanted:
             axes.legend(fontsize=8, frameon=False, loc="best")
-        _scale(axes, name, values[there], (wanted or {}).get(name))
-        axes.set_title(PANELS[name], fontsize=10)
-        axes.set_xlabel(f"{step} (0: the start)" if there[0] else step, fontsize=9)
+        _scale(axes, name, values[there], wanted.get(name))
         axes.set_xlim(-0.3, len(values) - 0.7)
-        axes.tick_params(labelsize=8)
-        axes.grid(alpha=0.3)
-    return figures
+        drawings.append(drawing)
+    return drawings
 
 
 def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:

@@ -3,81 +3,59 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.canvas import dot_key, line_key
+from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.layout import Layout, lay_out
 from p2pclust.scenario.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from p2pclust.protocols.models.association import Association
 
-__all__ = ["association_figure", "community_names", "names_of_groups"]
+__all__ = ["association_drawing", "community_names"]
 
 
-def community_names(n_groups: int) -> list[str]:
-    """Return the names of communities in pictures: A, B, ..., Z, A2, B2, ...
-
-    Examples
-    --------
-    >>> community_names(28)[-3:]
-    ['Z', 'A2', 'B2']
-    """
-    letters = [chr(ord("A") + number) for number in range(26)]
-    return [letters[n % 26] + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
-
-
-def names_of_groups(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
-    """Return the name of each community: first the remaining ones in the order of their labels, then the dropped ones.
+def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
+    """Return the names of communities in pictures, A, B, ..., Z, A2, B2, ...: the dropped ones have the last names.
 
     Examples
     --------
-    >>> names_of_groups(4, gone=[1])
-    ['A', 'D', 'B', 'C']
+    >>> community_names(28)[-3:], community_names(4, gone=[1])
+    (['Z', 'A2', 'B2'], ['A', 'D', 'B', 'C'])
     """
+    letters = [chr(ord("A") + n % 26) + (str(n // 26 + 1) if n >= 26 else "") for n in range(n_groups)]
     order = sorted(range(n_groups), key=lambda group: (group in gone, group))
-    called = dict(zip(order, community_names(n_groups), strict=True))
+    called = dict(zip(order, letters, strict=True))
     return [called[group] for group in range(n_groups)]
 
 
-def association_figure(
-    association: Association,
-    classes: Sequence[Any] | None = None,
-    *,
-    peers: Sequence[str] | None = None,
-    gone: Sequence[int] = (),
-    hues: Sequence[int] | None = None,
-) -> Figure:
-    """Draw an association graph: communities apart and in colours, isolated clusters around them.
+def association_drawing(
+    association: Association, classes: Sequence[Any] | None = None, *, peers: Sequence[str] | None = None,
+    gone: Sequence[int] = (), hues: Sequence[int] | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw an association graph of M clusters: communities apart and in colours, isolated clusters below them.
 
-    Parameters
-    ----------
-    association : Association
-    classes : sequence, length M, optional
-        The true class of most rows of each cluster; None if unknown. Links between clusters of different classes are then
-        red, and clusters of another class than their community have a red edge.
-    peers : sequence of str, optional
-        The text in each peer's clusters, at most three letters; by default the peer's index in the job roster.
-    gone : sequence of int
-        Communities that were dropped later because no row belongs to them.
-    hues : sequence of int, optional
-        The number of each community's colour; by default its index.
+    `classes` has the true class of most rows of each cluster, length M; None if unknown. Links between clusters of different
+    classes are then red, and clusters of another class than their community have a red edge. `peers` has the text in each
+    peer's clusters, at most three letters, by default its index in the job roster. `gone` are communities that were dropped
+    later because no row belongs to them. `hues` has the number of each community's colour, by default its index.
     """
     layout = lay_out(association)
     left, right, bottom, top = layout.page
-    figure = new_figure(11, 11 * (top - bottom) / (right - left) + 1.0)
-    axes = figure.add_subplot()
+    drawing = Drawing.new(11, 11 * (top - bottom) / (right - left) + 1.0)
+    axes = drawing.axes
     known = list(classes) if classes is not None else [None] * association.clusters.total
     main = [_mode([known[m] for m in members]) for members in association.groups]
     _draw_links(axes, association, known, layout)
     _draw_nodes(axes, association, known, main, layout, peers, hues or range(len(main)))
-    names = names_of_groups(len(main), gone)
+    names = community_names(len(main), gone)
     for number, (members, kind) in enumerate(zip(association.groups, main, strict=True)):
         text = f"{names[number]}: {len(members)} clusters"
         text += "\ndropped later" if number in gone else ""
@@ -87,17 +65,14 @@ def association_figure(
     axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     axes.axis("off")
     axes.set_title(_headline(association, known, len(gone)), fontsize=12)
-    _legend(figure, known)
-    return figure
+    _legend(drawing, known)
+    return drawing
 
 
 def _mode(kinds: Sequence[Any]) -> Any:
     """Return the most frequent known class, the first of equally frequent ones; None if no class is known."""
-    counts: dict[Any, int] = {}
-    for kind in kinds:
-        if kind is not None:
-            counts[kind] = counts.get(kind, 0) + 1
-    return max(counts, key=lambda kind: counts[kind]) if counts else None
+    counts = Counter(kind for kind in kinds if kind is not None)
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def _of_class(kind: Any, kinds: Sequence[Any]) -> str:
@@ -143,14 +118,9 @@ def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layo
 
 
 def _draw_nodes(
-    axes: Axes,
-    association: Association,
-    known: Sequence[Any],
-    main: Sequence[Any],
-    layout: Layout,
-    peers: Sequence[str] | None,
-    hues: Sequence[int],
-) -> None:
+    axes: Axes, association: Association, known: Sequence[Any], main: Sequence[Any], layout: Layout,
+    peers: Sequence[str] | None, hues: Sequence[int],
+) -> None:  # fmt: skip
     from matplotlib.patches import Circle  # noqa: PLC0415
 
     owners = association.clusters.owners.tolist()
@@ -167,18 +137,13 @@ def _draw_nodes(
         axes.text(x, y, text, ha="center", va="center", fontsize=font, color=ink_on(colour), zorder=4)
 
 
-def _legend(figure: Figure, known: Sequence[Any]) -> None:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-
-    def dot(face: str, edge: str, label: str) -> Line2D:
-        return Line2D([], [], marker="o", linestyle="", markersize=9, color=face, markeredgecolor=edge, label=label)
-
-    marks = [
-        dot("white", "#555555", "a cluster of one peer; the number is the peer"),
-        Line2D([], [], color=LINK, linewidth=1.2, label="associated: same colour, one community"),
-        dot(cluster_colour(-1), "white", "isolated: associated with none"),
+def _legend(drawing: Drawing, known: Sequence[Any]) -> None:
+    keys = [
+        dot_key("a cluster of one peer; the number is the peer", "white", markeredgecolor="#555555"),
+        line_key("associated: same colour, one community", color=LINK, linewidth=1.2),
+        dot_key("isolated: associated with none", cluster_colour(-1), markeredgecolor="white"),
     ]
     if any(kind is not None for kind in known):
-        marks.append(Line2D([], [], color=WRONG, linewidth=1.2, label="wrong: most rows are of different classes"))
-        marks.append(dot("white", WRONG, "not of the class of its community"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+        keys.append(line_key("wrong: most rows are of different classes", color=WRONG, linewidth=1.2))
+        keys.append(dot_key("not of the class of its community", "white", markeredgecolor=WRONG))
+    drawing.legend(keys)

@@ -10,53 +10,59 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from p2pclust.scenario.pictures.canvas import new_figure
-from p2pclust.scenario.pictures.palette import VARIABLES
+from p2pclust.scenario.pictures.canvas import new_figure, width_in_pixels
+from p2pclust.scenario.pictures.palette import INK, LINK, VARIABLES
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Drawing", "inline_svg"]
+__all__ = ["Drawing"]
 
 _MARK: Final = "mark-"
 
 
-@dataclass(frozen=True)
-class _Mark:
-    kind: str
-    peer: str
-    when: str
-    tip: str
-
-    def attributes(self) -> str:
-        pairs = (("class", self.kind), ("data-peer", self.peer), ("data-when", self.when))
-        return "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
-
-    def title(self) -> str:
-        return f"<title>{escape(self.tip)}</title>" if self.tip else ""
-
-
 @dataclass
 class Drawing:
-    """A figure with descriptions of its parts.
-
-    Parameters
-    ----------
-    figure : Figure
-    """
+    """A figure with descriptions of its parts."""
 
     figure: Figure
-    _marks: list[_Mark] = field(default_factory=list, repr=False)
+    #: The opening tags of the parts that have a description.
+    _marks: list[str] = field(default_factory=list, repr=False)
 
     @classmethod
-    def new(cls, width: float, height: float) -> Drawing:
-        """Return an empty drawing; the size is in inches."""
-        return cls(new_figure(width, height))
+    def new(
+        cls, width: float, height: float, title: str = "", across: str = "", up: str = "", *,
+        sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9,
+    ) -> Drawing:  # fmt: skip
+        """Return a drawing with empty axes, of this size in inches, whose title and labels are given.
+
+        `sides` are those of the frame that are drawn. `letters` is the size of the axes' labels in points; those of the
+        ticks are one point smaller.
+        """
+        drawing = cls(new_figure(width, height))
+        axes = drawing.figure.add_subplot()
+        axes.set_title(title, fontsize=10, color=INK, loc="left")
+        axes.set_xlabel(across, fontsize=letters, color=INK)
+        axes.set_ylabel(up, fontsize=letters, color=INK)
+        axes.tick_params(which="both", labelsize=letters - 1)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in sides)
+        if grid:
+            axes.grid(color=LINK, alpha=0.25)
+            axes.set_axisbelow(True)
+        return drawing
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of the drawing."""
+        return self.figure.axes[0]
 
     def mark(
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
@@ -78,45 +84,43 @@ class Drawing:
             The text that is shown when the reader points at it.
         """
         spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
+        pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
         artist.set_gid(f"{_MARK}{len(self._marks)}")
-        self._marks.append(_Mark(kind, peer, spans, tip))
+        self._marks.append(f"<g{attributes}>" + (f"<title>{escape(tip)}</title>" if tip else ""))
+
+    def limit(self, height: float, text: str, colour: str = INK, *, left: bool = False) -> None:
+        """Draw a dashed line across the axes, with a text at one end."""
+        self.axes.axhline(height, color=colour, linestyle="--", linewidth=1)
+        self.axes.annotate(
+            text, (0.0 if left else 1.0, height), (4 if left else -2, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="left" if left else "right", fontsize=8, color=INK,
+        )  # fmt: skip
+
+    def legend(self, keys: Sequence[Artist] | None = None, columns: int = 3) -> None:
+        """Write a legend below the axes: of these entries, or by default of the labelled artists."""
+        self.figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
 
     def svg(self, label: str) -> str:
-        """Return it as an element of a page; `label` describes it in words."""
-        return inline_svg(self.figure, label, self._marks)
+        """Return it as an SVG element of a page; `label` describes it in words. The same figure gives the same text."""
+        text = _svg_text(self.figure)
+        box = re.search(r'viewBox="([^"]*)"', text)
+        assert box is not None, "matplotlib always writes a viewBox"
+        body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
+        body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+        body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
+        prefix = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:6]
+        body = _identified(_coloured(_shortened(body)), prefix, self._marks)
+        shape = " ".join(f"{float(value):.5g}" for value in box[1].split())
+        return (
+            f'<svg class="drawing" role="img" aria-label="{escape(label)}" viewBox="{shape}" '
+            f'style="width:{self.width}px">{body}</svg>'
+        )
 
     @property
     def width(self) -> int:
         """The width on a page, in pixels."""
-        return round(96 * float(self.figure.get_figwidth()))
-
-
-def inline_svg(figure: Figure, label: str, marks: Sequence[_Mark] = ()) -> str:
-    """Return a figure as an SVG element of an HTML page; the same figure gives the same text.
-
-    Parameters
-    ----------
-    figure : Figure
-    label : str
-        Describes the picture in words.
-    marks : sequence
-        The descriptions of its parts; see :class:`Drawing`.
-    """
-    text = _svg_text(figure)
-    start = text.index("<svg")
-    box = re.search(r'viewBox="([^"]*)"', text)
-    assert box is not None, "matplotlib always writes a viewBox"
-    body = text[text.index(">", start) + 1 : text.rindex("</svg>")]
-    body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
-    body = _identified(
-        _coloured(_shortened(body)), hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:6], marks
-    )
-    shape = " ".join(f"{float(value):.5g}" for value in box[1].split())
-    return (
-        f'<svg class="drawing" role="img" aria-label="{escape(label)}" viewBox="{shape}" '
-        f'style="width:{round(96 * float(figure.get_figwidth()))}px">{body}</svg>'
-    )
+        return width_in_pixels(self.figure)
 
 
 def _svg_text(figure: Figure) -> str:
@@ -163,15 +167,12 @@ def _coloured(body: str) -> str:
     return re.sub(r"(fill|stroke):(#[0-9a-f]{6})", named, body)
 
 
-def _identified(body: str, prefix: str, marks: Sequence[_Mark]) -> str:
+def _identified(body: str, prefix: str, marks: Sequence[str]) -> str:
     """Make names unique on the page, and keep only those that are referred to."""
 
     def group(match: re.Match[str]) -> str:
         name = match[1]
-        if not name.startswith(_MARK):
-            return "<g>"
-        mark = marks[int(name.removeprefix(_MARK))]
-        return f"<g{mark.attributes()}>{mark.title()}"
+        return marks[int(name.removeprefix(_MARK))] if name.startswith(_MARK) else "<g>"
 
     body = re.sub(r'<g id="([^"]*)">', group, body)
     body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)

@@ -1,4 +1,4 @@
-"""The layout of an association graph: communities apart from each other, isolated clusters around them."""
+"""The layout of an association graph: communities apart from each other, isolated clusters below them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,17 @@ _CAPTION: Final = (0.125, 0.035)  # width and height of two lines above a commun
 _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn huge
 
 
-# Compared by identity, because it holds arrays.
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Places; the unit is about the distance between neighbouring nodes.
+    """Places; the unit is about the distance between neighbouring nodes."""
 
-    Attributes
-    ----------
-    places : float64 array, shape (M, 2)
-        Of the clusters.
-    captions : float64 array, shape (G, 2)
-        The lower middle of each community's caption.
-    page : (float, float, float, float)
-        Left, right, bottom and top.
-    node : float
-        Radius of a node.
-    """
-
+    #: Of the clusters, shape (M, 2).
     places: Floats
+    #: The lower middle of each community's caption, shape (G, 2).
     captions: Floats
+    #: Left, right, bottom and top.
     page: tuple[float, float, float, float]
+    #: The radius of a node.
     node: float = _NODE
 
 
@@ -73,7 +64,7 @@ def lay_out(association: Association) -> Layout:
         places[list(members)] = own + middle
         captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
     alone = list(association.isolated)
-    places[alone], page = _rim(len(alone), float(half[0]), float(half[1]))
+    places[alone], page = _below(len(alone), float(half[0]), float(half[1]) if groups else 0.0)
     return Layout(places, captions, page)
 
 
@@ -113,19 +104,17 @@ def _level(places: Floats) -> Floats:
 
 
 def _packed(boxes: Floats) -> Floats:
-    """Return middles of boxes that do not touch: in order, in rows, as words on a page.
-
-    Parameters
-    ----------
-    boxes : float64 array, shape (G, 2)
-        Half widths and half heights.
-    """
+    """Return middles of boxes that do not touch, shape (G, 2): in rows, as words; boxes are half widths and heights."""
     full = 2 * boxes + _GAP
     if not len(boxes):
         return np.zeros((0, 2))
-    # The length of rows that allows the largest drawing on a page of the wanted shape.
-    lengths = np.linspace(full[:, 0].max(), full[:, 0].sum(), 60) * 1.001
-    rows = min((_rows(full, length) for length in lengths.tolist()), key=lambda rows: _page(full, rows))
+    # The length of rows for a page of the wanted shape; they are filled in order.
+    longest = max(float(full[:, 0].max()), math.sqrt(_STRETCH * float(full.prod(axis=1).sum())))
+    rows: list[list[int]] = []
+    for number, width in enumerate(full[:, 0].tolist()):
+        if not rows or full[rows[-1], 0].sum() + width > longest:
+            rows.append([])
+        rows[-1].append(number)
     middles = np.zeros((len(boxes), 2))
     top = sum(float(full[row, 1].max()) for row in rows) / 2
     for row in rows:
@@ -136,49 +125,12 @@ def _packed(boxes: Floats) -> Floats:
     return middles
 
 
-def _rows(full: Floats, longest: float) -> list[list[int]]:
-    """Return boxes in rows of at most this length, filled in order."""
-    rows: list[list[int]] = []
-    for number, width in enumerate(full[:, 0].tolist()):
-        if not rows or full[rows[-1], 0].sum() + width > longest:
-            rows.append([])
-        rows[-1].append(number)
-    return rows
-
-
-def _page(full: Floats, rows: list[list[int]]) -> float:
-    """Return the width of a page of the wanted shape that holds these rows."""
-    width = max(float(full[row, 0].sum()) for row in rows)
-    return max(width, _STRETCH * sum(float(full[row, 1].max()) for row in rows))
-
-
-def _rim(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
-    """Return places around a page of this half width and height, and the page with them.
-
-    If they fit, they are in one row below; otherwise they surround the page, in as many rings as needed.
-    """
-    places: list[tuple[float, float]] = []
-    below = 0.0
-    if 0 < count <= 2 * width / 1.15:
-        places = [((number - (count - 1) / 2) * 1.15, -height - 0.9) for number in range(count)]
-        below = 0.9
-    while len(places) < count:
-        width, height = width + 1.15, height + 1.15
-        around = 4 * (width + height)
-        fits = min(count - len(places), int(around / 1.05))
-        places += [_on_rectangle(number * around / fits, width, height) for number in range(fits)]
-    return np.array(places).reshape(-1, 2), (-width - 0.7, width + 0.7, -height - below - 0.7, height + 0.7)
-
-
-def _on_rectangle(way: float, width: float, height: float) -> tuple[float, float]:
-    """Return the point at this distance along the rectangle, starting from the lower left corner."""
-    for x, y, dx, dy, length in (
-        (-width, -height, 1, 0, 2 * width),
-        (width, -height, 0, 1, 2 * height),
-        (width, height, -1, 0, 2 * width),
-        (-width, height, 0, -1, 2 * height),
-    ):
-        if way < length:
-            return x + dx * way, y + dy * way
-        way -= length
-    return -width, -height
+def _below(count: int, width: float, height: float) -> tuple[Floats, tuple[float, float, float, float]]:
+    """Return places in rows below a page of this half width and height, and the page with them."""
+    columns = max(1, int(max(2 * width / 1.15, math.sqrt(_STRETCH * count))))
+    numbers = np.arange(count)
+    row, of_row = numbers // columns, np.minimum(columns, count - numbers // columns * columns)
+    places = np.stack([(numbers % columns - (of_row - 1) / 2) * 1.15, -height - 0.9 - 1.15 * row], axis=1)
+    width = max(width, 1.15 * columns / 2)
+    bottom = float(places[-1, 1]) if count else -height
+    return places, (-width - 0.7, width + 0.7, bottom - 0.7, height + 0.7)

@@ -27,16 +27,8 @@ _PITCH: Final = 1.22  # from row to row, with a number below each picture
 def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: Floats, headings: Sequence[str]) -> Figure:
     """Draw rows and their reconstructions by every community's model; the best reconstruction is outlined.
 
-    Parameters
-    ----------
-    rows : float64 array, shape (n, d)
-        In working coordinates. Where d is a square, a row is drawn as a picture, else as a line.
-    names : sequence of str, length n
-        The name of each row.
-    drawn : array, shape (M, n, d)
-        The reconstructions.
-    headings : sequence of str, length M
-        The name of each model.
+    `rows` have shape (n, d), in working coordinates, and the reconstructions shape (M, n, d). Where d is a square, a row is
+    drawn as a picture, else as a line. `headings` are the names of the models.
     """
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import new_figure
+from p2pclust.scenario.pictures.canvas import dot_key, new_figure
 from p2pclust.scenario.pictures.palette import CURVE, INK, LINK, WRONG
+from p2pclust.scenario.pictures.places import counted, on_page, short_name, write_names
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 from p2pclust.topology.measures import cut_vertices
@@ -33,12 +34,10 @@ def overlay_figure(overlay: Overlay) -> Figure:
 
     A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
     40 peers.
-
-    Parameters
-    ----------
-    overlay : Overlay
     """
-    places = _on_page(lay_out(overlay))
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415 - in the extra `plots`
+
+    places = on_page(lay_out(overlay), _PAGE - 1.6)
     lines = _lines(overlay, places)
     cut = frozenset(cut_vertices(overlay))
     everything = np.concatenate([places, *lines])
@@ -50,24 +49,22 @@ def overlay_figure(overlay: Overlay) -> Figure:
     colours = [WRONG if name in cut else _PEER for name in overlay.names]
     axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
     if overlay.n_peers <= _NAMED:
-        _write_names(axes, overlay, places, sizes)
+        texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
+        write_names(
+            axes, texts, places, sizes.tolist(), _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo]
+        )
     axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
     axes.axis("off")
-    axes.set_title(_headline(overlay), fontsize=12, color=INK)
+    peers, links = counted(overlay.n_peers, "peer"), counted(overlay.n_links, "link")
+    axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
     _legend(figure, overlay, len(cut))
     return figure
 
 
-def _headline(overlay: Overlay) -> str:
-    links = f"{overlay.n_links} link{'s' if overlay.n_links != 1 else ''}"
-    return f"{overlay.kind}: {overlay.n_peers} peer{'s' if overlay.n_peers != 1 else ''}, {links}"
-
-
-def _on_page(places: Floats) -> Floats:
-    """Return places in inches; the longer side fills the page, the lower left corner is at 0."""
-    places = places - places.min(axis=0)
-    extent = places.max()
-    return places * ((_PAGE - 1.6) / extent if extent > 0 else 1.0)
+def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
+    """Return the places on each link near its ends, over which no name should be written."""
+    ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
+    return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
 
 
 def _sizes(overlay: Overlay) -> Floats:
@@ -109,40 +106,14 @@ def _bent(line: Floats, height: float) -> Floats:
     return curve
 
 
-def _write_names(axes: Axes, overlay: Overlay, places: Floats, sizes: Floats) -> None:
-    """Write each name beside its peer, on the side away from its neighbours."""
-    from matplotlib.patheffects import withStroke  # noqa: PLC0415
-
-    place_of = dict(zip(overlay.names, places, strict=True))
-    for name, size in zip(overlay.names, sizes, strict=True):
-        neighbours = overlay.neighbours(name)
-        away = (
-            place_of[name] - np.mean([place_of[other] for other in neighbours], axis=0) if neighbours else np.zeros(2)
-        )
-        far = float(np.hypot(*away))
-        # Below, if it is in the middle of its neighbours.
-        x, y = away / far if far > 0.25 else (0.0, -1.0)
-        points = math.sqrt(size) / 2 + 3
-        axes.annotate(
-            name if len(name) <= 14 else name[:13] + "…", place_of[name], (x * points, y * points),
-            textcoords="offset points", fontsize=8, color=INK, zorder=4,
-            ha="center" if abs(x) < 0.4 else "left" if x > 0 else "right",
-            va="center" if abs(y) < 0.4 else "bottom" if y > 0 else "top",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )  # fmt: skip
-
-
 def _legend(figure: Figure, overlay: Overlay, n_cut: int) -> None:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-
-    def dot(colour: str, size: float, label: str) -> Line2D:
-        return Line2D(
-            [], [], marker="o", linestyle="", markersize=size, color=colour, markeredgecolor="white", label=label
-        )
-
     least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
-    few = f"a peer, {least} link{'s' if least != 1 else ''}"
-    marks = [dot(_PEER, 8, few)] if least == most else [dot(_PEER, 7, few), dot(_PEER, 12, f"a peer, {most} links")]
+    sizes = {least: 8} if least == most else {least: 7, most: 12}
+    keys = [
+        dot_key(f"a peer, {counted(links, 'link')}", _PEER, size=size, markeredgecolor="white")
+        for links, size in sizes.items()
+    ]
     if n_cut:
-        marks.append(dot(WRONG, 8, f"cut vertex: without it the others are disconnected ({n_cut})"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+        words = f"cut vertex: without it the others are disconnected ({n_cut})"
+        keys.append(dot_key(words, WRONG, size=8, markeredgecolor="white"))
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=9, frameon=False)

@@ -118,19 +118,10 @@ def series_colour(number: int) -> str:
 
 
 def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
-    """Return the number of each cluster's colour.
+    """Return the number of each cluster's colour: that of the class of most of its rows, which at most one cluster has.
 
-    Parameters
-    ----------
-    alike : sequence of int or None
-        The class of most rows of each cluster, each class at most once; None for no such class.
-    n_classes : int
-
-    Returns
-    -------
-    list of int
-        The class's number if there is one; otherwise a number that no other cluster has and, if possible, no class. Numbers
-        repeat only if there are more clusters than colours.
+    A cluster with None there gets a number that no other cluster has and, if possible, no class. Numbers repeat only if
+    there are more clusters than colours.
 
     Examples
     --------
@@ -153,12 +144,7 @@ def own_colours(groups: Mapping[str, str]) -> bool:
 
 
 def device_colours(groups: Mapping[str, str]) -> dict[str, str]:
-    """Return a colour for each device class, in order of appearance.
-
-    Parameters
-    ----------
-    groups : mapping of str to str
-        Each peer's class.
+    """Return a colour for each device class, in order of appearance; `groups` has each peer's class.
 
     Examples
     --------
@@ -172,11 +158,6 @@ def peer_colours(groups: Mapping[str, str]) -> dict[str, str]:
     """Return the colour of each peer in all pictures of a report.
 
     It depends only on the names and device classes of the fleet, so two runs of one scenario have the same colours.
-
-    Parameters
-    ----------
-    groups : mapping of str to str
-        The device class of every peer of the run.
 
     Examples
     --------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.scenario.pictures.canvas import dot_key
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 
@@ -28,13 +29,8 @@ _PCA_ROWS: Final = 600  # with more columns than this, about so many rows determ
 class Plane:
     """A projection of rows into a plane.
 
-    Attributes
-    ----------
-    axes : float64 array, shape (F, 2)
-    middle, scale : float64 array, shape (F,)
-        Subtracted from a row, and then its divisor, before the projection.
-    titles : (str, str)
-        The titles of the two axes.
+    `middle` and `scale`, shape (F,), are subtracted from a row and divide it, before `axes`, shape (F, 2), project it.
+    `titles` are those of the two axes.
     """
 
     axes: Floats
@@ -51,12 +47,7 @@ class Plane:
 def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
     """Return the plane of two columns as they are, or the plane of the two principal axes of more columns.
 
-    Parameters
-    ----------
-    X : float64 array, shape (n, F)
-    names : sequence of str, length F
-    scaled : bool
-        Whether each column is divided by its range.
+    `X` has shape (n, F); `scaled` says whether each column is divided by its range.
 
     Examples
     --------
@@ -77,12 +68,8 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
     rows = (X - middle) / scale
     if n_features > _PCA_ROWS:
         rows = rows[:: max(1, len(rows) // _PCA_ROWS)]
-        _, singular, turned = np.linalg.svd(rows, full_matrices=False)
-        parts, axes = singular**2, turned.T
-    else:
-        parts, axes = np.linalg.eigh(rows.T @ rows)
-        parts, axes = parts[::-1], axes[:, ::-1]
-    axes = np.array(axes[:, :2])
+    _, singular, turned = np.linalg.svd(rows, full_matrices=len(rows) < 2)  # one row alone has one axis
+    parts, axes = np.append(singular**2, 0.0), turned[:2].T.copy()
     # The sign of an axis is arbitrary: its largest part points to the right, or up.
     axes *= np.where(np.abs(axes).max(axis=0) == axes.max(axis=0), 1.0, -1.0)
     shares = 100 * np.maximum(parts[:2], 0.0) / max(float(parts.sum()), 1e-300)
@@ -92,27 +79,16 @@ def plane_of(X: Floats, names: Sequence[str], *, scaled: bool) -> Plane:
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """The colours of dots.
-
-    Parameters
-    ----------
-    title : str
-    kinds : int array, shape (n,)
-        The place of each row's kind in `names`; negative for none.
-    names : sequence of str
-    colours : sequence of str, optional
-        Of the names; by default those of clusters, in order.
-    centers : float64 array, shape (C, 2), optional
-        Drawn over the dots, in the colours of the names.
-    trails : float64 array, shape (steps, C, 2), optional
-        The earlier places of the centers.
-    """
+    """The colours of dots."""
 
     title: str
+    #: The place of each row's kind in `names`, shape (n,); negative for none.
     kinds: Ints
     names: Sequence[str]
     colours: Sequence[str] = CLUSTERS
+    #: Drawn over the dots, in the colours of the names, shape (C, 2).
     centers: Floats | None = None
+    #: The earlier places of the centers, shape (steps, C, 2).
     trails: Floats | None = None
 
     def colour(self, kind: int) -> str:
@@ -121,20 +97,9 @@ class Colouring:
 
 
 def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
-    """Draw the same rows several times, each time in other colours.
-
-    Parameters
-    ----------
-    places : float64 array, shape (n, 2)
-    panels : sequence of Colouring
-    titles : (str, str)
-        Of the axes.
-    """
-    every = [
-        places,
-        *(part.reshape(-1, 2) for p in panels for part in (p.centers, p.trails) if part is not None),
-    ]
-    whole = np.concatenate(every)
+    """Draw the same rows at these places several times, each time in other colours; `titles` are those of the axes."""
+    overlaid = [part for panel in panels for part in (panel.centers, panel.trails) if part is not None]
+    whole = np.concatenate([places, *(part.reshape(-1, 2) for part in overlaid)])
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
     margin = 0.04 * np.where(high > low, high - low, 1.0)
     # With more rows the dots are smaller.
@@ -143,21 +108,16 @@ def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[
     for panel in panels:
         # All axes have the same height; a legend below one gets extra room.
         below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
-        drawing = Drawing.new(3.55 if len(panels) > 1 else 5.4, 3.9 + below)
-        drawings.append(drawing)
-        axes = drawing.figure.add_subplot()
+        width = 3.55 if len(panels) > 1 else 5.4
+        drawings.append(Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8))
+        axes = drawings[-1].axes
         axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
-        axes.set_title(panel.title, fontsize=10, color=INK, loc="left")
-        axes.set_xlabel(titles[0], fontsize=8, color=INK)
-        axes.set_ylabel(titles[1], fontsize=8, color=INK)
-        axes.tick_params(labelsize=7)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        _draw_panel(drawing, axes, places, panel, size)
+        _draw_panel(drawings[-1], places, panel, size)
     return drawings
 
 
-def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, size: float) -> None:
+def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float) -> None:
+    axes = drawing.axes
     for kind in np.unique(panel.kinds).tolist():
         own = places[panel.kinds == kind]
         dots = add_points(axes, own, panel.colour(kind), size, alpha=0.75 if kind >= 0 else 0.4)
@@ -168,40 +128,22 @@ def _draw_panel(drawing: Drawing, axes: Axes, places: Floats, panel: Colouring, 
             axes.plot(*panel.trails[:, number].T, "-", color=INK, linewidth=0.9, alpha=0.7, zorder=4)
             axes.plot(*panel.trails[0, number], "o", color=INK, markersize=2.5, zorder=4)
     if panel.centers is not None:
-        _draw_centers(drawing, axes, panel)
+        for number, (x, y) in enumerate(panel.centers.tolist()):
+            colour, name = panel.colour(number), panel.names[number]
+            (dot,) = axes.plot([x], [y], "o", color=colour, markeredgecolor=PAPER, markersize=13, zorder=6)
+            drawing.mark(dot, tip=f"center {name}")
+            axes.text(
+                x, y, name, ha="center", va="center", fontsize=8, color=ink_on(colour), zorder=7, clip_on=True
+            )  # fmt: skip
     elif len(panel.names) <= _LEGEND:
         _name_kinds(axes, panel)
 
 
-def _draw_centers(drawing: Drawing, axes: Axes, panel: Colouring) -> None:
-    assert panel.centers is not None
-    for number, (x, y) in enumerate(panel.centers.tolist()):
-        (dot,) = axes.plot([x], [y], "o", color=panel.colour(number), markeredgecolor=PAPER, markersize=13, zorder=6)
-        drawing.mark(dot, tip=f"center {panel.names[number]}")
-        axes.text(
-            x, y, panel.names[number], ha="center", va="center", fontsize=8, color=ink_on(panel.colour(number)), zorder=7,
-            clip_on=True,
-        )  # fmt: skip
-
-
 def _name_kinds(axes: Axes, panel: Colouring) -> None:
-    from matplotlib.lines import Line2D  # noqa: PLC0415 - in the extra `plots`
-
     shown = [kind for kind in np.unique(panel.kinds).tolist() if 0 <= kind < len(panel.names)]
-    marks: list[Any] = [
-        Line2D(
-            [],
-            [],
-            linestyle="",
-            marker="o",
-            markersize=6,
-            color=panel.colour(kind),
-            label=panel.names[kind][:14],
-        )
-        for kind in shown
-    ]
+    keys = [dot_key(panel.names[kind][:14], panel.colour(kind), size=6) for kind in shown]
     axes.legend(
-        handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
+        handles=keys, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns_of_names(panel), fontsize=8,
         frameon=False, handletextpad=0.1, columnspacing=0.8,
     )  # fmt: skip
 
@@ -216,16 +158,7 @@ def _lines_of_names(panel: Colouring) -> int:
 
 
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
-    """Add dots as one path, which takes a tenth of the space of as many markers; `size` is in points.
-
-    Parameters
-    ----------
-    axes : Axes
-    places : float64 array, shape (n, 2)
-    colour : str
-    size : float
-    alpha : float
-    """
+    """Add dots as one path, which takes a tenth of the space of as many markers; `size` is in points."""
     from matplotlib.patches import PathPatch  # noqa: PLC0415 - in the extra `plots`
     from matplotlib.path import Path  # noqa: PLC0415
 

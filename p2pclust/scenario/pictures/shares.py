@@ -38,20 +38,12 @@ _NUMBERS: Final = 16  # the most rows or columns of a table with numbers
 def holdings_drawing(
     title: str, table: Ints, kinds: Sequence[str], colours: Sequence[str], names: Sequence[str]
 ) -> Drawing:
-    """Draw the kinds of each peer's rows as parts of a bar.
+    """Draw the kinds of each peer's rows as parts of a bar; kinds without a colour are grey.
 
-    Parameters
-    ----------
-    title : str
-    table : int array, shape (P, K)
-        How many rows of each kind each peer has.
-    kinds : sequence of str, length K
-    colours : sequence of str
-        Of the kinds; further kinds are grey.
-    names : sequence of str, length P
+    `table` counts the rows of each kind that each peer has, shape (P, K).
     """
-    drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0)
-    axes = drawing.figure.add_subplot()
+    drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0, title, sides=())
+    axes = drawing.axes
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     for lane, name in enumerate(names):
         left = 0.0
@@ -65,32 +57,21 @@ def holdings_drawing(
                     left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color=ink_on(colour)
                 )
             left += share
-    axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
     axes.set_yticks(range(len(names)), names, fontsize=9)
-    axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"], fontsize=8)
+    axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"])
     axes.get_xticklabels()[-1].set_horizontalalignment("right")
     axes.tick_params(length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
     return drawing
 
 
 def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Sequence[int]) -> Drawing:
     """Draw the greatest membership of each row, sorted, as a line for each cluster.
 
-    Parameters
-    ----------
-    sure : float64 array, shape (n,)
-        Each row's greatest membership.
-    labels : int array, shape (n,)
-    names : sequence of str
-        Of the clusters.
-    hues : sequence of int
-        The numbers of their colours.
+    `sure` and `labels` have shape (n,); `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(5.4, 3.6)
-    axes = drawing.figure.add_subplot()
+    drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid=True)
+    axes = drawing.axes
     for number, name in enumerate(names):
         own = np.sort(sure[labels == number])[::-1]
         if own.size:
@@ -101,26 +82,17 @@ def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Se
             drawing.mark(
                 line, kind="curve", tip=f"cluster {name}: half of its rows have a membership of {half:.2f} or more"
             )
-    least = 1 / max(len(names), 1)
-    axes.axhline(least, color=INK, linestyle="--", linewidth=1)
-    axes.annotate("equal in all clusters", (1.0, least), (-2, 3), xycoords=("axes fraction", "data"),
-                  textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
+    drawing.limit(1 / max(len(names), 1), "equal in all clusters")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"], fontsize=8)
+    axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"])
     first, _, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    axes.set_title("each row's membership in its cluster, sorted", fontsize=10, color=INK, loc="left")
-    _plain(axes)
     return drawing
 
 
 def matched(table: Ints) -> Ints:
     """Return the order of columns that maximises the sum of the diagonal; columns without a row come last.
-
-    Parameters
-    ----------
-    table : int array, shape (R, C)
 
     Examples
     --------
@@ -135,23 +107,18 @@ def matched(table: Ints) -> Ints:
 
 
 def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], *, row: str, column: str) -> Drawing:
-    """Draw the number of rows of each class in each cluster.
+    """Draw the number of rows of each class in each cluster, a table of shape (R, C).
 
-    Parameters
-    ----------
-    table : int array, shape (R, C)
-    rows, columns : sequence of str
-        Their names.
-    row, column : str
-        The names of the two axes.
+    `rows` and `columns` are the names in the table, `row` and `column` those of the two axes.
     """
-    n_rows, n_columns = table.shape
-    cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
-    drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0)
-    axes = drawing.figure.add_subplot()
-    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
 
+    n_rows, n_columns = table.shape
+    cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
+    sides = ("left", "right", "top", "bottom")
+    drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0, "", column, row, sides=sides)
+    axes = drawing.axes
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     for i in range(n_rows):
         for j in np.flatnonzero(table[i]).tolist():
             square = Rectangle(
@@ -168,10 +135,8 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
         range(n_columns), columns, fontsize=small, rotation=0 if max(map(len, columns), default=0) <= 4 else 90
     )
     axes.set_yticks(range(n_rows), rows, fontsize=small)
-    axes.set_xlabel(column, fontsize=9, color=INK)
-    axes.set_ylabel(row, fontsize=9, color=INK)
     axes.tick_params(length=0)
-    for side in ("top", "right", "left", "bottom"):
+    for side in sides:
         axes.spines[side].set_color(ALONE)
     return drawing
 
@@ -179,15 +144,10 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
 def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Drawing:
     """Draw the fleet's centers against those of the pooled algorithm: equal ones lie on the diagonal.
 
-    Parameters
-    ----------
-    found, wanted : float64 array, shape (C, F)
-        With each feature in its range.
-    hues : sequence of int
-        The numbers of the clusters' colours.
+    Both have shape (C, F), with each feature in its range; `hues` are the numbers of the clusters' colours.
     """
-    drawing = Drawing.new(4.4, 3.6)
-    axes = drawing.figure.add_subplot()
+    drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid=True)
+    axes = drawing.axes
     low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
     margin = 0.05 * (high - low or 1.0)
     ends = [low - margin, high + margin]
@@ -199,43 +159,30 @@ def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Dra
         )  # fmt: skip
         drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
     axes.set(xlim=ends, ylim=ends, aspect="equal")
-    axes.set_xlabel("coordinate of a center by pooling", fontsize=9, color=INK)
-    axes.set_ylabel("the fleet's", fontsize=9, color=INK)
-    axes.tick_params(labelsize=8)
-    _plain(axes)
     return drawing
 
 
 def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
     """Draw for each feature the largest difference between the fleet's centers and those of the pooled algorithm.
 
-    Parameters
-    ----------
-    apart : float64 array, shape (C, F)
-        Absolute differences, with each feature in its range.
-    features : sequence of str
+    `apart` has the absolute differences, shape (C, F), with each feature in its range.
     """
-    drawing = Drawing.new(5.4, 3.6)
-    axes = drawing.figure.add_subplot()
+    few = len(features) <= 14
+    title = "largest difference, in the feature's range"
+    drawing = Drawing.new(5.4, 3.6, title, "" if few else "feature", grid=True)
+    axes = drawing.axes
     floor = 1e-18  # values that are equal bit for bit are drawn here
     worst = np.maximum(apart.max(axis=0), floor)
     (dots,) = axes.plot(np.arange(len(features)), worst, "o", color=CURVE, markersize=4 if len(features) <= 80 else 2.5)
     drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
     axes.set_yscale("log")
     axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
-    axes.axhline(_PROMISED, color=WRONG, linestyle="--", linewidth=1)
-    axes.annotate("promised: below 1e-9", (1.0, _PROMISED), (-2, 3), xycoords=("axes fraction", "data"),
-                  textcoords="offset points", ha="right", fontsize=8, color=INK)  # fmt: skip
-    if len(features) <= 14:
+    drawing.limit(_PROMISED, "promised: below 1e-9", WRONG)
+    if few:
         _name_features(axes, features)
-    else:
-        axes.set_xlabel("feature", fontsize=9, color=INK)
     ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
     axes.set_yticks(ticks, ["equal", *[f"{tick:.0e}" for tick in ticks[1:]]])
     axes.minorticks_off()
-    axes.tick_params(labelsize=8)
-    axes.set_title("largest difference, in the feature's range", fontsize=10, color=INK, loc="left")
-    _plain(axes)
     return drawing
 
 
@@ -244,16 +191,8 @@ def centers_drawing(
 ) -> Drawing | None:
     """Draw the centers as images or as lines over the features; return None if neither suits them.
 
-    Parameters
-    ----------
-    centers : float64 array, shape (C, F)
-    features : sequence of str
-    names : sequence of str
-        Of the clusters.
-    hues : sequence of int
-        The numbers of their colours.
-    rows : float64 array, shape (n, F)
-        Their range is the range of the lines.
+    The centers have shape (C, F); the range of the rows, shape (n, F), is the range of the lines. `hues` are the numbers of
+    the clusters' colours.
     """
     side = math.isqrt(centers.shape[1])
     if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
@@ -272,7 +211,7 @@ def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Draw
     rows = math.ceil(len(pictures) / columns)
     whole = np.full((rows * step, columns * step), np.nan)
     drawing = Drawing.new(0.98 * columns + 0.1, 1.05 * rows + 0.1)
-    axes = drawing.figure.add_subplot()
+    axes = drawing.axes
     for number, picture in enumerate(pictures):
         y, x = (number // columns) * step + step - side, (number % columns) * step
         whole[y : y + side, x : x + side] = picture
@@ -293,18 +232,17 @@ def _profiles(
     spread = np.ptp(rows, axis=0)
     heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
     longest = max(len(_called(name)) for name in features)
-    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest)
-    axes = drawing.figure.add_subplot()
+    title = "the centers, feature by feature, in the range of the rows"
+    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid=True)
+    axes = drawing.axes
     for number, line in enumerate(heights):
         colour = cluster_colour(hues[number])
         (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
         drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
     _name_features(axes, features)
-    axes.set_yticks([0, 1], ["least", "most"], fontsize=8)
+    axes.set_yticks([0, 1], ["least", "most"])
     axes.set_ylim(min(0.0, float(heights.min())) - 0.06, max(1.0, float(heights.max())) + 0.06)
-    axes.set_title("the centers, feature by feature, in the range of the rows", fontsize=10, color=INK, loc="left")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
-    _plain(axes)
     return drawing
 
 
@@ -314,10 +252,3 @@ def _name_features(axes: Axes, features: Sequence[str]) -> None:
 
 def _called(feature: str) -> str:
     return feature if len(feature) <= _LETTERS else feature[: _LETTERS - 1] + "…"
-
-
-def _plain(axes: Axes) -> None:
-    axes.grid(color=LINK, alpha=0.25)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

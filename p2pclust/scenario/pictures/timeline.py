@@ -2,65 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.scenario.pictures.canvas import area_key, dot_key, line_key
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-__all__ = ["lanes_of", "timeline_drawing"]
+__all__ = ["LANES", "lanes_of", "timeline_drawing"]
 
-_LANES: Final = 40
+#: The most peers that have a lane each; of more, some are chosen, and the page says so.
+LANES: Final = 40
 _LANE: Final = 0.27  # inches
+_DOTTED: Final = (0, (1, 2))
+_DASHED: Final = (0, (4, 3))
 _APART: Final = 0.24  # inches between two numbers of rounds
 
 
-def lanes_of(chronicle: Chronicle, names: Sequence[str], most: int = _LANES) -> list[str]:
-    """Return the peers that have a lane: all, or if there are too many, those with events first.
-
-    Parameters
-    ----------
-    chronicle : Chronicle
-    names : sequence of str
-    most : int
+def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
+    """Return the peers that have a lane, in order: all, or if there are too many, the preferred ones first.
 
     Examples
     --------
-    >>> lanes_of(Chronicle([{"t": 1.0, "peer": "c", "verb": "fault", "do": "kill"}], ["a", "b", "c"]), ["a", "b", "c"], 2)
+    >>> lanes_of(["a", "b", "c"], ["c"], 2)
     ['a', 'c']
     """
-    if len(names) <= most:
-        return list(names)
-    eventful = dict.fromkeys([strike.peer for strike in chronicle.strikes] + [term.peer for term in chronicle.terms])
-    first = [name for name in eventful if name in chronicle.here] + [name for name in names if name not in eventful]
-    kept = dict.fromkeys(first[:most])
+    kept = list(dict.fromkeys([*(name for name in preferred if name in names), *names]))[:most]
     return [name for name in names if name in kept]
 
 
 def timeline_drawing(
     chronicle: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0
 ) -> Drawing:
-    """Draw the time line.
+    """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in inches.
 
-    Parameters
-    ----------
-    chronicle : Chronicle
-    names : sequence of str
-        The peers that have a lane, from top to bottom.
-    groups : mapping of str to str
-        The device class of every peer of the run.
-    width : float
-        In inches.
+    `groups` has the device class of every peer of the run.
     """
-    drawing = Drawing.new(width, _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9))
-    axes = drawing.figure.add_subplot()
+    height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
+    drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
+    axes = drawing.axes
     end = chronicle.end or 1.0
     for wait in chronicle.waits:
         band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
@@ -68,9 +54,9 @@ def timeline_drawing(
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
         if name in chronicle.strangers:
-            _draw_stranger(drawing, axes, chronicle, name, lane)
+            _draw_stranger(drawing, chronicle, name, lane)
         else:
-            _draw_lane(drawing, axes, chronicle, name, lane, colours[name])
+            _draw_lane(drawing, chronicle, name, lane, colours[name])
     _draw_rounds(axes, chronicle, _APART / width * end)
     for t in chronicle.submitted.values():
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
@@ -79,9 +65,6 @@ def timeline_drawing(
     axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("seconds of the run", fontsize=9, color=INK)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
     # The page moves the cursor along the span when the reader chooses a moment.
     (span,) = axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0)
     drawing.mark(span, kind="span")
@@ -91,43 +74,38 @@ def timeline_drawing(
     return drawing
 
 
-def _draw_lane(drawing: Drawing, axes: Axes, chronicle: Chronicle, name: str, lane: int, colour: str) -> None:
-    here = chronicle.here[name]
-    away = chronicle.away.get(name, [])
+def _draw_lane(drawing: Drawing, chronicle: Chronicle, name: str, lane: int, colour: str) -> None:
+    axes, here, away = drawing.axes, chronicle.here[name], chronicle.away.get(name, [])
     edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
     alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
     bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
     drawing.mark(bar, kind="peer", peer=name, tip=name)
     for span in away:
-        gap = axes.plot(
-            [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
+        (gap,) = axes.plot(
+            [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2
         )
-        drawing.mark(gap[0], peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+        drawing.mark(gap, peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
         if _back(span, chronicle):
-            (wedge,) = axes.plot([span.end], [lane], ">", color=GOOD, markersize=9, markeredgewidth=0, zorder=6)
-            drawing.mark(wedge, tip=f"{name} came back, at {span.end:.2f} s")
+            _draw_sign(drawing, span.end, lane, ">", GOOD, f"{name} came back")
     for span in chronicle.troubled.get(name, ()):
-        stripe = axes.broken_barh(
-            [(span.start, span.end - span.start)], (lane + 0.22, 0.12), facecolors=WRONG, linewidth=0
-        )
-        stripe.set_zorder(4)
-        drawing.mark(stripe, peer=name, tip=f"{name}: {span.what}, {span.start:.2f} to {span.end:.2f} s")
+        _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name, zorder=4)
     for term in chronicle.terms:
         if term.peer == name:
-            _draw_term(drawing, axes, term, lane, chronicle.end)
+            _draw_term(drawing, term, lane, chronicle.end)
     for strike in chronicle.strikes:
         if strike.peer == name and strike.do != "resume":  # every return is marked above
-            _draw_strike(drawing, axes, strike.t, lane, strike.do, strike.words)
+            marker, colour = (">", GOOD) if strike.do in ("join", "heal") else ("X", WRONG)
+            _draw_sign(drawing, strike.t, lane, marker, colour, strike.words)
     for (_, peer), t in chronicle.finished.items():
         if peer == name:
             (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
 
 
-def _draw_stranger(drawing: Drawing, axes: Axes, chronicle: Chronicle, name: str, lane: int) -> None:
+def _draw_stranger(drawing: Drawing, chronicle: Chronicle, name: str, lane: int) -> None:
     """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
-    here = chronicle.here[name]
-    (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
+    axes, here = drawing.axes, chronicle.here[name]
+    (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
     drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
     for peer, t in chronicle.refusals.items():
         (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
@@ -139,27 +117,28 @@ def _back(span: Span, chronicle: Chronicle) -> bool:
     return span.end < chronicle.end and not span.what.startswith(ASLEEP)
 
 
-def _draw_strike(drawing: Drawing, axes: Axes, t: float, lane: int, do: str, words: str) -> None:
-    back = do in ("join", "heal")
-    marker, colour = (">", GOOD) if back else ("X", WRONG)
-    (cross,) = axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
-    drawing.mark(cross, tip=f"{words}, at {t:.2f} s")
+def _draw_sign(drawing: Drawing, t: float, lane: int, marker: str, colour: str, words: str) -> None:
+    (sign,) = drawing.axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
+    drawing.mark(sign, tip=f"{words}, at {t:.2f} s")
 
 
-def _draw_term(drawing: Drawing, axes: Axes, term: Term, lane: int, end: float) -> None:
+def _draw_bar(
+    drawing: Drawing, span: Span | Term, heights: tuple[float, float], colour: str, words: str, *, peer: str = "",
+    zorder: int = 3,
+) -> None:  # fmt: skip
+    across = [(span.start, span.end - span.start)]
+    bar = drawing.axes.broken_barh(across, heights, facecolors=colour, linewidth=0, zorder=zorder)
+    drawing.mark(bar, peer=peer, tip=f"{words}, {span.start:.2f} to {span.end:.2f} s")
+
+
+def _draw_term(drawing: Drawing, term: Term, lane: int, end: float) -> None:
     if term.within:
         # Of a community while its model is trained: many and short, and not about the whole fleet.
-        bar = axes.broken_barh(
-            [(term.start, term.end - term.start)], (lane + 0.12, 0.2), facecolors=CROWN, linewidth=0, zorder=3
-        )
-        drawing.mark(bar, tip=f"{term.peer} aggregates within a community, {term.start:.2f} to {term.end:.2f} s")
+        _draw_bar(drawing, term, (lane + 0.12, 0.2), CROWN, f"{term.peer} aggregates within a community")
         return
-    bar = axes.broken_barh(
-        [(term.start, term.end - term.start)], (lane - 0.3, 0.6), facecolors=CROWN, linewidth=0, zorder=3
-    )
-    drawing.mark(bar, tip=f"{term.peer} aggregates term {term.number}, {term.start:.2f} to {term.end:.2f} s")
+    _draw_bar(drawing, term, (lane - 0.3, 0.6), CROWN, f"{term.peer} aggregates term {term.number}")
     if term.end - term.start > 0.05 * end:
-        axes.text(
+        drawing.axes.text(
             (term.start + term.end) / 2, lane, f"term {term.number}", ha="center", va="center", fontsize=8, color="#111111",
             zorder=7,
         )  # fmt: skip
@@ -181,37 +160,20 @@ def _draw_rounds(axes: Axes, chronicle: Chronicle, apart: float) -> None:
 
 
 def _legend(drawing: Drawing, chronicle: Chronicle, *, own: bool) -> None:
-    from matplotlib.lines import Line2D  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
-
-    marks: list[Artist] = [
-        Patch(facecolor=LINK, alpha=0.5, label=f"alive, in the colour of the {'peer' if own else 'device class'}")
-    ]
-    if chronicle.terms:
-        marks.append(Patch(facecolor=CROWN, label="aggregates"))
-    if chronicle.strikes:
-        marks.append(Line2D([], [], linestyle="", marker="X", color=WRONG, markersize=9, label="a fault strikes"))
-    if any(_back(span, chronicle) for spans in chronicle.away.values() for span in spans):
-        marks.append(Line2D([], [], linestyle="", marker=">", color=GOOD, markersize=9, label="came back"))
-    if chronicle.away:
-        asleep = any(span.what.startswith(ASLEEP) for spans in chronicle.away.values() for span in spans)
-        what = "dotted: asleep, or away" if asleep else "dotted: away"
-        marks.append(Line2D([], [], color=ALONE, linewidth=1.2, linestyle=(0, (1, 2)), label=what))
-    if chronicle.submitted:
-        several = "a job was submitted" if len(chronicle.submitted) > 1 else "the job was submitted"
-        marks.append(Line2D([], [], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), label=f"vertical: {several}"))
-    if chronicle.troubled:
-        marks.append(Patch(facecolor=WRONG, label="thin: cut off, slow, or with bad rows"))
-    if chronicle.strangers:
-        marks.append(Line2D([], [], color=INK, linewidth=1.2, linestyle=(0, (4, 3)), label="a stranger, kept out"))
-    if chronicle.refusals:
-        marks.append(
-            Line2D([], [], linestyle="", marker="D", color=PAPER, markeredgecolor=INK, markersize=6, label="refused")
-        )
-    if chronicle.finished:
-        marks.append(Line2D([], [], linestyle="", marker="o", color=GOOD, markersize=5, label="finished"))
-    if chronicle.waits:
-        marks.append(Patch(facecolor=WRONG, alpha=0.2, label="waiting: no majority in reach"))
-    drawing.figure.legend(
-        handles=marks, loc="outside lower center", ncols=4 if drawing.width > 700 else 2, fontsize=9, frameon=False
+    away = [span for spans in chronicle.away.values() for span in spans]
+    asleep = any(span.what.startswith(ASLEEP) for span in away)
+    submitted = "a job was submitted" if len(chronicle.submitted) > 1 else "the job was submitted"
+    keys = (
+        (True, area_key(f"alive, in the colour of the {'peer' if own else 'device class'}", LINK, alpha=0.5)),
+        (chronicle.terms, area_key("aggregates", CROWN)),
+        (chronicle.strikes, dot_key("a fault strikes", WRONG, "X")),
+        (any(_back(span, chronicle) for span in away), dot_key("came back", GOOD, ">")),
+        (away, line_key(f"dotted: {'asleep, or ' * asleep}away", color=ALONE, linewidth=1.2, linestyle=_DOTTED)),
+        (chronicle.submitted, line_key(f"vertical: {submitted}", color=LINK, linewidth=1.0, linestyle=(0, (2, 2)))),
+        (chronicle.troubled, area_key("thin: cut off, slow, or with bad rows", WRONG)),
+        (chronicle.strangers, line_key("a stranger, kept out", color=INK, linewidth=1.2, linestyle=_DASHED)),
+        (chronicle.refusals, dot_key("refused", PAPER, "D", 6, markeredgecolor=INK)),
+        (chronicle.finished, dot_key("finished", GOOD, size=5)),
+        (chronicle.waits, area_key("waiting: no majority in reach", WRONG, alpha=0.2)),
     )
+    drawing.legend([key for there, key in keys if there], 4 if drawing.width > 700 else 2)

@@ -53,9 +53,9 @@ def test_names_sort_as_they_count() -> None:
 def test_devices_keep_what_is_known_of_them() -> None:
     spec = {"name": "g", "mains": True, "cores": 4, "link": {"latency_ms": 40, "loss": 0.02}}
     (device,) = scenario(fleet={"devices": [spec]}).fleet.members
-    assert (device.mains, device.cores) == (True, 4)
-    assert device.link is not None
-    assert (device.link.latency_ms, device.link.loss) == (40.0, 0.02)
+    assert (device.spec.mains, device.spec.cores) == (True, 4)
+    assert device.spec.link is not None
+    assert (device.spec.link.latency_ms, device.spec.link.loss) == (40.0, 0.02)
 
 
 def test_files_imply_their_scheme() -> None:
@@ -112,4 +112,4 @@ def test_victims() -> None:
 
 def test_random_victims_are_kept_as_such() -> None:
     made = scenario(faults=[{"at": {"seconds": 1}, "do": "restart", "who": {"random": 2}, "for_s": 1}])
-    assert made.faults[0].who == RandomVictims(2)
+    assert made.faults[0].who == RandomVictims(random=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.outcome.folder import EventLog, default_directory, plain, prepare, write_centers, write_result
+from p2pclust.scenario.outcome.folder import default_directory, event_log, plain, prepare, write_centers, write_result
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 
@@ -53,10 +53,10 @@ def test_centers_keep_all_digits(tmp_path: Path) -> None:
 
 def test_a_log_gets_its_name_at_its_end(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    with EventLog(path) as log:
-        log.write({"t": 0.1, "verb": "member", "via": ("a", "b")})
+    with event_log(path) as log:
+        log({"t": 0.1, "verb": "member", "via": ("a", "b")})
         assert not path.exists()
-        log.write({"t": float("nan"), "verb": "x"})
+        log({"t": float("nan"), "verb": "x"})
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"t": 0.1, "verb": "member", "via": ["a", "b"]},
         {"t": None, "verb": "x"},

@@ -163,7 +163,7 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     state = SimpleNamespace(round=2, arrays={"origin": np.zeros(1), "scale": np.ones(1)})
     story = SimpleNamespace(
         evidence=Evidence(np.array([[2.0]]), None, [(0, np.array([[0.0]])), (1, np.array([[1.0]]))]),
-        rows=rows, found=SimpleNamespace(state=state), job=cluster_job("llf-cm", n_clusters=1), absent={},
+        rows=rows, state=state, job=cluster_job("llf-cm", n_clusters=1), absent={},
         entry={"contributors": contributors},
     )  # fmt: skip
     caption: Any = _objective(story)  # type: ignore[arg-type]
