@@ -12,6 +12,8 @@ from p2pclust.errors import DataError
 
 __all__ = ["DataSet", "what_to_do"]
 
+_BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
+
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
@@ -67,9 +69,8 @@ class DataSet:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))
-        for what, values in (
-            ("y", self.y), ("group", self.group), ("id", self.id), ("row", self.row), ("file", self.file)
-        ):  # fmt: skip
+        for what in _BY_ROW:
+            values = getattr(self, what)
             if values is not None and values.shape != (self.n_rows,):
                 raise DataError(
                     f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
@@ -116,15 +117,8 @@ class DataSet:
         rows : ndarray of shape (n_taken,), int64
             Row indices, counted from 0; at least one.
         """
-        return replace(
-            self,
-            X=self.X[rows],
-            y=None if self.y is None else self.y[rows],
-            group=None if self.group is None else self.group[rows],
-            id=None if self.id is None else self.id[rows],
-            row=self.row_numbers[rows],
-            file=None if self.file is None else self.file[rows],
-        )
+        by_row: dict[str, Any] = {what: values[rows] for what in _BY_ROW if (values := getattr(self, what)) is not None}
+        return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows]})
 
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
         """Return these columns as a data set, in the given order.

@@ -87,19 +87,9 @@ def do_task(task: Repetition, threads: int | None = None) -> Values:
 def measure(
     tables: Sequence[Table], plan: Plan, on_progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Measured]:
-    """Measure tables; shared repetitions are done once.
+    """Measure tables, and return the results by table; shared repetitions are done once.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-    plan : Plan
-    on_progress : callable
-        Called with the number of repetitions done, and of all.
-
-    Returns
-    -------
-    dict of str to Measured
-        By table.
+    `on_progress` is called with the number of repetitions done, and of all.
 
     Raises
     ------
@@ -110,7 +100,7 @@ def measure(
     wanted: dict[Repetition, list[str]] = {}
     for table in tables:
         for setup in table.setups(quick=plan.quick):
-            why = missing(setup)
+            why = _missing(setup)
             if why:
                 measured[table.id].skipped[setup.name] = why
                 continue
@@ -120,7 +110,7 @@ def measure(
                     table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep
                 )
                 wanted.setdefault(task, []).append(table.id)
-    there = {task: values for task in wanted if (values := kept(task)) is not None}
+    there = {task: values for task in wanted if (values := _kept(task)) is not None}
     for task, values in there.items():
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
@@ -135,7 +125,7 @@ def measure(
     return measured
 
 
-def kept(task: Repetition) -> Values | None:
+def _kept(task: Repetition) -> Values | None:
     """Return the result of a repetition by an earlier run of this version, or None."""
     file = _file(task)
     if file is None or not file.is_file():
@@ -166,7 +156,7 @@ def _file(task: Repetition) -> Path | None:
     return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
 
 
-def missing(setup: Setup) -> str:
+def _missing(setup: Setup) -> str:
     """Return why a set-up cannot be measured here and what to do, or an empty string."""
     if not setup.needs or setup.needs in available():
         return ""

@@ -57,13 +57,8 @@ class Setup:
 class Experiment:
     """A source of numbers, which several tables may share.
 
-    Parameters
-    ----------
-    id : str
-    setups : callable
-        Returns all set-ups.
-    keeps : bool
-        Whether one repetition takes so long that it is kept in the output directory, and found there by a later run.
+    If `keeps` is true, one repetition takes so long that it is kept in the output directory, and found there by a later
+    run.
     """
 
     id: str

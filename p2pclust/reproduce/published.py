@@ -25,14 +25,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Source:
-    """All numbers of one table.
-
-    Parameters
-    ----------
-    where : str
-        Paper and place.
-    numbers : mapping of (row, measure) to Printed
-    """
+    """All numbers of one table by row and measure, and where they are printed: paper and place."""
 
     where: str
     numbers: Mapping[tuple[str, str], Printed]
