@@ -38,7 +38,7 @@ class Drawn:
     rows : int64 array, shape (n,)
         Row indices, shuffled: their order does not reveal their classes.
     labels : int64 array, shape (n,)
-        The true local label of each: 0 for the first of the peer's classes, and so on.
+        Of each row, the index of its class in `classes`.
     classes : ndarray, shape (K,)
         The peer's classes, as they are called in the data, in ascending order.
     """
@@ -57,16 +57,13 @@ def draw_by_class(
     classes_per_peer: tuple[int, int] | None = None,
     overlap: float = 0.0,
 ) -> tuple[Drawn, ...]:
-    """Draw each peer's classes, and its rows of each.
+    """Draw each peer's classes, and its rows of each; without overlap, no row is at two peers.
 
     Parameters
     ----------
     y : array_like, shape (n_rows,)
         The class of each row.
-    n_peers : int
-        N.
-    rng : numpy.random.Generator
-        The only source of chance: the same generator state gives the same draw.
+    n_peers, rng
     rows_per_class : int
         S, of each class that a peer sees.
     classes_per_peer : (int, int), optional
@@ -74,11 +71,6 @@ def draw_by_class(
         classes that the data have.
     overlap : float
         O in [0, 1]: which share of a class's rows, rounded to whole rows, is the same at all peers that see it.
-
-    Returns
-    -------
-    tuple of Drawn
-        Without overlap, no row is at two peers.
 
     Raises
     ------

@@ -44,26 +44,9 @@ def write_shares(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write each peer's part of a data set, and the manifest last.
+    """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    Parameters
-    ----------
-    out : Path
-        A folder that is empty, or to be made.
-    data : DataSet
-    shares : sequence of ndarray
-        The row indices of each peer; the column indices if ``held.what`` is ``"features"``.
-    held : Holdings
-        Who holds what; names the peers.
-    made : mapping
-        How the split was made: the manifest begins with it.
-    overwrite : bool
-        Whether the files of an earlier split in the folder are replaced.
-
-    Returns
-    -------
-    dict
-        The manifest.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers.
 
     Raises
     ------
@@ -80,7 +63,10 @@ def write_shares(
     files have the mode 0600, and the folder, if it is made here, 0700.
     """
     _check_empty(out, overwrite=overwrite)
-    _make(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise DataError(f"{out}: cannot be made ({error.strerror}): choose another folder") from error
     for file in _of_a_split(out):
         file.unlink()
     peers, called = [], _called(data)
@@ -145,10 +131,3 @@ def _called(data: DataSet) -> NDArray[Any]:
     if data.id is not None or data.file is None:
         return data.row_names
     return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made ({error.strerror}): choose another folder") from error
