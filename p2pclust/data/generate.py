@@ -1,19 +1,5 @@
 """The generated data sets of the papers, and a stream; each a pure function of its options and its seed.
 
-========================  ========================================================================================
-source                    what
-========================  ========================================================================================
-``gaussians``             round clusters around centers drawn in the unit cube
-``unequal_clusters``      Stallmann and Wilbik (2022), case 1: three peers, one of which lacks a cluster
-``hidden_clusters``       the same, case 2: a cluster that shows only when the data of two peers are seen together
-``absent_clusters``       the same, case 3: three peers with two of four clusters each
-``g2``                    the same, case 4, after Fränti et al. (2016): two Gaussians in 2 to 1024 dimensions
-``gaussian_grid``         Garst and Reinders (2023): sixteen Gaussians, and five peers that see what is near
-``uneven_grid``           the same, Fig. 4: five peers with 16, 1, 3, 10 and 7 of the sixteen clusters
-``moving_clusters``       of no paper: rows in the order of time, in which a cluster leaps and another one grows
-``smart_meters``          of no paper: day curves of households, see `p2pclust.data.households`
-========================  ========================================================================================
-
 Where a paper says which peer holds which rows, ``group`` is that peer's number from 0: the partition ``by-group`` over
 as many peers gives the paper's setting.
 

@@ -36,8 +36,9 @@ def published(table_id: str) -> Source:
     """Return the published numbers of a table.
 
     A file holds blocks of one measure each: the name of a row is ``of`` (the algorithm), the key, and the column, with
-    commas between. ``of`` may be a list: the number then belongs to each of these rows. ``sd`` and ``ci`` hold spreads by
-    key. A number that cannot be read in the paper's text is ``nan`` there, and left out here.
+    commas between. ``of`` may be a list: the number then belongs to each of these rows. Blocks without columns have those
+    of the file. ``sd`` and ``ci`` hold spreads by key. A number that cannot be read in the paper's text is ``nan`` there,
+    and left out here. A file that is ``like`` another has its numbers.
 
     Examples
     --------
@@ -46,11 +47,11 @@ def published(table_id: str) -> Source:
     """
     text = resources.files(__package__).joinpath("published", f"{table_id}.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
-    numbers: dict[tuple[str, str], Printed] = {}
+    numbers = dict(published(document["like"]).numbers) if "like" in document else {}
     for block in document.get("block", ()):
         of = block.get("of", "")
         for key, values in block["rows"].items():
-            for number, column in enumerate(block["columns"]):
+            for number, column in enumerate(block.get("columns") or document["columns"]):
                 mean = float(values[number])
                 if math.isnan(mean):
                     continue

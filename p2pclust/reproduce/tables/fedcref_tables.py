@@ -107,14 +107,6 @@ def _by_peers(method: str) -> list[str]:
     return [row_of(method, n_label(number)) for number in PEERS]
 
 
-def _claims_of_table_10(found: Findings) -> Iterable[Claim]:
-    yield rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
-
-
-def _claims_of_table_11(found: Findings) -> Iterable[Claim]:
-    yield rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")
-
-
 def _claims_of_table_12(found: Findings) -> Iterable[Claim]:
     yield rising(found, "paper: the more peers, the longer it takes", _by_peers("paper"), "minutes")
     for row in _by_peers("refined"):
@@ -225,7 +217,9 @@ TABLES = (
         "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits",
         "4 h",
         _OUTCOMES,
-        _claims_of_table_10,
+        lambda found: [
+            rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
+        ],
         panels=_FOUND,
     ),
     _over_peers(
@@ -233,7 +227,7 @@ TABLES = (
         "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits",
         "6 h",
         _SCORES,
-        _claims_of_table_11,
+        lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
         methods=ALL,
     ),
     _over_peers(
