@@ -92,7 +92,12 @@ def draw_by_class(
     if given.ndim != 1 or given.size == 0:
         raise UsageError(f"draw by class: labels of shape {given.shape}: expected one for each row")
     names, codes = np.unique(given, return_inverse=True)
-    fewest, most = _range(classes_per_peer, len(names))
+    fewest, most = classes_per_peer or (2, len(names) // 2)
+    if not 1 <= fewest <= most <= len(names):
+        raise UsageError(
+            f"draw by class: {fewest} to {most} classes per peer of {len(names)}: expected at least 1, in ascending order, "
+            "and no more than there are"
+        )
     if n_peers < 1 or rows_per_class < 1 or not 0.0 <= overlap <= 1.0:
         raise UsageError(
             f"draw by class: {n_peers} peers, {rows_per_class} rows per class, overlap {overlap:g}: expected at least 1, "
@@ -124,16 +129,6 @@ def draw_by_class(
         labels = np.repeat(np.arange(number, dtype=np.int64), rows_per_class)
         peers.append(Drawn(np.concatenate(parts).astype(np.int64)[order], labels[order], names[chosen]))
     return tuple(peers)
-
-
-def _range(classes_per_peer: tuple[int, int] | None, n_classes: int) -> tuple[int, int]:
-    fewest, most = classes_per_peer or (2, n_classes // 2)
-    if not 1 <= fewest <= most <= n_classes:
-        raise UsageError(
-            f"draw by class: {fewest} to {most} classes per peer of {n_classes}: expected at least 1, in ascending order, "
-            "and no more than there are"
-        )
-    return fewest, most
 
 
 def _classes(places: Ints, numbers: Ints, rng: np.random.Generator) -> Ints:

@@ -110,24 +110,12 @@ class DataSet:
         return self.row_names if self.id is not None or self.dropped else None
 
     def take(self, rows: NDArray[np.int64]) -> DataSet:
-        """Return these rows as a data set, in the given order.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_taken,), int64
-            Row indices, counted from 0; at least one.
-        """
+        """Return these rows as a data set, in the given order: indices from 0, at least one."""
         by_row: dict[str, Any] = {what: values[rows] for what in _BY_ROW if (values := getattr(self, what)) is not None}
         return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows]})
 
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
-        """Return these columns as a data set, in the given order.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (n_taken,), int64
-            Column indices, counted from 0; at least one.
-        """
+        """Return these columns as a data set, in the given order: indices from 0, at least one."""
         names = tuple(self.feature_names[column] for column in columns)
         return replace(self, X=self.X[:, columns], feature_names=names)
 

@@ -26,18 +26,16 @@ _ANNOTATED = 400  # more cells than this have no room for a number
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """How a data set is split.
+    """How a data set is split by rows, or features.
 
-    Parameters
+    Attributes
     ----------
-    peers : tuple of str
     columns : tuple of str
         The classes of a split by rows, the features of one by columns; empty if there are no labels.
     counts : ndarray of shape (n_peers, n_columns), int64
         The rows of each class at each peer; by columns, 1 where a peer holds a feature.
     sizes : ndarray of shape (n_peers,), int64
         The rows, or features, of each peer.
-    what : {"rows", "features"}
     """
 
     peers: tuple[str, ...]

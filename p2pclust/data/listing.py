@@ -17,17 +17,9 @@ __all__ = ["Item", "listing"]
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the list.
+    """One line of the list; sizes are 0 where they are not known, or depend on options.
 
-    Parameters
-    ----------
-    name, title : str
-    rows, columns, classes, groups : int
-        0 where it is not known, or depends on options.
-    here : {"built in", "generated", "yes", "no", "by hand"}
-    size : str
-        Of the cached file, or of the download; empty if unknown.
-    home, licence, citation : str
+    `here` is "built in", "generated", "yes", "no" or "by hand"; `size` is that of the cached file, or of the download.
     """
 
     name: str

@@ -152,22 +152,26 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
-    labels = [part.y for part in parts if part.y is not None]
-    groups = [part.group for part in parts if part.group is not None]
-    ids = [part.id for part in parts if part.id is not None]
-    if choice.group_column is None or len(groups) < len(parts):
-        groups = [np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)]
+    group = _joined([part.group for part in parts]) if choice.group_column is not None else None
+    if group is None:
+        group = np.concatenate([np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)])
     return replace(
         parts[0],
         name=str(folder),
         X=np.concatenate([part.X for part in parts]),
-        y=np.concatenate(labels) if len(labels) == len(parts) else None,
-        group=np.concatenate(groups),
-        id=np.concatenate(ids) if len(ids) == len(parts) else None,
+        y=_joined([part.y for part in parts]),
+        group=group,
+        id=_joined([part.id for part in parts]),
         dropped=sum(part.dropped for part in parts),
         row=np.concatenate([part.row_numbers for part in parts]),
         file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
     )
+
+
+def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Return the values of all files, or None if one has none."""
+    known = [own for own in values if own is not None]
+    return np.concatenate(known) if len(known) == len(values) else None
 
 
 def read_csv_table(file: Path) -> TextRows:

@@ -24,13 +24,10 @@ __all__ = ["Measured", "Plan", "Repetition", "do_task", "measure"]
 class Plan:
     """The options of ``p2pclust reproduce``.
 
-    Parameters
+    Attributes
     ----------
     repeats : int or None
         None: as in the papers, or a few in a quick run.
-    seed : int
-        The seed of all randomness.
-    backend : str
     workers : int
         Processes at the same time; with 1 everything happens in this one.
     quick : bool

@@ -187,15 +187,12 @@ class Claim:
 class Table:
     """A published table or figure.
 
-    Parameters
+    Attributes
     ----------
-    id : str
-        As the command line knows it.
     shows : str
         One line.
     time : str
         How long a full run takes on one core.
-    experiment : Experiment
     measures : mapping of str to str
         The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
     claims : callable

@@ -137,8 +137,10 @@ _CASES = Experiment(
 _G2_SETS = Experiment("ffcm-g2", lambda: [Setup(name, partial(_case_4, name)) for name in _G2])
 
 
-def _boxes(table_id: str, case: str, measures: Mapping[str, str]) -> Callable[[Figure, Findings], None]:
-    """Return what draws a box for each method, and the paper's number as a star."""
+def _one_case(
+    id: str, shows: str, case: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]]
+) -> Table:
+    """Return a table of methods; its picture has a box for each, and the paper's number as a star."""
 
     def draw(figure: Figure, found: Findings) -> None:
         for number, (measure, title) in enumerate(measures.items(), start=1):
@@ -147,10 +149,10 @@ def _boxes(table_id: str, case: str, measures: Mapping[str, str]) -> Callable[[F
             axes.boxplot([found.samples(row, measure) for row in rows])
             axes.set_xticks(range(1, len(_METHODS) + 1), _METHODS)
             for place, row in enumerate(rows, start=1):
-                axes.plot([place], [published(table_id).numbers[row, measure].mean], "k*")
+                axes.plot([place], [published(id).numbers[row, measure].mean], "k*")
             axes.set_title(f"{title} (star: the paper)")
 
-    return draw
+    return Table(id, shows, "2 s", _CASES, measures, claims, draw, wanted=lambda name: name == case)
 
 
 def _claims_of_table_2(found: Findings) -> Iterable[Claim]:
@@ -276,25 +278,19 @@ _SSE = {"wsse": "within SSE", "osse": "outside SSE"}
 _SMALL_G2 = ("d 2, σ 10", "d 2, σ 50", "d 16, σ 10", "d 16, σ 50")
 
 TABLES = (
-    Table(
+    _one_case(
         "001-table2",
         "ffcm, case 1: within and outside SSE where one peer lacks a cluster",
-        "2 s",
-        _CASES,
+        "case 1",
         _SSE,
         _claims_of_table_2,
-        _boxes("001-table2", "case 1", _SSE),
-        wanted=lambda name: name == "case 1",
     ),
-    Table(
+    _one_case(
         "001-table3",
         "ffcm, case 2: distance to the true centers where a cluster is hidden",
-        "2 s",
-        _CASES,
+        "case 2",
         {"gap": "gap", **_SSE},
         _claims_of_table_3,
-        _boxes("001-table3", "case 2", {"gap": "gap", **_SSE}),
-        wanted=lambda name: name == "case 2",
     ),
     Table(
         "001-table4",

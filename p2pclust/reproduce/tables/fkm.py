@@ -19,6 +19,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
+from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.reproduce.claims import about_means, not_measured
@@ -75,11 +76,6 @@ class _ByPeer:
         return total / sum(map(len, self.arrays))
 
 
-def _centers_of(state: JobState) -> Floats:
-    """Return a state's centers in the data's own units."""
-    return np.asarray(state.arrays["origin"] + state.arrays["centers"] * state.arrays["scale"])
-
-
 def _central(X: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Return the centers of pooled k-means: the best of ten runs from k-means++ seeds."""
     return weighted_kmeans(X, np.ones(len(X)), n_clusters, rng, n_init=10).centers
@@ -91,7 +87,7 @@ def _fkm(data: _ByPeer, n_clusters: int, seed: int, peers: Peers) -> list[Floats
 
     def see(state: JobState) -> None:
         if "centers" in state.arrays:
-            seen.append(_centers_of(state))
+            seen.append(summaries.raw_centers(state))
 
     job = cluster_job("fkm", n_clusters=n_clusters, tol=0.0, max_rounds=_ROUNDS, seed=seed)
     peers.run(job, data.arrays, see)
@@ -101,7 +97,7 @@ def _fkm(data: _ByPeer, n_clusters: int, seed: int, peers: Peers) -> list[Floats
 def _k_fed(data: _ByPeer, n_clusters: int, n_local: int, seed: int, peers: Peers) -> Floats:
     """Return the centers of k-FED."""
     job = cluster_job("k-fed", n_clusters=n_clusters, n_local_clusters=n_local, seed=seed)
-    return _centers_of(peers.run(job, data.arrays))
+    return summaries.raw_centers(peers.run(job, data.arrays))
 
 
 def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> dict[str, dict[str, Value]]:
