@@ -78,25 +78,11 @@ def against_pooled(
 ) -> dict[tuple[str, float], dict[str, Value]]:  # fmt: skip
     """Run protocols on 20 peers, and measure each against the pooled algorithm and the classes.
 
-    Parameters
-    ----------
-    case, rng, peers
-    runs : mapping
-        The parameters of each protocol.
-    gammas : tuple of float
-        The participations.
-    tol : float
-        Of every run, the pooled one too.
-    beta : float, optional
-        Classes are dealt by Dirichlet(beta); by default rows are dealt evenly.
-    careful : bool
-        Protocols seed carefully, and the pooled algorithm by greedy k-means++, as scikit-learn's (the paper leaves open
-        which); by default all start from one draw.
+    `runs` are the parameters of each protocol, `gammas` the participations. `tol` holds for every run, the pooled one too.
+    Rows are dealt evenly, or classes by Dirichlet(`beta`). All start from one draw of first centers; if `careful`,
+    protocols seed carefully, and the pooled algorithm by greedy k-means++, as scikit-learn's (the paper leaves open which).
 
-    Returns
-    -------
-    dict
-        By protocol and participation. A run that diverged has no other measures.
+    Returns the measures by protocol and participation; a run that diverged has no others.
     """
     first, seed = rng.random((case.n_clusters, case.X.shape[1])), seed_of(rng)
     scheme, y = ("iid", None) if beta is None else ("dirichlet", case.y)
