@@ -114,6 +114,11 @@ class DataSet:
         by_row: dict[str, Any] = {what: values[rows] for what in _BY_ROW if (values := getattr(self, what)) is not None}
         return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows]})
 
+    def by_group(self) -> list[DataSet]:
+        """Return the rows of each group as a data set, the groups in ascending order."""
+        assert self.group is not None
+        return [self.take(np.flatnonzero(self.group == group)) for group in np.unique(self.group)]
+
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
         """Return these columns as a data set, in the given order: indices from 0, at least one."""
         names = tuple(self.feature_names[column] for column in columns)

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, local_fuzzy_c_means
-from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import absent_clusters, g2, hidden_clusters, unequal_clusters
 from p2pclust.data.partition import split
 from p2pclust.metrics import knowledge_gap, outside_sse, within_sse
@@ -90,13 +89,8 @@ def _compared(
     }
 
 
-def _by_peer(data: DataSet) -> list[Floats]:
-    assert data.group is not None
-    return [data.X[data.group == peer] for peer in range(int(data.group.max()) + 1)]
-
-
 def _case_1(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-    first, _, third = _by_peer(unequal_clusters(seed=int(rng.integers(2**31))))
+    first, _, third = (peer.X for peer in unequal_clusters(seed=int(rng.integers(2**31))).by_group())
     true = np.array([[-2.0, -2.0], [0.0, 0.0], [2.0, 2.0]])
     # "Client 1 and client 2 have the same data", and the union of all data holds each row once.
     found = _compared(np.concatenate([first, third]), [first, first, third], true, rng, peers)
@@ -105,14 +99,14 @@ def _case_1(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
 
 def _case_2(rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     data, true = hidden_clusters(seed=int(rng.integers(2**31))), np.array([[5.0, 0.0], [5.0, 10.0], [10.0, 10.0]])
-    found = _compared(data.X, _by_peer(data), true, rng, peers, fuzzifier=1.1)
+    found = _compared(data.X, [peer.X for peer in data.by_group()], true, rng, peers, fuzzifier=1.1)
     return {f"{name} (case 2)": values for name, values in found.items()}
 
 
 def _case_3(setup: str, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     data = absent_clusters(rows=_CASE_3[setup], seed=int(rng.integers(2**31)))
     true = np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0], [10.0, 0.0]])
-    found = _compared(data.X, _by_peer(data), true, rng, peers, normalised="per-cluster")
+    found = _compared(data.X, [peer.X for peer in data.by_group()], true, rng, peers, normalised="per-cluster")
     return {f"{name}, {setup}": values for name, values in found.items()}
 
 

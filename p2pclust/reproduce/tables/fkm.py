@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,21 +59,13 @@ class _Cell(NamedTuple):
 _GRID = {cell.name: cell for p in _POINTS for beta in _BETAS for noise in _NOISES if (cell := _Cell(p, beta, noise))}
 
 
-class _ByPeer:
-    """Rows and labels of each peer."""
-
-    def __init__(self, data: DataSet) -> None:
-        assert data.group is not None
-        groups = [np.flatnonzero(data.group == peer) for peer in np.unique(data.group)]
-        self.arrays: list[Floats] = [data.X[rows] for rows in groups]
-        self.labels: list[NDArray[Any]] = [data.y[rows] for rows in groups] if data.y is not None else []
-
-    def ari(self, centers: Floats) -> float:
-        """Return the mean of the peers' indices, weighted by their rows; every row is with its nearest center."""
-        total = 0.0
-        for rows, labels in zip(self.arrays, self.labels, strict=True):
-            total += len(rows) * adjusted_rand_index(labels, nearest(Points(rows), centers))
-        return total / sum(map(len, self.arrays))
+def _ari(data: DataSet, centers: Floats) -> float:
+    """Return the mean of the peers' indices, weighted by their rows; every row is with its nearest center."""
+    total = 0.0
+    for peer in data.by_group():
+        assert peer.y is not None
+        total += peer.n_rows * adjusted_rand_index(peer.y, nearest(Points(peer.X), centers))
+    return total / data.n_rows
 
 
 def _central(X: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
@@ -81,7 +73,7 @@ def _central(X: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
     return weighted_kmeans(X, np.ones(len(X)), n_clusters, rng, n_init=10).centers
 
 
-def _fkm(data: _ByPeer, n_clusters: int, seed: int, peers: Peers) -> list[Floats]:
+def _fkm(data: DataSet, n_clusters: int, seed: int, peers: Peers) -> list[Floats]:
     """Return the centers after each round of FKM."""
     seen: list[Floats] = []
 
@@ -90,26 +82,26 @@ def _fkm(data: _ByPeer, n_clusters: int, seed: int, peers: Peers) -> list[Floats
             seen.append(summaries.raw_centers(state))
 
     job = cluster_job("fkm", n_clusters=n_clusters, tol=0.0, max_rounds=_ROUNDS, seed=seed)
-    peers.run(job, data.arrays, see)
+    peers.run(job, [peer.X for peer in data.by_group()], see)
     return seen[-_ROUNDS:]
 
 
-def _k_fed(data: _ByPeer, n_clusters: int, n_local: int, seed: int, peers: Peers) -> Floats:
+def _k_fed(data: DataSet, n_clusters: int, n_local: int, seed: int, peers: Peers) -> Floats:
     """Return the centers of k-FED."""
     job = cluster_job("k-fed", n_clusters=n_clusters, n_local_clusters=n_local, seed=seed)
-    return summaries.raw_centers(peers.run(job, data.arrays))
+    return summaries.raw_centers(peers.run(job, [peer.X for peer in data.by_group()]))
 
 
 def _on_a_grid(data: DataSet, rng: np.random.Generator, peers: Peers) -> dict[str, dict[str, Value]]:
     """Run the three methods, and measure each."""
-    by_peer, seed = _ByPeer(data), seed_of(rng)
+    seed = seed_of(rng)
     pooled = nearest(Points(data.X), _central(data.X, _K, rng))
-    scores = [by_peer.ari(centers) for centers in _fkm(by_peer, _K, seed, peers)]
+    scores = [_ari(data, centers) for centers in _fkm(data, _K, seed, peers)]
     assert data.y is not None
     return {
         "central": {"ari": adjusted_rand_index(data.y, pooled)},
         "fkm": {"ari": scores[-1], "ari round 1": scores[0], "gain": scores[-1] - scores[0], "by round": scores},
-        "k-fed": {"ari": by_peer.ari(_k_fed(by_peer, _K, _K, seed, peers))},
+        "k-fed": {"ari": _ari(data, _k_fed(data, _K, _K, seed, peers))},
     }
 
 
@@ -119,8 +111,8 @@ def _repeat_grid(name: str, rng: np.random.Generator, peers: Peers, *, quick: bo
     data = gaussian_grid(**cell._asdict(), seed=int(rng.integers(2**31)))
     found = _on_a_grid(data, rng, peers)
     if cell.noise == _NOISES[0] and cell.points == _POINTS[0]:
-        by_peer, seed, numbers = _ByPeer(data), seed_of(rng), range(2, _K + 1, 7 if quick else 1)
-        tried = [by_peer.ari(_k_fed(by_peer, _K, n_local, seed, peers)) for n_local in numbers]
+        seed, numbers = seed_of(rng), range(2, _K + 1, 7 if quick else 1)
+        tried = [_ari(data, _k_fed(data, _K, n_local, seed, peers)) for n_local in numbers]
         found["k-fed informed"] = {"ari": max(tried), "K_l": float(numbers[int(np.argmax(tried))])}
     return {f"{method}, {name}": values for method, values in found.items()}
 
@@ -134,12 +126,12 @@ def _repeat_writers(rng: np.random.Generator, peers: Peers, *, quick: bool) -> V
     assert whole.group is not None
     writers = rng.choice(np.unique(whole.group), size=_WRITERS, replace=False)
     data = whole.take(np.flatnonzero(np.isin(whole.group, writers)))
-    by_peer, seed = _ByPeer(data), seed_of(rng)
+    seed = seed_of(rng)
     centers = {
         "central": _central(data.X, _WRITER_K, rng),
-        "fkm": _fkm(by_peer, _WRITER_K, seed, peers)[-1],
-        "k-fed": _k_fed(by_peer, _WRITER_K, _WRITER_K, seed, peers),
-        "k-fed, K_l 21": _k_fed(by_peer, _WRITER_K, 21, seed, peers),
+        "fkm": _fkm(data, _WRITER_K, seed, peers)[-1],
+        "k-fed": _k_fed(data, _WRITER_K, _WRITER_K, seed, peers),
+        "k-fed, K_l 21": _k_fed(data, _WRITER_K, 21, seed, peers),
     }
     return {
         name: {
