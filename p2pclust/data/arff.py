@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.table import Choice, Table, unreadable
+from p2pclust.data.table import Choice, TextRows, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
@@ -28,24 +28,15 @@ _CELL = re.compile(
 )
 
 
-def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
-    """Read a dense ARFF file.
-
-    Parameters
-    ----------
-    path : str or Path
-        UTF-8 text. Attributes may have any type, but the chosen features must hold numbers;
-        ``?`` is a missing value.
-    choice : Choice, optional
-        Which attributes are features, label, group and id, and what to do about missing values.
+def read_arff(file: Path, choice: Choice) -> DataSet:
+    """Read a dense ARFF file in UTF-8; ``?`` is a missing value. Rows are counted as an editor counts lines.
 
     Raises
     ------
     DataError
         If the file is missing, is not ARFF or is a sparse one, a row has another number of cells than there are
-        attributes, or a cell cannot be used. Rows are counted as an editor counts lines.
+        attributes, or a cell cannot be used.
     """
-    file = Path(path)
     try:
         text = regular(file).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -67,7 +58,7 @@ def read_arff(path: str | Path, choice: Choice | None = None) -> DataSet:
         rows.append(cells)
     if not rows:
         raise DataError(f"{file}: no rows below @data: expected at least one")
-    return Table(file, names, numbers, rows).to_data(choice or Choice())
+    return TextRows(file, names, numbers, rows).to_data(choice)
 
 
 def _header(file: Path, lines: list[str]) -> tuple[list[str], int]:

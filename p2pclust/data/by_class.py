@@ -38,7 +38,7 @@ class Drawn:
     rows : int64 array, shape (n,)
         Row indices, shuffled: their order does not reveal their classes.
     labels : int64 array, shape (n,)
-        The true local label of each: 0 for the first of the peer's classes, and so on.
+        Of each row, the index of its class in `classes`.
     classes : ndarray, shape (K,)
         The peer's classes, as they are called in the data, in ascending order.
     """
@@ -57,16 +57,13 @@ def draw_by_class(
     classes_per_peer: tuple[int, int] | None = None,
     overlap: float = 0.0,
 ) -> tuple[Drawn, ...]:
-    """Draw each peer's classes, and its rows of each.
+    """Draw each peer's classes, and its rows of each; without overlap, no row is at two peers.
 
     Parameters
     ----------
     y : array_like, shape (n_rows,)
         The class of each row.
-    n_peers : int
-        N.
-    rng : numpy.random.Generator
-        The only source of chance: the same generator state gives the same draw.
+    n_peers, rng
     rows_per_class : int
         S, of each class that a peer sees.
     classes_per_peer : (int, int), optional
@@ -74,11 +71,6 @@ def draw_by_class(
         classes that the data have.
     overlap : float
         O in [0, 1]: which share of a class's rows, rounded to whole rows, is the same at all peers that see it.
-
-    Returns
-    -------
-    tuple of Drawn
-        Without overlap, no row is at two peers.
 
     Raises
     ------
@@ -100,7 +92,12 @@ def draw_by_class(
     if given.ndim != 1 or given.size == 0:
         raise UsageError(f"draw by class: labels of shape {given.shape}: expected one for each row")
     names, codes = np.unique(given, return_inverse=True)
-    fewest, most = _range(classes_per_peer, len(names))
+    fewest, most = classes_per_peer or (2, len(names) // 2)
+    if not 1 <= fewest <= most <= len(names):
+        raise UsageError(
+            f"draw by class: {fewest} to {most} classes per peer of {len(names)}: expected at least 1, in ascending order, "
+            "and no more than there are"
+        )
     if n_peers < 1 or rows_per_class < 1 or not 0.0 <= overlap <= 1.0:
         raise UsageError(
             f"draw by class: {n_peers} peers, {rows_per_class} rows per class, overlap {overlap:g}: expected at least 1, "
@@ -132,16 +129,6 @@ def draw_by_class(
         labels = np.repeat(np.arange(number, dtype=np.int64), rows_per_class)
         peers.append(Drawn(np.concatenate(parts).astype(np.int64)[order], labels[order], names[chosen]))
     return tuple(peers)
-
-
-def _range(classes_per_peer: tuple[int, int] | None, n_classes: int) -> tuple[int, int]:
-    fewest, most = classes_per_peer or (2, n_classes // 2)
-    if not 1 <= fewest <= most <= n_classes:
-        raise UsageError(
-            f"draw by class: {fewest} to {most} classes per peer of {n_classes}: expected at least 1, in ascending order, "
-            "and no more than there are"
-        )
-    return fewest, most
 
 
 def _classes(places: Ints, numbers: Ints, rng: np.random.Generator) -> Ints:

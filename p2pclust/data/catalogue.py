@@ -17,17 +17,10 @@ __all__ = ["ENTRIES", "G2_DIMENSIONS", "Entry", "Remote", "canonical", "find"]
 
 @dataclass(frozen=True)
 class Remote:
-    """One file to download.
+    """One file to download, at several places that are tried in this order.
 
-    Parameters
-    ----------
-    name : str
-        Of the file where it is kept.
-    urls : tuple of str
-        The same file at several places, tried in this order.
-    checksum : str
-        ``"sha256:..."`` or ``"md5:..."`` as published or computed from the file; empty where none is known: then the
-        first download is remembered, and every later one has to equal it.
+    The checksum, ``"sha256:..."`` or ``"md5:..."``, is as published or computed from the file; empty where none is known:
+    then the first download is remembered, and every later one has to equal it.
     """
 
     name: str
@@ -37,24 +30,18 @@ class Remote:
 
 @dataclass(frozen=True)
 class Entry:
-    """One data set.
+    """One data set; sizes are 0 where they are not known, and there are 0 classes where it has no labels.
 
-    Parameters
+    Attributes
     ----------
-    name, title : str
-    rows, columns, classes : int
-        Of the converted set; 0 classes where it has no labels.
     home : str
         Where the original is described.
-    licence, citation : str
     convert : str
         The function of `p2pclust.data.convert` that makes arrays of the files.
     files : tuple of Remote
         Empty where no file can be downloaded directly.
     groups : int
-        Devices or persons that the rows came from; 0 where this is not known.
-    megabytes : float
-        How much there is to download, roughly; 0 where this is not known.
+        Devices or persons that the rows came from.
     archive : str
         Sets of the same archive share its download.
     part : str

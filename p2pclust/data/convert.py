@@ -24,22 +24,17 @@ from p2pclust.data.catalogue import Entry
 from p2pclust.data.readers import read
 from p2pclust.errors import DataError
 
-__all__ = ["CONVERTERS", "Arrays", "convert"]
+__all__ = ["CONVERTERS", "Converted", "convert"]
+
+
+_UNFIT = (
+    ValueError, KeyError, IndexError, TypeError, OSError, EOFError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Arrays:
-    """The arrays of a converted file.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features), float64 or uint8
-    y : ndarray of shape (n_rows,), int64
-        -1 everywhere where the set has no labels.
-    group : ndarray of shape (n_rows,), int64, or None
-    features : tuple of str
-        The columns' names, where the source has them.
-    """
+class Converted:
+    """The arrays of a converted file: X is float64 or uint8, y is -1 everywhere where the set has no labels."""
 
     X: NDArray[Any]
     y: NDArray[np.int64]
@@ -47,14 +42,8 @@ class Arrays:
     features: tuple[str, ...] = ()
 
 
-def convert(entry: Entry, files: Sequence[Path]) -> Arrays:
-    """Make arrays of the files of a data set.
-
-    Parameters
-    ----------
-    entry : Entry
-    files : sequence of Path
-        In the order of ``entry.files``; for what is got by hand, the one file or folder that was given.
+def convert(entry: Entry, files: Sequence[Path]) -> Converted:
+    """Make arrays of the files of a data set, in the order of ``entry.files``, or of the one that was given by hand.
 
     Raises
     ------
@@ -63,11 +52,9 @@ def convert(entry: Entry, files: Sequence[Path]) -> Arrays:
     """
     try:
         arrays = CONVERTERS[entry.convert](entry, files)
-    except (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, struct.error) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(_unfit(entry, files, str(error))) from error
-    except (zipfile.BadZipFile, zlib.error) as error:
+    except DataError:
+        raise
+    except _UNFIT as error:
         raise DataError(_unfit(entry, files, str(error))) from error
     shape = arrays.X.shape if arrays.X.ndim == 2 else (0, 0)
     found = (*shape, len(np.unique(arrays.y[arrays.y >= 0])))
@@ -87,18 +74,18 @@ def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
-def _arff(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _arff(entry: Entry, files: Sequence[Path]) -> Converted:
     data = read(files[0], label_column=entry.columns + 1)
     assert data.y is not None
-    return Arrays(data.X, _numbered(data.y), features=data.feature_names)
+    return Converted(data.X, _numbered(data.y), features=data.feature_names)
 
 
-def _labelled(table: NDArray[np.float64]) -> Arrays:
+def _labelled(table: NDArray[np.float64]) -> Converted:
     """Use the last column of a table as the labels."""
-    return Arrays(np.ascontiguousarray(table[:, :-1]), _numbered(table[:, -1]))
+    return Converted(np.ascontiguousarray(table[:, :-1]), _numbered(table[:, -1]))
 
 
-def _comma_separated(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _comma_separated(entry: Entry, files: Sequence[Path]) -> Converted:
     return _labelled(np.loadtxt(files[0], delimiter=",", ndmin=2))
 
 
@@ -113,25 +100,25 @@ def _members(archive: Path, names: Sequence[str]) -> list[bytes]:
         return [opened.read(member) for member in found if member is not None]
 
 
-def _pendigits(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _pendigits(entry: Entry, files: Sequence[Path]) -> Converted:
     parts = _members(files[0], ("pendigits.tra", "pendigits.tes"))
     return _labelled(np.concatenate([np.loadtxt(io.BytesIO(part), delimiter=",", ndmin=2) for part in parts]))
 
 
-def _satellite(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _satellite(entry: Entry, files: Sequence[Path]) -> Converted:
     parts = _members(files[0], ("sat.trn", "sat.tst"))
     return _labelled(np.concatenate([np.loadtxt(io.BytesIO(part), ndmin=2) for part in parts]))
 
 
-def _rice(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _rice(entry: Entry, files: Sequence[Path]) -> Converted:
     text = _members(files[0], ("Rice_Cammeo_Osmancik.arff",))[0].decode("utf-8")
     names = [line.split()[1] for line in text.splitlines() if line.lower().startswith("@attribute")]
     rows = [line.split(",") for line in text.splitlines() if line.strip().endswith(("Cammeo", "Osmancik"))]
     y = _numbered(np.array([row[-1].strip() for row in rows]))
-    return Arrays(np.array([row[:-1] for row in rows], dtype=np.float64), y, features=tuple(names[:-1]))
+    return Converted(np.array([row[:-1] for row in rows], dtype=np.float64), y, features=tuple(names[:-1]))
 
 
-def _wisdm(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _wisdm(entry: Entry, files: Sequence[Path]) -> Converted:
     # Values of the three peak columns are missing in some rows, so these columns are left out.
     axes = [f"{axis}{index}" for axis in "XYZ" for index in range(10)]
     axes += [f"{axis}{what}" for what in ("AVG", "ABSOLDEV", "STANDDEV") for axis in "XYZ"] + ["RESULTANT"]
@@ -140,17 +127,17 @@ def _wisdm(entry: Entry, files: Sequence[Path]) -> Arrays:
     assert data.group is not None
     order = ("Walking", "Jogging", "Upstairs", "Downstairs", "Sitting", "Standing")
     y = np.array([order.index(name) for name in data.y.tolist()], dtype=np.int64)
-    return Arrays(data.X, y, data.group.astype(np.int64), data.feature_names)
+    return Converted(data.X, y, data.group.astype(np.int64), data.feature_names)
 
 
-def _library(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _library(entry: Entry, files: Sequence[Path]) -> Converted:
     rows = [
         line.replace(",", ".").split() for line in files[0].read_text(encoding="ascii").splitlines() if line.strip()
     ]
     table = np.array(rows)
     names = ("internal temperature", "internal voltage", "humidity", "temperature", "PAR", "TSR")
     # Columns: time, node, sequence number, then the six readings.
-    return Arrays(
+    return Converted(
         table[:, 3:].astype(np.float64),
         np.full(len(table), -1, dtype=np.int64),
         table[:, 1].astype(np.int64),
@@ -158,7 +145,7 @@ def _library(entry: Entry, files: Sequence[Path]) -> Arrays:
     )
 
 
-def _motes(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _motes(entry: Entry, files: Sequence[Path]) -> Converted:
     X, y, group = [], [], []
     for mote, file in zip(_numbered(np.array([file.name for file in files])), files, strict=True):
         for line in file.read_text(encoding="latin-1").splitlines():
@@ -167,16 +154,16 @@ def _motes(entry: Entry, files: Sequence[Path]) -> Arrays:
                 X.append([float(cells[2]), float(cells[3])])
                 y.append(int(cells[4]))
                 group.append(mote)
-    return Arrays(
+    return Converted(
         np.array(X), np.array(y, dtype=np.int64), np.array(group, dtype=np.int64), ("humidity", "temperature")
     )
 
 
-def _g2(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _g2(entry: Entry, files: Sequence[Path]) -> Converted:
     (text,) = _members(files[0], (f"g2-{entry.part}.txt",))
     X = np.loadtxt(io.BytesIO(text), ndmin=2)
     # The files have no labels: the first half of the rows is of the first cluster.
-    return Arrays(X, np.repeat(np.arange(2, dtype=np.int64), len(X) // 2))
+    return Converted(X, np.repeat(np.arange(2, dtype=np.int64), len(X) // 2))
 
 
 def _array(content: bytes) -> NDArray[np.uint8]:
@@ -189,20 +176,20 @@ def _array(content: bytes) -> NDArray[np.uint8]:
     return values.reshape(shape)  # refuses a file that was cut short
 
 
-def _images(parts: Sequence[NDArray[np.uint8]], *, transposed: bool = False) -> Arrays:
+def _images(parts: Sequence[NDArray[np.uint8]], *, transposed: bool = False) -> Converted:
     """Join images and labels of the training and of the test part."""
     images = np.concatenate(parts[0::2])
     if transposed:
         images = images.transpose(0, 2, 1)
     X = np.ascontiguousarray(images).reshape(len(images), -1)
-    return Arrays(X, _numbered(np.concatenate(parts[1::2])))
+    return Converted(X, _numbered(np.concatenate(parts[1::2])))
 
 
-def _idx(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _idx(entry: Entry, files: Sequence[Path]) -> Converted:
     return _images([_array(gzip.decompress(file.read_bytes())) for file in files])
 
 
-def _emnist(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _emnist(entry: Entry, files: Sequence[Path]) -> Converted:
     names = [
         f"emnist-{entry.part}-{half}-{what}-ubyte.gz"
         for half in ("train", "test")
@@ -212,7 +199,7 @@ def _emnist(entry: Entry, files: Sequence[Path]) -> Arrays:
     return _images([_array(gzip.decompress(part)) for part in _members(files[0], names)], transposed=True)
 
 
-def _npz_pairs(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _npz_pairs(entry: Entry, files: Sequence[Path]) -> Converted:
     parts = []
     for file in files:
         with np.load(file, allow_pickle=False) as loaded:
@@ -220,7 +207,7 @@ def _npz_pairs(entry: Entry, files: Sequence[Path]) -> Arrays:
     return _images(parts)
 
 
-def _leaf(entry: Entry, files: Sequence[Path]) -> Arrays:
+def _leaf(entry: Entry, files: Sequence[Path]) -> Converted:
     """Read LEAF's JSON files; its values are bytes divided by 255, with 1 for white paper."""
     given = files[0]
     parts = sorted(given.rglob("*.json")) if given.is_dir() else [given]
@@ -234,10 +221,10 @@ def _leaf(entry: Entry, files: Sequence[Path]) -> Arrays:
             writers += [writer] * len(rows["y"])
     if not X:
         raise DataError(f"{entry.name}: {given} holds no JSON file of LEAF: {entry.by_hand}")
-    return Arrays(np.concatenate(X), np.concatenate(y), _numbered(np.array(writers)))
+    return Converted(np.concatenate(X), np.concatenate(y), _numbered(np.array(writers)))
 
 
-CONVERTERS: dict[str, Callable[[Entry, Sequence[Path]], Arrays]] = {
+CONVERTERS: dict[str, Callable[[Entry, Sequence[Path]], Converted]] = {
     "arff": _arff,
     "comma_separated": _comma_separated,
     "emnist": _emnist,

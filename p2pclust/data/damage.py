@@ -20,20 +20,10 @@ _TOO_LARGE = 1000.0
 
 
 def damaged(X: NDArray[np.float64], how: str, seed: int | Sequence[int]) -> NDArray[np.float64]:
-    """Return the rows as they are after a damage.
+    """Return a copy of the rows (n_samples, n_features) after a damage, see `HOWS`.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    how : {"nan", "scale", "shuffle", "constant"}
-        See `HOWS`.
-    seed : int or sequence of int
-        Seed for missing values, the order of columns, and the row from which a sensor is stuck.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-        Other rows; `X` is not changed. Rows of a single column have no other order.
+    The seed decides which values are missing, the order of columns, and the row from which a sensor is stuck. Rows of a
+    single column have no other order.
 
     Examples
     --------

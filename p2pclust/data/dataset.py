@@ -12,6 +12,8 @@ from p2pclust.errors import DataError
 
 __all__ = ["DataSet", "what_to_do"]
 
+_BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
+
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
@@ -67,9 +69,8 @@ class DataSet:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))
-        for what, values in (
-            ("y", self.y), ("group", self.group), ("id", self.id), ("row", self.row), ("file", self.file)
-        ):  # fmt: skip
+        for what in _BY_ROW:
+            values = getattr(self, what)
             if values is not None and values.shape != (self.n_rows,):
                 raise DataError(
                     f"{self.name}: {what} has shape {values.shape}: expected one value for each of {self.n_rows} rows"
@@ -109,31 +110,17 @@ class DataSet:
         return self.row_names if self.id is not None or self.dropped else None
 
     def take(self, rows: NDArray[np.int64]) -> DataSet:
-        """Return these rows as a data set, in the given order.
+        """Return these rows as a data set, in the given order: indices from 0, at least one."""
+        by_row: dict[str, Any] = {what: values[rows] for what in _BY_ROW if (values := getattr(self, what)) is not None}
+        return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows]})
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_taken,), int64
-            Row indices, counted from 0; at least one.
-        """
-        return replace(
-            self,
-            X=self.X[rows],
-            y=None if self.y is None else self.y[rows],
-            group=None if self.group is None else self.group[rows],
-            id=None if self.id is None else self.id[rows],
-            row=self.row_numbers[rows],
-            file=None if self.file is None else self.file[rows],
-        )
+    def by_group(self) -> list[DataSet]:
+        """Return the rows of each group as a data set, the groups in ascending order."""
+        assert self.group is not None
+        return [self.take(np.flatnonzero(self.group == group)) for group in np.unique(self.group)]
 
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
-        """Return these columns as a data set, in the given order.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (n_taken,), int64
-            Column indices, counted from 0; at least one.
-        """
+        """Return these columns as a data set, in the given order: indices from 0, at least one."""
         names = tuple(self.feature_names[column] for column in columns)
         return replace(self, X=self.X[:, columns], feature_names=names)
 

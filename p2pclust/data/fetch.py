@@ -66,11 +66,6 @@ def fetch(
     on_progress : callable, optional
         See `OnProgress`.
 
-    Returns
-    -------
-    Fetched
-        If the file was there already, nothing was done.
-
     Raises
     ------
     UsageError

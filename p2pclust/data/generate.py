@@ -1,19 +1,5 @@
 """The generated data sets of the papers, and a stream; each a pure function of its options and its seed.
 
-========================  ========================================================================================
-source                    what
-========================  ========================================================================================
-``gaussians``             round clusters around centers drawn in the unit cube
-``unequal_clusters``      Stallmann and Wilbik (2022), case 1: three peers, one of which lacks a cluster
-``hidden_clusters``       the same, case 2: a cluster that shows only when the data of two peers are seen together
-``absent_clusters``       the same, case 3: three peers with two of four clusters each
-``g2``                    the same, case 4, after Fränti et al. (2016): two Gaussians in 2 to 1024 dimensions
-``gaussian_grid``         Garst and Reinders (2023): sixteen Gaussians, and five peers that see what is near
-``uneven_grid``           the same, Fig. 4: five peers with 16, 1, 3, 10 and 7 of the sixteen clusters
-``moving_clusters``       of no paper: rows in the order of time, in which a cluster leaps and another one grows
-``smart_meters``          of no paper: day curves of households, see `p2pclust.data.households`
-========================  ========================================================================================
-
 Where a paper says which peer holds which rows, ``group`` is that peer's number from 0: the partition ``by-group`` over
 as many peers gives the paper's setting.
 
@@ -70,14 +56,7 @@ Matrix = NDArray[np.float64]
 
 
 def generate(name: str, options: Mapping[str, Any]) -> DataSet:
-    """Generate a data set by name.
-
-    Parameters
-    ----------
-    name : str
-        One of `GENERATORS`.
-    options : mapping
-        By the names of the generator's parameters; what is left out has the generator's default.
+    """Generate a data set by name; `options` are parameters of its generator, which has a default for each.
 
     Raises
     ------
@@ -125,21 +104,10 @@ def _shown(default: Any) -> str:
 def gaussians(
     n_rows: int = 2000, n_clusters: int = 5, n_features: int = 8, *, spread: float = 0.1, seed: int = 0
 ) -> DataSet:
-    """Generate round Gaussian clusters around centers drawn uniformly in the unit cube.
+    """Generate round Gaussian clusters around centers drawn uniformly in the unit cube; rows are in random order.
 
-    Parameters
-    ----------
-    n_rows, n_clusters, n_features : int
-        At least 1 each. Cluster sizes differ by one row at most.
-    spread : float
-        Standard deviation in each direction, at least 0.
-    seed : int
-        Not negative. The same arguments give the same data.
-
-    Returns
-    -------
-    DataSet
-        ``y`` is the cluster that each row was drawn from; rows are in random order.
+    Cluster sizes differ by one row at most. `spread` is the standard deviation in each direction. ``y`` is the cluster that
+    each row was drawn from.
 
     Examples
     --------
@@ -157,14 +125,9 @@ def gaussians(
 def unequal_clusters(*, equal: bool = False, sigma: float = 0.5, seed: int = 0) -> DataSet:
     """Generate case 1 of [1]_: means (-2, -2), (0, 0), (2, 2); three peers.
 
-    Parameters
-    ----------
-    equal : bool
-        True: every peer has 333 rows of each cluster, the paper's first experiment. False, its second one: the third
-        peer has 500 rows of the first and of the second cluster, and none of the third.
-    sigma : float
-        Standard deviation. The paper does not give it; 0.5 reproduces its within and outside SSE.
-    seed : int
+    If `equal` is true, every peer has 333 rows of each cluster, the paper's first experiment. Otherwise, its second one, the
+    third peer has 500 rows of the first and of the second cluster, and none of the third. The paper does not give the
+    standard deviation `sigma`; 0.5 reproduces its within and outside SSE.
 
     Examples
     --------
@@ -194,13 +157,8 @@ def hidden_clusters(*, sigma: float = 1.1, seed: int = 0) -> DataSet:
 def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 1.0, seed: int = 0) -> DataSet:
     """Generate case 3 of [1]_: means (0, 0), (0, 10), (10, 10), (10, 0); each of three peers has two of them.
 
-    Parameters
-    ----------
-    rows : sequence of int
-        Rows of each peer, half of them of each of its clusters: even numbers. The paper has (100, 1000, 100),
-        (100, 1000, 1000), (1000, 100, 100) and (1000, 1000, 1000).
-    sigma : float
-    seed : int
+    `rows` are even numbers, one for each peer: half of them are of each of its clusters. The paper has (100, 1000, 100),
+    (100, 1000, 1000), (1000, 100, 100) and (1000, 1000, 1000).
 
     Examples
     --------
@@ -218,20 +176,8 @@ def absent_clusters(*, rows: Sequence[int] = (1000, 1000, 1000), sigma: float = 
 def g2(*, dimension: int = 2, sd: float = 10.0, rounded: bool = True, seed: int = 0) -> DataSet:
     """Generate a set like those of the G2 family [3]_: two Gaussians of 1024 rows around (500, ...) and (600, ...).
 
-    Parameters
-    ----------
-    dimension : int
-        The published sets have 2, 4, 8, ..., 1024.
-    sd : float
-        Standard deviation; the published sets have 10, 20, ..., 100.
-    rounded : bool
-        Whole numbers, as in the published files.
-    seed : int
-
-    Returns
-    -------
-    DataSet
-        The first 1024 rows are of the first cluster, as in the published files.
+    The published sets have 2, 4, 8, ..., 1024 dimensions, the standard deviations 10, 20, ..., 100, and whole numbers. As in
+    them, the first 1024 rows are of the first cluster.
 
     Examples
     --------
@@ -252,15 +198,8 @@ def gaussian_grid(*, points: int = 50, noise: float = 1.0, beta: float = 0.1, se
     A peer at distance d from a row sees it with probability 1 - exp(-beta / d) (Eq. 2). A row that several peers see
     is at one of them, drawn at random; one that no peer sees is at the nearest.
 
-    Parameters
-    ----------
-    points : int
-        Rows of each cluster.
-    noise : float
-        Standard deviation; the paper has 1 to 1.5.
-    beta : float
-        Positive. It decides ``group`` only: the rows are the same for every beta.
-    seed : int
+    Each cluster has `points` rows, with the standard deviation `noise`; the paper has 1 to 1.5. `beta` decides ``group``
+    only: the rows are the same for every beta.
 
     Examples
     --------
@@ -288,14 +227,7 @@ def uneven_grid(
     Peer i has the first ``clusters[i]`` clusters. The rows of a cluster are shared out evenly among its peers; those
     that are left over by this are not generated. As printed, the second peer has ten rows, all of the first cluster.
 
-    Parameters
-    ----------
-    clusters : sequence of int
-        Of each peer, 1 to 16.
-    points : int
-        Rows of each cluster, at least one for each peer.
-    noise : float
-    seed : int
+    Each cluster has `points` rows, at least one for each peer, with the standard deviation `noise`.
 
     Examples
     --------
@@ -322,18 +254,8 @@ def moving_clusters(
     Means (0, 0), (8, 0), (0, 8), with equal chances. After half of a peer's rows the second one leaps away from the
     others, and after three quarters the third one's chance becomes `growth`.
 
-    Parameters
-    ----------
-    peers : int
-    rows : int
-        Of each peer, in the order of time.
-    leap : float
-        How far the second cluster leaps in each of the two directions; 0: it stays.
-    growth : float
-        0 to 1; 1/3: nothing grows.
-    sigma : float
-        Standard deviation.
-    seed : int
+    Each peer has `rows` rows in the order of time. The leap goes as far in each of the two directions; with 0 the cluster
+    stays, and with a growth of 1/3 nothing grows. `sigma` is the standard deviation.
 
     Examples
     --------

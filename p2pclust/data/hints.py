@@ -50,16 +50,10 @@ def delimiter_of(line: str) -> str:
 
 
 def about_text(index: int, columns: Sequence[tuple[str, str]], texts: Iterable[int]) -> str:
-    """Return advice for text where a number was expected.
+    """Return advice for text where a number was expected: in the feature with this index.
 
-    Parameters
-    ----------
-    index : int
-        The feature with the text, from 0.
-    columns : sequence of (str, str)
-        Of each feature, what a message calls it, and what people choose it by: its name, or its number.
-    texts : iterable of int
-        Those of the features that hold text rather than numbers.
+    Each of `columns` is what a message calls a feature, and what people choose it by; `texts` are the indices of those that
+    hold text rather than numbers.
 
     Examples
     --------

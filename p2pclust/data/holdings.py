@@ -26,18 +26,16 @@ _ANNOTATED = 400  # more cells than this have no room for a number
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """How a data set is split.
+    """How a data set is split by rows, or features.
 
-    Parameters
+    Attributes
     ----------
-    peers : tuple of str
     columns : tuple of str
         The classes of a split by rows, the features of one by columns; empty if there are no labels.
     counts : ndarray of shape (n_peers, n_columns), int64
         The rows of each class at each peer; by columns, 1 where a peer holds a feature.
     sizes : ndarray of shape (n_peers,), int64
         The rows, or features, of each peer.
-    what : {"rows", "features"}
     """
 
     peers: tuple[str, ...]
@@ -53,16 +51,7 @@ class Holdings:
 
 
 def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.int64]], *, vertical: bool) -> Holdings:
-    """Count the rows and classes of each peer.
-
-    Parameters
-    ----------
-    data : DataSet
-    peers : sequence of str
-    shares : sequence of ndarray
-        The row indices of each peer, or the column indices.
-    vertical : bool
-        Whether they are column indices.
+    """Count the rows and classes of each peer; `shares` are row indices, or column indices of a `vertical` split.
 
     Examples
     --------
@@ -88,14 +77,9 @@ def holdings(data: DataSet, peers: Sequence[str], shares: Sequence[NDArray[np.in
 def picture(
     held: Holdings, title: str, *, data: DataSet | None = None, shares: Sequence[NDArray[np.int64]] = ()
 ) -> Figure:
-    """Draw the rows of each peer by class, the sizes, and rows of two features as points.
+    """Draw the rows of each peer by class, and the sizes.
 
-    Parameters
-    ----------
-    held : Holdings
-    title : str
-    data, shares : DataSet, sequence of ndarray, optional
-        If the data have two features and are split by rows, these are drawn too, in the colour of their peer.
+    If two features are split by rows, and `data` and `shares` are given, the rows are points in the colour of their peer.
 
     Raises
     ------

@@ -27,23 +27,12 @@ _DAYS_OF_A_WEEK, _WORKING_DAYS = 7, 5
 
 
 def smart_meters(*, households: int = 24, days: int = 60, noise: float = 0.4, seed: int = 0) -> DataSet:
-    """Generate the day curves of a street's smart meters.
+    """Generate the day curves of a street's smart meters: 24 features in kWh, negative where a roof feeds in.
 
-    Parameters
-    ----------
-    households : int
-        Each has one of the four `HABITS`, as evenly as can be. Who is out on working days is at home on the last two
-        days of each week, so such a household has days of two kinds.
-    days : int
-        Of each household, in the order of time: one row each.
-    noise : float
-        Standard deviation of the logarithm by which each hour differs from the habit; at least 0.
-    seed : int
-
-    Returns
-    -------
-    DataSet
-        24 features in kWh, negative where a roof feeds in; ``y`` is the day's habit, ``group`` the household.
+    Each household has one of the four `HABITS`, as evenly as can be. A household that is out on working days is at home on
+    the last two days of each week, so it has days of two kinds. Rows are the days of each household in the order of time;
+    ``y`` is the day's habit, ``group`` the household. `noise` is the standard deviation of the logarithm by which each hour
+    differs from the habit.
 
     Raises
     ------

@@ -21,16 +21,7 @@ def row_ids(
 ) -> NDArray[Any]:
     """Return the ids of a file's rows, shape (n_rows,): int64 if all are whole numbers, otherwise text as written.
 
-    Parameters
-    ----------
-    file : Path
-        For messages, as `where` is: which column it is.
-    cells : sequence of str
-        One id for each row, before any row is left out.
-    rows : sequence of int
-        The name of each row in messages.
-    absent : collection of str
-        What means a missing value, in small letters.
+    `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are missing.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,9 @@ __all__ = ["Item", "listing"]
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the list.
+    """One line of the list; sizes are 0 where they are not known, or depend on options.
 
-    Parameters
-    ----------
-    name, title : str
-    rows, columns, classes, groups : int
-        0 where it is not known, or depends on options.
-    here : {"built in", "generated", "yes", "no", "by hand"}
-    size : str
-        Of the cached file, or of the download; empty if unknown.
-    home, licence, citation : str
+    `here` is "built in", "generated", "yes", "no" or "by hand"; `size` is that of the cached file, or of the download.
     """
 
     name: str
@@ -76,20 +68,18 @@ def listing() -> list[Item]:
     >>> [item.name for item in listing() if item.here == "built in"]
     ['breast_cancer', 'digits', 'iris', 'wine']
     """
-    folder = cache_dir()
-    files = {canonical(file.stem): file for file in sorted(folder.glob("*.npz"))} if folder.is_dir() else {}
+    files = {canonical(file.stem): file for file in sorted(cache_dir().glob("*.npz"))}
     generated = [Item(name, _GENERATED[name], *_sizes(name), "generated", "") for name in sorted(GENERATORS)]
-    known = [_item(entry, files.get(entry.name)) for entry in ENTRIES.values() if not entry.name.startswith("g2_")]
-    g2 = [
-        _item(entry, files[entry.name]) for entry in ENTRIES.values() if entry.archive == "g2" and entry.name in files
+    known = [
+        _item(entry, files.get(entry.name))
+        for entry in ENTRIES.values()  # those of the G2 family last
+        if entry.archive != "g2" or entry.name in files
     ]
-    one = ENTRIES["g2_2_10"]
-    family = Item(
-        "g2_D_SD", "G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100", 2048, 0, 2, 0, "no", "", one.home, one.licence,
-        one.citation,
-    )  # fmt: skip
+    family = _item(
+        replace(ENTRIES["g2_2_10"], name="g2_D_SD", title="G2: D = 2, 4 ... 1024, SD = 10, 20 ... 100", columns=0), None
+    )
     own = [_own(file) for name, file in files.items() if name not in ENTRIES]
-    return [*_BUILT_IN, *generated, *known, *g2, family, *own]
+    return [*_BUILT_IN, *generated, *known, family, *own]
 
 
 def _sizes(name: str) -> tuple[int, int, int, int]:

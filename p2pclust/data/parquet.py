@@ -9,22 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.ids import row_ids
-from p2pclust.data.table import Choice, Titles, codes, finished, unreadable
+from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import regular
 
 __all__ = ["read_parquet"]
 
 
-def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
-    """Read a Parquet file; only the columns that are wanted are loaded.
-
-    Parameters
-    ----------
-    path : str or Path
-    choice : Choice, optional
-        Which columns are features, label, group and id, and what to do about missing values. Null and NaN are missing.
+def read_parquet(file: Path, choice: Choice) -> DataSet:
+    """Read the chosen columns of a Parquet file; null and NaN are missing values.
 
     Raises
     ------
@@ -33,7 +26,6 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
     UsageError
         If pyarrow is not installed.
     """
-    file, choice = Path(path), choice or Choice()
     try:
         regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less
     except OSError as error:
@@ -49,34 +41,28 @@ def read_parquet(path: str | Path, choice: Choice | None = None) -> DataSet:
             if len(names) != len(dict.fromkeys(names)):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
-            features, label, group, id = Titles(file, names, len(names)).chosen(choice)
-            wanted = [i for i in (*features, label, group, id) if i is not None]
+            titles = Titles(file, names, len(names))
+            chosen = titles.chosen(choice)
+            wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
             table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
     except (pyarrow.ArrowException, OSError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
     if table.num_rows == 0:
         raise DataError(f"{file}: no rows: expected at least one")
-    titles = Titles(file, names, len(names))
-    fills = choice.fills(file, [names[i] for i in features])
-    X = np.empty((table.num_rows, len(features)))
-    for place, i in enumerate(features):
+    named = tuple(names[i] for i in chosen.features)
+    fills = choice.fills(file, named)
+    X = np.empty((table.num_rows, len(named)))
+    for place, i in enumerate(chosen.features):
         may_be_missing = choice.missing_values == "drop" or not np.isnan(fills[place])
         X[:, place] = _numbers(table.column(names[i]), file, titles.where(i), may_be_missing)
-    return finished(
-        file,
-        X,
-        choice,
-        y=None if label is None else codes([str(value) for value in table.column(names[label]).to_pylist()]),
-        group=None if group is None else codes([str(value) for value in table.column(names[group]).to_pylist()]),
-        id=None if id is None else _ids(table.column(names[id]), file, titles.where(id)),
-        titles=tuple(names[i] for i in features),
-    )
 
+    def cells(i: int) -> list[str]:
+        missing = "" if i == chosen.id else "None"
+        return [missing if value is None else str(value) for value in table.column(names[i]).to_pylist()]
 
-def _ids(column: Any, file: Path, where: str) -> NDArray[Any]:
-    cells = ["" if value is None else str(value) for value in column.to_pylist()]
-    return row_ids(file, where, cells, range(1, len(cells) + 1))
+    by_row = named_columns(titles, chosen, cells, range(1, table.num_rows + 1))
+    return finished(file, X, choice, by_row, named)
 
 
 def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArray[np.float64]:

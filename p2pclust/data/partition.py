@@ -135,33 +135,30 @@ def split(
        visual classification", arXiv:1909.06335, 2019.
     .. [2] S. Garst, M. Reinders, "Federated k-means clustering", arXiv:2310.01195, 2023.
     """
-    _check_arguments(y_or_group, n_rows, n_peers, scheme, beta=beta, labels_per_peer=labels_per_peer)
+    _check_arguments(y_or_group, n_rows, n_peers, scheme)
+    option = _option(scheme, {"beta": beta, "labels_per_peer": labels_per_peer})
     if locations is not None and scheme != "distance":
         raise UsageError(f"partition {scheme!r}: has no option locations")
     if scheme == "iid":
         owner = np.empty(n_rows, dtype=np.int64)
         owner[rng.permutation(n_rows)] = np.arange(n_rows) % n_peers
-        return _rows_of(owner, n_peers)
-    if scheme == "distance":
-        assert beta is not None
-        return _rows_of(_distance(points, locations, n_rows, n_peers, beta, rng), n_peers)
-    assert y_or_group is not None
-    try:
-        names, codes = np.unique(y_or_group, return_inverse=True)
-    except TypeError:
-        raise UsageError(
-            f"partition {scheme!r}: {LOOKS_AT[scheme]} of different types: give all as text, or all as numbers"
-        ) from None
-    codes = codes.astype(np.int64).reshape(-1)
-    if scheme in _BY_GROUP:
-        owner = _by_group(codes, len(names), n_peers, scheme)
-    elif scheme == "dirichlet":
-        assert beta is not None
-        owner = _dirichlet(codes, len(names), n_peers, beta, rng)
+    elif scheme == "distance":
+        owner = _distance(points, locations, n_rows, n_peers, option, rng)
     else:
-        assert labels_per_peer is not None
-        owner = _labels(codes, len(names), n_peers, labels_per_peer, rng)
-    return _rows_of(owner, n_peers)
+        assert y_or_group is not None
+        try:
+            codes = np.unique(y_or_group, return_inverse=True)[1].astype(np.int64).reshape(-1)
+        except TypeError:
+            raise UsageError(
+                f"partition {scheme!r}: {LOOKS_AT[scheme]} of different types: give all as text, or all as numbers"
+            ) from None
+        if scheme in _BY_GROUP:
+            owner = _by_group(codes, n_peers, scheme)
+        elif scheme == "dirichlet":
+            owner = _dirichlet(codes, n_peers, option, rng)
+        else:
+            owner = _labels(codes, n_peers, int(option), rng)
+    return tuple(np.flatnonzero(owner == peer).astype(np.int64) for peer in range(n_peers))
 
 
 def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: float, rng: np.random.Generator) -> Rows:
@@ -170,18 +167,8 @@ def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: fl
     A peer at Euclidean distance d from a row sees it with probability 1 - exp(-beta / d). A row that several peers see
     goes to one of them, drawn at random; one that no peer sees goes to the nearest, as in its authors' code.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n_rows, n_features)
-    locations : ndarray of shape (n_peers, n_features)
-    beta : float
-        Positive. The smaller, the fewer peers see a row; below all distances nearly every row goes to the nearest.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64
-        Peers may be left without a row.
+    The smaller `beta`, the fewer peers see a row; below all distances nearly every row goes to the nearest. Peers may be
+    left without a row.
 
     Examples
     --------
@@ -198,23 +185,13 @@ def nearby(points: NDArray[np.float64], locations: NDArray[np.float64], beta: fl
     return np.asarray(owner, dtype=np.int64)
 
 
-def _check_arguments(
-    y_or_group: NDArray[Any] | None, n_rows: int, n_peers: int, scheme: str, **options: float | None
-) -> None:
+def _check_arguments(y_or_group: NDArray[Any] | None, n_rows: int, n_peers: int, scheme: str) -> None:
     if scheme not in SCHEMES:
         raise UsageError(f"unknown partition scheme {scheme!r}: expected {', '.join(SCHEMES)}")
     if n_peers < 1:
         raise UsageError(f"partition: {n_peers} peers: expected at least 1")
     if n_rows < n_peers:
         raise UsageError(f"partition: {n_rows} rows for {n_peers} peers: every peer needs at least one row")
-    own = {"dirichlet": "beta", "distance": "beta", "labels": "labels_per_peer"}.get(scheme)
-    for option, value in options.items():
-        if option == own and value is None:
-            raise UsageError(f"partition {scheme!r}: {option} is missing")
-        if option != own and value is not None:
-            raise UsageError(f"partition {scheme!r}: has no option {option}")
-        if value is not None:
-            _check_option(scheme, option, value)
     if needed := LOOKS_AT.get(scheme):
         if y_or_group is None:
             raise UsageError(f"partition {scheme!r}: needs {needed}, and the data have none")
@@ -222,26 +199,33 @@ def _check_arguments(
             raise UsageError(f"partition {scheme!r}: {needed} of shape {y_or_group.shape} for {n_rows} rows")
 
 
-def _check_option(scheme: str, option: str, value: Any) -> None:
-    whole = option == "labels_per_peer"
+def _option(scheme: str, given: dict[str, float | None]) -> float:
+    """Return the value of the scheme's own option, 0 if it has none."""
+    own = {"dirichlet": "beta", "distance": "beta", "labels": "labels_per_peer"}.get(scheme)
+    foreign = next((name for name, value in given.items() if value is not None and name != own), None)
+    if foreign is not None:
+        raise UsageError(f"partition {scheme!r}: has no option {foreign}")
+    if own is None:
+        return 0.0
+    value, whole = given[own], own == "labels_per_peer"
+    if value is None:
+        raise UsageError(f"partition {scheme!r}: {own} is missing")
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < (2**31 if whole else 1e100):
         expected = "a whole number of at least 1" if whole else "a number of more than 0"
-        raise UsageError(f"partition {scheme!r}: {option} = {value!r}: expected {expected}")
+        raise UsageError(f"partition {scheme!r}: {own} = {value!r}: expected {expected}")
+    return value
 
 
-def _rows_of(owner: Rows, n_peers: int) -> tuple[Rows, ...]:
-    return tuple(np.flatnonzero(owner == peer).astype(np.int64) for peer in range(n_peers))
-
-
-def _by_group(codes: Rows, n_groups: int, n_peers: int, scheme: str) -> Rows:
+def _by_group(codes: Rows, n_peers: int, scheme: str) -> Rows:
     """Return each row's peer, whole groups together; peers are numbered by their first group."""
+    sizes = np.bincount(codes)
+    n_groups = len(sizes)
     if n_groups < n_peers:
         what = _BY_GROUP[scheme]
         raise UsageError(
             f"partition {scheme!r}: {n_groups} {what} for {n_peers} peers: every peer needs a {what.removesuffix('s')}"
         )
-    sizes = np.bincount(codes, minlength=n_groups)
     load = np.zeros(n_peers, dtype=np.int64)
     peer_of = np.empty(n_groups, dtype=np.int64)
     for group in np.argsort(-sizes, kind="stable"):
@@ -290,10 +274,10 @@ def _places(locations: Any, n_peers: int, n_features: int) -> NDArray[np.float64
     return places
 
 
-def _dirichlet(codes: Rows, n_classes: int, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:
+def _dirichlet(codes: Rows, n_peers: int, beta: float, rng: np.random.Generator) -> Rows:
     """Return each row's peer, every class split by its own drawn proportions."""
     owner = np.empty(len(codes), dtype=np.int64)
-    for label in range(n_classes):
+    for label in range(int(codes.max()) + 1):
         rows = rng.permutation(np.flatnonzero(codes == label))
         edges = np.rint(np.cumsum(rng.dirichlet(np.full(n_peers, beta))) * len(rows))
         # Row k of n goes to the first peer whose cumulated share exceeds it; rounding may leave the last edge below n.
@@ -310,14 +294,15 @@ def _dirichlet(codes: Rows, n_classes: int, n_peers: int, beta: float, rng: np.r
     return owner
 
 
-def _labels(codes: Rows, n_classes: int, n_peers: int, labels_per_peer: int, rng: np.random.Generator) -> Rows:
+def _labels(codes: Rows, n_peers: int, labels_per_peer: int, rng: np.random.Generator) -> Rows:
     """Return each row's peer so that every peer holds exactly `labels_per_peer` classes."""
+    sizes = np.bincount(codes).astype(np.int64)
+    n_classes = len(sizes)
     if labels_per_peer >= n_classes:
         raise UsageError(
             f"partition 'labels': labels_per_peer = {labels_per_peer} with {n_classes} classes: expected fewer, "
             "so that no peer holds every class"
         )
-    sizes = np.bincount(codes, minlength=n_classes).astype(np.int64)
     holders = _holders(sizes, n_peers, labels_per_peer)
     # Now and then a deal leaves a few peers alone with small or large classes, so the most even of several is kept.
     deals = [_dealt_counts(sizes, holders, n_peers, rng) for _ in range(_DEALS)]

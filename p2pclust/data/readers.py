@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.hints import delimiter_of, is_number, unlocalised
-from p2pclust.data.table import Choice, Column, Missing, Table, Titles, finished, unreadable
+from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["SUFFIXES", "Column", "read", "read_as", "read_csv", "read_csv_table", "read_folder", "read_npy", "read_npz"]
+__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_csv_table"]
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -50,7 +50,9 @@ def read(
     Parameters
     ----------
     path : str or Path
-        A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files: see `read_folder`.
+        A ``.csv``, ``.npy``, ``.npz``, ``.arff`` or ``.parquet`` file, or a folder of such files, which are read in the
+        order of their names. There the group of a row is the name of its file, if no group column is chosen. An NPZ file
+        holds ``X``, perhaps ``y``, ``group`` and ``id``, one value for each row, and ``features``, the names of columns.
     label_column, group_column : str or int, optional
         For CSV, ARFF and Parquet: the column that holds ``y`` or ``group``, by its name or by its number counted from
         1. Its cells may be text; it is not a feature. Whole numbers stay numbers, everything else becomes text.
@@ -81,7 +83,11 @@ def read(
     >>> data.X.tolist(), data.y.tolist(), data.dropped
     ([[230.0, 12.0], [231.0, 14.0]], ['a', 'b'], 1)
     """
-    file, choice = Path(path), Choice(columns, label_column, group_column, missing_values, id_column)
+    return read_chosen(Path(path), Choice(columns, label_column, group_column, missing_values, id_column))
+
+
+def read_chosen(file: Path, choice: Choice) -> DataSet:
+    """Read what `choice` takes of a file or folder, see `read`."""
     if "\0" in str(file):
         raise DataError(f"{str(file)!r}: no such file: no name has a null character")
     try:
@@ -89,7 +95,7 @@ def read(
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise DataError(unreadable(file, error)) from error
     if is_folder:
-        return read_folder(file, choice)
+        return _folder(file, choice)
     suffix = file.suffix.lower()
     if not suffix and not is_there:
         raise DataError(f"{file}: no such file or folder")
@@ -99,20 +105,7 @@ def read(
 
 
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
-    """Read one file in the format of a suffix, whatever its name.
-
-    Parameters
-    ----------
-    file : Path
-    suffix : str
-        One of `SUFFIXES`.
-    choice : Choice
-
-    Raises
-    ------
-    DataError
-        See `read`.
-    """
+    """Read one file in the format of a suffix, whatever its name."""
     if suffix == ".csv":
         return read_csv_table(file).to_data(choice)
     if suffix == ".arff":
@@ -132,74 +125,13 @@ def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     return _numpy(file, choice, named=suffix == ".npz")
 
 
-def read_csv(path: str | Path, *, label_column: Column | None = None, group_column: Column | None = None) -> DataSet:
-    """Read a CSV file of numbers, with or without a header.
-
-    The first row is a header if none of its cells is a number. Commas, semicolons and tabs separate cells, whichever
-    is most frequent in the first line. Blank lines are skipped.
-
-    Parameters
-    ----------
-    path : str or Path
-        UTF-8 text.
-    label_column, group_column : str or int, optional
-        See `read`.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or empty, a row has another number of cells than the first, or a cell is empty, text
-        or not finite. Rows are counted as an editor counts lines, columns from 1.
-    """
-    return read_csv_table(Path(path)).to_data(Choice(None, label_column, group_column))
-
-
-def read_npy(path: str | Path) -> DataSet:
-    """Read an NPY file that holds one matrix of numbers, shape (n_rows, n_features).
-
-    Raises
-    ------
-    DataError
-        If it is missing, damaged, holds Python objects, has another number of dimensions, or a value is not finite.
-    """
-    return _numpy(Path(path), Choice(), named=False)
-
-
-def read_npz(path: str | Path) -> DataSet:
-    """Read an NPZ file with ``X`` (n_rows, n_features), and perhaps ``y``, ``group`` and ``id``, each (n_rows,).
-
-    ``features``, if it is there, names the columns of ``X``. Arrays of other names are left alone.
-
-    Raises
-    ------
-    DataError
-        If it is missing, damaged, has no ``X``, holds Python objects, or the arrays do not fit together.
-    """
-    return _numpy(Path(path), Choice(), named=True)
-
-
-def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
+def _folder(folder: Path, choice: Choice) -> DataSet:
     """Read all data files of a folder, in the order of their names, as one data set.
 
-    Parameters
-    ----------
-    path : str or Path
-        Files of other kinds in it are left alone, and so are folders and hidden files.
-    choice : Choice, optional
-        Holds for every file.
-
-    Returns
-    -------
-    DataSet
-        ``group`` is the name of the file, without its suffix, that each row came from, unless a group column was
-        chosen. ``y`` is there if every file has labels. ``file`` and ``row`` give the origin of each row.
-
-    Raises
-    ------
-    DataError
-        If there is no data file in it, one of them cannot be used, or they have different columns.
+    Files of other kinds are left alone, and so are folders and hidden files. ``group`` is the name of the file, without its
+    suffix, that each row came from, unless a group column was chosen. ``y`` is there if every file has labels. ``file``
+    and ``row`` give the origin of each row.
     """
-    folder, choice = Path(path), choice or Choice()
     files = sorted(
         file
         for file in folder.iterdir()
@@ -209,14 +141,7 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
         raise DataError(f"{folder}: no data file in this folder: expected {', '.join(SUFFIXES)}")
     parts: list[DataSet] = []
     for file in files:
-        part = read(
-            file,
-            label_column=choice.label_column,
-            group_column=choice.group_column,
-            columns=choice.columns,
-            missing_values=choice.missing_values,
-            id_column=choice.id_column,
-        )
+        part = read_chosen(file, choice)
         if parts and part.feature_names != parts[0].feature_names:
             raise DataError(
                 f"{file}: columns {', '.join(part.feature_names[:8])}, but {files[0]} has "
@@ -227,26 +152,33 @@ def read_folder(path: str | Path, choice: Choice | None = None) -> DataSet:
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
         raise DataError(f"{folder}: two files are called {twice!r}: rows are named by their file: rename one")
-    labels = [part.y for part in parts if part.y is not None]
-    groups = [part.group for part in parts if part.group is not None]
-    ids = [part.id for part in parts if part.id is not None]
-    if choice.group_column is None or len(groups) < len(parts):
-        groups = [np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)]
+    group = _joined([part.group for part in parts]) if choice.group_column is not None else None
+    if group is None:
+        group = np.concatenate([np.full(part.n_rows, stem) for part, stem in zip(parts, stems, strict=True)])
     return replace(
         parts[0],
         name=str(folder),
         X=np.concatenate([part.X for part in parts]),
-        y=np.concatenate(labels) if len(labels) == len(parts) else None,
-        group=np.concatenate(groups),
-        id=np.concatenate(ids) if len(ids) == len(parts) else None,
+        y=_joined([part.y for part in parts]),
+        group=group,
+        id=_joined([part.id for part in parts]),
         dropped=sum(part.dropped for part in parts),
         row=np.concatenate([part.row_numbers for part in parts]),
         file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
     )
 
 
-def read_csv_table(file: Path) -> Table:
-    """Return the header's names (possibly empty), the line number of each row, and the rows of stripped cells.
+def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Return the values of all files, or None if one has none."""
+    known = [own for own in values if own is not None]
+    return np.concatenate(known) if len(known) == len(values) else None
+
+
+def read_csv_table(file: Path) -> TextRows:
+    """Return the names of the header, if there is one, and the cells of a CSV file.
+
+    The first row is a header if none of its cells is a number. Commas, semicolons and tabs separate cells, whichever
+    is most frequent in the first line. Blank lines are skipped. Rows are counted as an editor counts lines.
 
     Raises
     ------
@@ -282,7 +214,7 @@ def read_csv_table(file: Path) -> Table:
         if len(row) != width:
             hint = ": numbers with decimal commas? Write them with a point" if len(row) == 2 * width else ""
             raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row{hint}")
-    return Table(file, names, lines, rows)
+    return TextRows(file, names, lines, rows)
 
 
 def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
@@ -293,10 +225,10 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
         titles = tuple(str(name) for name in names)
     if X.ndim == 2:
         columns = Titles(file, titles, X.shape[1])
-        kept, _, _, _ = columns.chosen(choice)
+        kept = columns.chosen(choice).features
         if choice.columns is not None:
             X, titles = X[:, kept], tuple(columns.title(i) for i in kept)
-    return finished(file, X, choice, y=arrays.get("y"), group=arrays.get("group"), id=arrays.get("id"), titles=titles)
+    return finished(file, X, choice, {what: arrays[what] for what in ("y", "group", "id") if what in arrays}, titles)
 
 
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:

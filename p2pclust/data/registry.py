@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ import numpy as np
 from p2pclust.data.catalogue import canonical, find
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import GENERATORS, gaussians, generate
-from p2pclust.data.readers import SUFFIXES, read, read_npz
-from p2pclust.data.table import Column
+from p2pclust.data.readers import SUFFIXES, read, read_chosen
+from p2pclust.data.table import Choice, Column
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import did_you_mean
 
@@ -82,14 +83,10 @@ def load(
     from_files = is_file(source, base)
     if options and (from_files or name not in GENERATORS):
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
+    choice = Choice(columns, label_column, group_column, missing_values, id_column)
     if from_files:
-        file = Path(base or ".") / Path(source).expanduser()
-        return read(
-            file, label_column=label_column, group_column=group_column, columns=columns, missing_values=missing_values,
-            id_column=id_column,
-        )  # fmt: skip
-    named = (label_column, group_column, id_column, columns)
-    if any(choice is not None for choice in named) or missing_values != "error":
+        return read_chosen(Path(base or ".") / Path(source).expanduser(), choice)
+    if choice != Choice():
         raise UsageError(
             f"{source}: label_column, group_column, id_column, columns and missing_values are for files, not for a "
             "registered data set"
@@ -99,7 +96,7 @@ def load(
     if name in BUILT_IN:
         return BUILT_IN[name]()
     file = cached(source)
-    data = read_npz(file)
+    data = read(file)
     # Unknown labels: kept as labels they would be one class, and any result would be scored against it.
     known = data.y is not None and bool((data.y != NO_LABEL).any())
     return replace(data, name=file.stem, y=data.y if known else None)
@@ -113,14 +110,23 @@ def cached(source: str) -> Path:
     UsageError
         If it is not there.
     """
+    file = _find(source)
+    if file is None:
+        raise UsageError(_absent(source))
+    return file
+
+
+def _find(source: str) -> Path | None:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_. -]*", source):
         exact = cache_dir() / f"{source}.npz"  # a person's own files may be called as they like
         if exact.is_file():
             return exact
-        for file in sorted(cache_dir().glob("*.npz")):
-            if canonical(file.stem) == canonical(source):
-                return file
-    raise UsageError(_absent(source))
+        return next((file for file in _files() if canonical(file.stem) == canonical(source)), None)
+    return None
+
+
+def _files() -> list[Path]:
+    return sorted(cache_dir().glob("*.npz"))
 
 
 def is_file(source: str, base: str | Path | None = None) -> bool:
@@ -131,15 +137,7 @@ def is_file(source: str, base: str | Path | None = None) -> bool:
     if source.lower().endswith(SUFFIXES) or "/" in source or os.sep in source or source in (".", ".."):
         return True
     known = canonical(source) in BUILT_IN or find(source) is not None or "\0" in source
-    return not known and (Path(base or ".") / source).is_dir() and not _is_cached(source)
-
-
-def _is_cached(source: str) -> bool:
-    try:
-        cached(source)
-    except UsageError:
-        return False
-    return True
+    return not known and (Path(base or ".") / source).is_dir() and _find(source) is None
 
 
 def cache_dir() -> Path:
@@ -154,9 +152,7 @@ def cache_dir() -> Path:
 
 def available() -> tuple[str, ...]:
     """Return the names that `load` finds now: first the built-in, then the cached ones, each sorted."""
-    folder = cache_dir()
-    stems = sorted(file.stem for file in folder.glob("*.npz")) if folder.is_dir() else []
-    return (*BUILT_IN, *(name for name in stems if canonical(name) not in BUILT_IN))
+    return (*BUILT_IN, *sorted(file.stem for file in _files() if canonical(file.stem) not in BUILT_IN))
 
 
 def _scikit_learn(name: str) -> DataSet:
@@ -172,12 +168,8 @@ def _scikit_learn(name: str) -> DataSet:
     )
 
 
-def _loader(name: str) -> Callable[[], DataSet]:
-    return lambda: _scikit_learn(name)
-
-
 BUILT_IN: dict[str, Callable[..., DataSet]] = dict(
-    sorted({**{name: _loader(name) for name in _SCIKIT_LEARN}, **GENERATORS}.items())
+    sorted({**{name: partial(_scikit_learn, name) for name in _SCIKIT_LEARN}, **GENERATORS}.items())
 )
 """What is always there, by name."""
 

@@ -44,26 +44,9 @@ def write_shares(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write each peer's part of a data set, and the manifest last.
+    """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    Parameters
-    ----------
-    out : Path
-        A folder that is empty, or to be made.
-    data : DataSet
-    shares : sequence of ndarray
-        The row indices of each peer; the column indices if ``held.what`` is ``"features"``.
-    held : Holdings
-        Who holds what; names the peers.
-    made : mapping
-        How the split was made: the manifest begins with it.
-    overwrite : bool
-        Whether the files of an earlier split in the folder are replaced.
-
-    Returns
-    -------
-    dict
-        The manifest.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers.
 
     Raises
     ------
@@ -80,27 +63,20 @@ def write_shares(
     files have the mode 0600, and the folder, if it is made here, 0700.
     """
     _check_empty(out, overwrite=overwrite)
-    _make(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise DataError(f"{out}: cannot be made ({error.strerror}): choose another folder") from error
     for file in _of_a_split(out):
         file.unlink()
-    peers, called = [], _called(data)
+    peers, called, by_columns = [], _called(data), held.what == "features"
     for name, share, counts in zip(held.peers, shares, held.counts, strict=True):
-        part, features = data, data.feature_names
-        if held.what == "features":
-            ids = called
-            X, features = data.X[:, share], tuple(data.feature_names[i] for i in share)
-        else:
-            ids, part = called[share], data.take(share)
-            X = part.X
-        content: dict[str, NDArray[Any]] = {"X": np.ascontiguousarray(X), "features": np.array(features), "id": ids}
-        content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
-        file = out / f"{name}.npz"
-        write_npz(file, content, 0o600)
-        with file.open("rb") as written:
-            sha256 = hashlib.file_digest(written, "sha256").hexdigest()
-        peer = {"name": name, "file": file.name, "rows": len(ids), "columns": len(features), "sha256": sha256}
-        if held.what == "features":
-            peer["features"] = list(features)
+        part = data.take_columns(share) if by_columns else data.take(share)
+        file, ids = out / f"{name}.npz", called if by_columns else called[share]
+        peer: dict[str, Any] = {"name": name, "file": file.name, "rows": part.n_rows, "columns": part.n_features}
+        peer["sha256"] = _write_share(file, part, ids)
+        if by_columns:
+            peer["features"] = list(part.feature_names)
         elif held.columns:
             peer["classes"] = {label: int(n) for label, n in zip(held.columns, counts, strict=True) if n}
         peers.append(peer)
@@ -110,6 +86,15 @@ def write_shares(
     except OSError as error:
         raise DataError(f"{out / MANIFEST}: cannot be written ({error.strerror})") from error
     return manifest
+
+
+def _write_share(file: Path, part: DataSet, ids: NDArray[Any]) -> str:
+    """Write a peer's rows, and return the checksum of the file."""
+    content = {"X": np.ascontiguousarray(part.X), "features": np.array(part.feature_names), "id": ids}
+    content |= {key: value for key, value in (("y", part.y), ("group", part.group)) if value is not None}
+    write_npz(file, content, 0o600)
+    with file.open("rb") as written:
+        return hashlib.file_digest(written, "sha256").hexdigest()
 
 
 def _check_empty(out: Path, *, overwrite: bool) -> None:
@@ -145,10 +130,3 @@ def _called(data: DataSet) -> NDArray[Any]:
     if data.id is not None or data.file is None:
         return data.row_names
     return np.array([f"{file}:{row}" for file, row in zip(data.file.tolist(), data.row_names.tolist(), strict=True)])
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be made ({error.strerror}): choose another folder") from error

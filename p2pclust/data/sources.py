@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.readers import SUFFIXES, read, read_as
+from p2pclust.data.readers import SUFFIXES, read_as, read_chosen
 from p2pclust.data.table import Choice
 from p2pclust.errors import DataError
 
@@ -69,12 +69,11 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     >>> read_source({"data": data}).X.tolist()
     [[3.0, 230.0]]
     """
-    data, columns, id_column = config["data"], config.get("columns"), config.get("id_column")
     # The name of the release before, as a peer that is older than this program left it in its state directory.
     missing_values = config.get("missing_values", config.get("missing", "error"))
+    data, choice = config["data"], Choice(config.get("columns"), None, None, missing_values, config.get("id_column"))
     if isinstance(data, str | Path):
-        return read(data, columns=columns, missing_values=missing_values, id_column=id_column)
-    choice = Choice(columns, missing_values=missing_values, id_column=id_column)
+        return read_chosen(Path(data), choice)
     named = f"command {data['command'][0]}"
     with tempfile.TemporaryFile() as output:  # it has no name, so it vanishes even if the peer is killed
         _run(data, named, output, cancelled)

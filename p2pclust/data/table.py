@@ -5,7 +5,7 @@ All readers use this, so that messages about a column or cell are the same for e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,23 @@ from p2pclust.data.ids import row_ids
 from p2pclust.errors import DataError
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["ABSENT", "MISSING", "Choice", "Column", "Missing", "Table", "Titles", "codes", "finished", "unreadable"]
+__all__ = [
+    "ABSENT",
+    "MISSING",
+    "Choice",
+    "Column",
+    "Missing",
+    "TextRows",
+    "Titles",
+    "finished",
+    "named_columns",
+    "unreadable",
+]
 
 Column = str | int
+
+ByRow = Mapping[str, NDArray[Any]]
+"""By their names in a `DataSet`: one value for each row."""
 
 Missing = str | Mapping[str, Any]
 """What is done where a value is missing: "error", "drop", or ``{"fill": value or {column: value}}``."""
@@ -38,26 +52,12 @@ ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take of a file, and what to do where a value is missing.
-
-    Parameters
-    ----------
-    columns : sequence of str or int, optional
-        The features, in this order: names in the header, or numbers counted from 1. By default every column that is
-        not the label's, the group's or the id's.
-    label_column, group_column : str or int, optional
-        The columns of ``y`` and ``group``; never features.
-    missing_values : {"error", "drop"} or mapping
-        ``error`` refuses the file and names the cell; ``drop`` leaves the whole row out, and the data set says how
-        many were; ``{"fill": 0.0}`` or ``{"fill": {"watt": 0.0, "volt": 230.0}}`` puts the declared value in its place,
-        and in a column without one a missing value is refused.
-    id_column : str or int, optional
-        The column of ``id``, what each row is called; never a feature. No two rows of a file may have the same id.
+    """What to take of a file, and what to do where a value is missing: see `p2pclust.data.readers.read`.
 
     Raises
     ------
     DataError
-        If `missing_values` is something else. Filling in means is refused: a peer knows the mean of its own rows only, so
+        If `missing_values` is not a rule. Filling in means is refused: a peer knows the mean of its own rows only, so
         its rows would not be those that pooling would have clustered. A declared value is the same on all devices.
     """
 
@@ -118,21 +118,23 @@ def _is_fill(missing: object) -> bool:
     return numbers and bool(values) and all(-_LARGEST < value < _LARGEST for value in values)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The indices of the columns that were chosen."""
+
+    features: list[int]
+    label: int | None
+    group: int | None
+    id: int | None
+
+
+@dataclass(frozen=True)
 class Titles:
-    """The columns of one file: finds one by name or number.
+    """The columns of one file; `names` is empty if the file has no header."""
 
-    Parameters
-    ----------
-    file : Path
-        For messages.
-    names : sequence of str
-        Empty if the file has no header.
-    width : int
-        How many columns there are.
-    """
-
-    def __init__(self, file: Path, names: Sequence[str], width: int) -> None:
-        self.file, self.names, self.width = file, list(names), width
+    file: Path
+    names: Sequence[str]
+    width: int
 
     def title(self, index: int) -> str:
         """Return a column's name, or ``x1``, ``x2``, ... where the file has none."""
@@ -162,7 +164,7 @@ class Titles:
                 "counted from 1"
             )
         if column in self.names:
-            return self.names.index(column)
+            return list(self.names).index(column)
         meant = did_you_mean(column, self.names)
         known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
@@ -171,57 +173,46 @@ class Titles:
             )
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
 
-    def chosen(self, choice: Choice) -> tuple[list[int], int | None, int | None, int | None]:
-        """Return the indices of the features, of the label, of the group and of the id.
+    def chosen(self, choice: Choice) -> Chosen:
+        """Return which columns are the features, the label, the group and the id.
 
         Raises
         ------
         DataError
             If one of them is not there, is wanted twice, or two features have one name.
         """
-        label = None if choice.label_column is None else self.find("label_column", choice.label_column)
-        group = None if choice.group_column is None else self.find("group_column", choice.group_column)
-        id = None if choice.id_column is None else self.find("id_column", choice.id_column)
-        if choice.columns is None:
-            features = [i for i in range(self.width) if i not in (label, group, id)]
-        else:
-            features = []
-            for column in choice.columns:
-                index = self.find("columns", column)
-                if index in features:
-                    raise DataError(f"{self.file}: columns: {column!r} is named twice")
-                if index in (label, group, id):
-                    what = "id column" if index == id else "label or group column"
-                    raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
-                features.append(index)
-        self._check_distinct(features)
-        return features, label, group, id
-
-    def _check_distinct(self, features: Sequence[int]) -> None:
-        """Refuse two features of one name: they are ambiguous, and often one is a copy of the other."""
+        label, group, id = (
+            None if column is None else self.find(what, column)
+            for what, column in (
+                ("label_column", choice.label_column), ("group_column", choice.group_column),
+                ("id_column", choice.id_column),
+            )
+        )  # fmt: skip
+        features: list[int] = []
+        for column in choice.columns or ():
+            index = self.find("columns", column)
+            if index in features:
+                raise DataError(f"{self.file}: columns: {column!r} is named twice")
+            if index in (label, group, id):
+                what = "id column" if index == id else "label or group column"
+                raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
+            features.append(index)
+        features = features or [i for i in range(self.width) if i not in (label, group, id)]
         known: dict[str, int] = {}
         for index in features:
+            # Two features of one name are ambiguous, and often one is a copy of the other.
             first = known.setdefault(self.title(index), index)
             if first != index:
                 raise DataError(
                     f"{self.file}: columns {first + 1} and {index + 1} are both called "
                     f"{_short(self.title(index))!r}: rename one of them, or choose one by its number"
                 )
+        return Chosen(features, label, group, id)
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of stripped cells, as text.
-
-    Parameters
-    ----------
-    file : Path
-    names : list of str
-        Empty if the file has no header.
-    lines : list of int
-        The number of each row, as an editor counts.
-    rows : list of list of str
-    """
+class TextRows:
+    """Rows of stripped cells; `names` is empty if the file has no header, `lines` are the rows' numbers in an editor."""
 
     file: Path
     names: list[str]
@@ -237,8 +228,8 @@ class Table:
             For a cell that is not a finite number, a column that is not there, or an id that two rows have.
         """
         titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
-        features, label, group, id = titles.chosen(choice)
-        named = tuple(titles.title(i) for i in features)
+        chosen = titles.chosen(choice)
+        features, named = chosen.features, tuple(titles.title(i) for i in chosen.features)
         fills = choice.fills(self.file, named)
         X = np.empty((len(self.rows), len(features)))
         for index, row in enumerate(self.rows):
@@ -248,19 +239,8 @@ class Table:
                 X[index] = [row[i] if is_number(row[i]) else np.nan for i in features]
             if not np.isfinite(X[index]).all():
                 self._check_row(index, features, titles, choice.missing_values == "drop", fills)
-        rows = self.rows
-        return finished(
-            self.file,
-            X,
-            choice,
-            y=None if label is None else codes([row[label] for row in rows]),
-            group=None if group is None else codes([row[group] for row in rows]),
-            id=None if id is None else self._ids(id, titles),
-            titles=named,
-        )
-
-    def _ids(self, column: int, titles: Titles) -> NDArray[Any]:
-        return row_ids(self.file, titles.where(column), [row[column] for row in self.rows], self.lines, ABSENT)
+        by_row = named_columns(titles, chosen, lambda i: [row[i] for row in self.rows], self.lines, ABSENT)
+        return finished(self.file, X, choice, by_row, named)
 
     def _check_row(
         self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
@@ -289,23 +269,34 @@ class Table:
         return 2 * sum(not (is_number(cell) or unlocalised(cell)) for cell in cells) > len(cells)
 
 
+def named_columns(
+    titles: Titles, chosen: Chosen, cells: Callable[[int], list[str]], rows: Sequence[int],
+    absent: Collection[str] = ("",),
+) -> ByRow:  # fmt: skip
+    """Return labels, groups and ids from the cells of their columns; `rows` are the names of the rows in messages."""
+    found = {
+        what: codes(cells(column))
+        for what, column in (("y", chosen.label), ("group", chosen.group))
+        if column is not None
+    }
+    if chosen.id is not None:
+        found["id"] = row_ids(titles.file, titles.where(chosen.id), cells(chosen.id), rows, absent)
+    return found
+
+
 def finished(
-    file: Path,
-    X: NDArray[Any],
-    choice: Choice,
-    *,
-    y: NDArray[Any] | None = None,
-    group: NDArray[Any] | None = None,
-    id: NDArray[Any] | None = None,
-    titles: tuple[str, ...] = (),
+    file: Path, X: NDArray[Any], choice: Choice, by_row: ByRow | None = None, titles: tuple[str, ...] = ()
 ) -> DataSet:
     """Return the data set: where a value is missing (NaN), its row left out or the declared value in its place.
+
+    `by_row` has the label, group and id of each row, as far as they are known.
 
     Raises
     ------
     DataError
         If no row is left, or the rest is not a matrix of finite numbers.
     """
+    by_row = dict(by_row or {})
     dropped, row = 0, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
@@ -319,16 +310,14 @@ def finished(
             raise DataError(f"{file}: a value is missing in every one of its {dropped} rows: choose other columns")
         if dropped:
             X = X[kept]
-            for what, values in (("y", y), ("group", group), ("id", id)):
-                if (
-                    values is not None and values.shape != kept.shape
-                ):  # looked at now, lest it fits what is left by chance
+            for what, values in by_row.items():
+                if values.shape != kept.shape:  # looked at now, lest it fits what is left by chance
                     raise DataError(
                         f"{file}: {what} has shape {values.shape}: expected one value for each of {len(kept)} rows"
                     )
-            y, group, id = (None if values is None else values[kept] for values in (y, group, id))
+                by_row[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
-    return DataSet(str(file), X, y, group, titles, dropped, id, row)
+    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, **by_row)
 
 
 def codes(cells: Sequence[str]) -> NDArray[Any]:

@@ -34,13 +34,10 @@ REDUCED: Final[Mapping[str, Any]] = {
 _QUICK: Final = {"cluster_rounds": 2, "communication_rounds": 1, "local_steps": 4, "couplings": 2, "hidden": [8]}
 
 
-def central_dec(world: World, rng: np.random.Generator, *, quick: bool) -> Values:
+def central_dec(name: str, world: World, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     """Cluster the pooled rows of all peers by DEC with every K of :data:`KS`, after one pretraining.
 
-    Returns
-    -------
-    Values
-        ``K 6`` and so on with their ``acc``, and ``best K`` with the best of them and, as ``communities``, its K.
+    Returns the ``acc`` of ``NAME, K 6`` and so on, and of ``NAME, best K`` the best of them and, as ``communities``, its K.
     """
     locals_ = drawn(world, rng, quick=quick)
     X = np.concatenate([local.X for local in locals_]).astype(np.float32)
@@ -48,27 +45,21 @@ def central_dec(world: World, rng: np.random.Generator, *, quick: bool) -> Value
     kept = np.sort(rng.permutation(len(X))[: 400 if quick else MOST_ROWS])
     settings = QUICK_DEC if quick else _CENTRAL
     model = pretrained(X[kept], settings, rng, "cpu")
-    found: Values = {}
+    scores: dict[int, float] = {}
     for number in KS[:: 4 if quick else 1]:
         labels = deep_embedded_clustering(X[kept], number, rng, settings=settings, model=model).labels
-        found[f"K {number}"] = {"acc": accuracy(truth[kept], labels)}
-    scores = {number: float(np.mean(found[f"K {number}"]["acc"])) for number in KS if f"K {number}" in found}
+        scores[number] = accuracy(truth[kept], labels)
     best = max(scores, key=lambda number: scores[number])
-    return found | {"best K": {"acc": scores[best], "communities": float(best)}}
+    found: Values = {f"{name}, K {number}": {"acc": score} for number, score in scores.items()}
+    return found | {f"{name}, best K": {"acc": scores[best], "communities": float(best)}}
 
 
-def uifca(world: World, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-    """Run UIFCA in its reduced setting, with the true number of classes given.
-
-    Returns
-    -------
-    Values
-        ``K 10 given``: ``acc``, the mean over peers.
-    """
+def uifca(name: str, world: World, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+    """Run UIFCA in its reduced setting, with the true number of classes given; ``acc`` is the mean over peers."""
     locals_ = drawn(world, rng, quick=quick)
     n_classes = len(np.unique(np.concatenate([local.truth for local in locals_])))
     parameters = _QUICK if quick else REDUCED
     job = cluster_job("uifca", n_clusters=n_classes, seed=seed_of(rng), **parameters)
     state = peers.run(job, [local.X for local in locals_])
     scores = [accuracy(local.truth, engine.conclude(job, state, local)["labels"]) for local in locals_]
-    return {"K 10 given": {"acc": float(np.mean(scores))}}
+    return {f"{name}, K 10 given": {"acc": float(np.mean(scores))}}

@@ -50,21 +50,13 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 class World:
     """The data of the peers; the defaults are the paper's (its Table 1).
 
-    Parameters
+    Attributes
     ----------
-    data : str
-        A data set of images in the cache directory.
-    n_peers : int
-        N.
     rows_per_class : int
         S, of each class that a peer sees.
     start : {"dirty", "mixture", "kmeans", "dec"}
-        Where a peer's first partition comes from: true labels with some made wrong, principal components and a mixture of
-        Gaussians or k-means, or DEC.
-    dirtiness : float
-        For "dirty".
-    overlap : float
-        O.
+        Where a peer's first partition comes from: true labels of which the share `dirtiness` is made wrong, principal
+        components and a mixture of Gaussians or k-means, or DEC.
     """
 
     data: str
@@ -77,16 +69,7 @@ class World:
 
 @dataclass(frozen=True)
 class Setting:
-    """A world and what is done in it.
-
-    Parameters
-    ----------
-    world : World
-    method : {"paper", "refined", "perfect"}
-        "perfect" is mode "paper" with perfect associations.
-    parameters : mapping
-        Of the protocol, where they are not the usual ones.
-    """
+    """A world, and the method in it; `parameters` are those of the protocol that are not the usual ones."""
 
     world: World
     method: str
@@ -96,15 +79,8 @@ class Setting:
 def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool, name: str = "") -> dict[str, Value]:
     """Run FedCRef once and measure it.
 
-    Parameters
-    ----------
-    setting : Setting
-    rng : numpy.random.Generator
-    peers : Peers
-    quick : bool
-        Six peers with 40 rows a class, small models, few epochs.
-    name : str
-        Of this world and repetition: DEC's partitions, which take minutes, are kept under it, if anything is.
+    A quick run has six peers with 40 rows a class, small models, and few epochs. DEC's partitions, which take minutes,
+    are kept under `name`, if anything is kept.
 
     Returns
     -------
@@ -117,23 +93,18 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     keep = str(peers.keep / f"dec-{name}{'-quick' if quick else ''}.npz") if peers.keep and name else ""
     locals_ = drawn(setting.world, rng, quick=quick, keep=keep)
     job = _job(setting, locals_[0].n_features, seed_of(rng), quick=quick)
-    watch = _Watch(locals_)
+    workspaces = Workspaces(peers.threads)
+    watch = _Watch(locals_, workspaces)
     began = time.perf_counter()
     # True labels are known in this process, and nowhere else.
-    state = peers.with_workspaces(job, locals_, watch, only_here=setting.method == "perfect")
-    return watch.record(state, time.perf_counter() - began)
+    peers.run(job, locals_, watch.see, workspaces=workspaces, only_here=setting.method == "perfect")
+    return watch.record(time.perf_counter() - began)
 
 
 def drawn(world: World, rng: np.random.Generator, *, quick: bool, keep: str = "") -> list[KnownLocal]:
     """Return the peers of a world, with rows in [0, 1], their true classes, and K_i.
 
-    Parameters
-    ----------
-    world : World
-    rng : numpy.random.Generator
-    quick : bool
-    keep : str
-        The file of DEC's partitions: read if it is there, else written. Empty: neither.
+    `keep` is the file of DEC's partitions: read if it is there, else written. If empty, it is neither.
     """
     X, y = _images(world.data)
     n_peers, n_rows = (min(world.n_peers, 6), 40) if quick else (world.n_peers, world.rows_per_class)
@@ -202,26 +173,28 @@ def _job(setting: Setting, n_features: int, seed: int, *, quick: bool) -> Job:
 class _Watch:
     """Sees every round of a run, and writes down what the paper's figures show."""
 
-    def __init__(self, locals_: Sequence[KnownLocal]) -> None:
+    def __init__(self, locals_: Sequence[KnownLocal], workspaces: Workspaces) -> None:
+        self._notes = workspaces.notes
         self._truth = [local.truth for local in locals_]
         self._classes = np.empty(0, np.int64)
         self._curves: dict[str, list[float]] = {}
         self._scores: list[float] = []
 
-    def __call__(self, state: JobState, workspaces: Workspaces) -> None:
+    def see(self, state: JobState) -> None:
+        """Look at the state after a round."""
         if "cref_phase" not in state.arrays:
             return
         agreed = Agreed.of(state.arrays)
         if agreed.phase == "verdicts":
-            self._exchanged(agreed, workspaces)
+            self._exchanged(agreed)
         elif len(agreed.history) > len(self._curves["acc"]) - 1:
-            self._refined(agreed, workspaces)
+            self._refined(agreed)
 
-    def _exchanged(self, agreed: Agreed, workspaces: Workspaces) -> None:
+    def _exchanged(self, agreed: Agreed) -> None:
         """Models were exchanged: the partitions of now are those that the association graph is about."""
         self._classes = np.concatenate(
             [
-                majority(truth, workspaces.notes[peer]["entered"], agreed.counts[peer])
+                majority(truth, self._notes[peer]["entered"], agreed.counts[peer])
                 for peer, truth in enumerate(self._truth)
                 if peer < agreed.clusters.n_peers and agreed.counts[peer]
             ]
@@ -229,22 +202,22 @@ class _Watch:
         if not self._curves:
             # Before any association all clusters are isolated, as in the paper's curves.
             alone, n_all = float(agreed.clusters.total), float(len(self._truth))
-            self._curves = {"acc": [self._score(workspaces)], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
+            self._curves = {"acc": [self._score()], "communities": [0.0], "wrong": [0.0], "isolated": [alone]}
             self._curves |= {"active": [n_all], "links": [0.0], "wrong pairs": [0.0]}
 
-    def _refined(self, agreed: Agreed, workspaces: Workspaces) -> None:
+    def _refined(self, agreed: Agreed) -> None:
         wrong, pairs = links_and_pairs(agreed.association, self._classes)
         last = dict(zip(HISTORY, agreed.history[-1].tolist(), strict=True))
-        values = {"acc": self._score(workspaces), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
+        values = {"acc": self._score(), "communities": last["groups"], "wrong": wrong, "wrong pairs": pairs}
         values |= {"isolated": last["isolated"], "active": last["active"], "links": last["links"]}
         for name, value in values.items():
             self._curves[name].append(float(value))
 
-    def _score(self, workspaces: Workspaces) -> float:
-        self._scores = [accuracy(truth, workspaces.notes[peer]["labels"]) for peer, truth in enumerate(self._truth)]
+    def _score(self) -> float:
+        self._scores = [accuracy(truth, self._notes[peer]["labels"]) for peer, truth in enumerate(self._truth)]
         return float(np.mean(self._scores))
 
-    def record(self, state: JobState, seconds: float) -> dict[str, Value]:
+    def record(self, seconds: float) -> dict[str, Value]:
         """Return all that was measured."""
         curves = self._curves
         found: dict[str, Value] = {name: values[-1] for name, values in curves.items() if name != "active"}

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from p2pclust import __version__
+from p2pclust.data.registry import available, cache_dir
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.reproduce.model import Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers, stream
@@ -16,20 +17,17 @@ from p2pclust.reproduce.registry import experiment
 from p2pclust.tools.files import replacing
 from p2pclust.tools.workers import in_processes, n_cores
 
-__all__ = ["Measured", "Plan", "Task", "do_task", "measure"]
+__all__ = ["Measured", "Plan", "Repetition", "do_task", "measure"]
 
 
 @dataclass(frozen=True)
 class Plan:
     """The options of ``p2pclust reproduce``.
 
-    Parameters
+    Attributes
     ----------
     repeats : int or None
         None: as in the papers, or a few in a quick run.
-    seed : int
-        The seed of all randomness.
-    backend : str
     workers : int
         Processes at the same time; with 1 everything happens in this one.
     quick : bool
@@ -53,7 +51,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Task:
+class Repetition:
     """One repetition of one set-up."""
 
     experiment: str
@@ -75,31 +73,20 @@ class Measured:
     kept: int = 0  # repetitions of an earlier run
 
 
-def do_task(task: Task, threads: int | None = None) -> Values:
+def do_task(task: Repetition, threads: int | None = None) -> Values:
     """Do one repetition in this process, by default with a thread for each core."""
-    of = experiment(task.experiment)
-    setup = next(setup for setup in of.setups() if setup.name == task.setup)
+    setup = next(setup for setup in experiment(task.experiment).setups() if setup.name == task.setup)
     rng = stream(task.seed, f"{task.experiment}/{setup.draws or task.setup}", task.repetition)
     peers = Peers(task.backend, threads=threads or n_cores(), keep=Path(task.keep) if task.keep else None)
-    return of.repeat(setup, rng, peers, quick=task.quick)
+    return setup.repeat(rng, peers, quick=task.quick)
 
 
 def measure(
     tables: Sequence[Table], plan: Plan, on_progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Measured]:
-    """Measure tables; shared repetitions are done once.
+    """Measure tables, and return the results by table; shared repetitions are done once.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-    plan : Plan
-    on_progress : callable
-        Called with the number of repetitions done, and of all.
-
-    Returns
-    -------
-    dict of str to Measured
-        By table.
+    `on_progress` is called with the number of repetitions done, and of all.
 
     Raises
     ------
@@ -107,18 +94,20 @@ def measure(
         If a job or a worker failed.
     """
     measured = {table.id: Measured(repeats=plan.repeats_of(table)) for table in tables}
-    wanted: dict[Task, list[str]] = {}
+    wanted: dict[Repetition, list[str]] = {}
     for table in tables:
         for setup in table.setups(quick=plan.quick):
-            why = missing(setup)
+            why = _missing(setup)
             if why:
                 measured[table.id].skipped[setup.name] = why
                 continue
             for repetition in range(plan.repeats_of(table)):
                 keep = str(plan.keep) if plan.keep and table.experiment.keeps else ""
-                task = Task(table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep)
+                task = Repetition(
+                    table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep
+                )
                 wanted.setdefault(task, []).append(table.id)
-    there = {task: values for task in wanted if (values := kept(task)) is not None}
+    there = {task: values for task in wanted if (values := _kept(task)) is not None}
     for task, values in there.items():
         for table_id in wanted[task]:
             measured[table_id].found.add(task.repetition, values)
@@ -133,7 +122,7 @@ def measure(
     return measured
 
 
-def kept(task: Task) -> Values | None:
+def _kept(task: Repetition) -> Values | None:
     """Return the result of a repetition by an earlier run of this version, or None."""
     file = _file(task)
     if file is None or not file.is_file():
@@ -145,7 +134,7 @@ def kept(task: Task) -> Values | None:
     return values
 
 
-def _keep(task: Task, values: Values) -> None:
+def _keep(task: Repetition, values: Values) -> None:
     file = _file(task)
     if file is None:
         return
@@ -155,7 +144,7 @@ def _keep(task: Task, values: Values) -> None:
         new.write((json.dumps(document, indent=1) + "\n").encode())
 
 
-def _file(task: Task) -> Path | None:
+def _file(task: Repetition) -> Path | None:
     """Return the file of a repetition, by seed and backend, or None if it is not kept."""
     if not task.keep:
         return None
@@ -164,16 +153,14 @@ def _file(task: Task) -> Path | None:
     return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
 
 
-def missing(setup: Setup) -> str:
+def _missing(setup: Setup) -> str:
     """Return why a set-up cannot be measured here and what to do, or an empty string."""
-    from p2pclust.data.registry import available, cache_dir  # noqa: PLC0415 - so that listing the tables stays light
-
     if not setup.needs or setup.needs in available():
         return ""
     return f"data set {setup.needs} is not in {cache_dir()}: p2pclust data fetch {setup.needs}"
 
 
-def _results(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Values]]:
+def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
             yield task, do_task(task)
@@ -182,7 +169,7 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, Values
         yield from in_processes(_do_alone, tasks, min(workers, len(tasks)), advice=advice)
 
 
-def _do_alone(task: Task) -> Values:
+def _do_alone(task: Repetition) -> Values:
     """Do a repetition in a worker process, which has one core."""
     try:
         return do_task(task, threads=1)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,12 @@ Value = float | list[float]
 Values = dict[str, dict[str, Value]]
 
 
+class Repeat(Protocol):
+    """One repetition of a set-up: `rng` is the only source of randomness, `quick` means fewer rows, rounds or peers."""
+
+    def __call__(self, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values: ...
+
+
 @dataclass(frozen=True)
 class Setup:
     """One configuration that is repeated.
@@ -33,41 +38,32 @@ class Setup:
     ----------
     name : str
         Also part of the name of its random stream: a set-up draws the same numbers independently of others.
+    repeat : callable
+        Does one repetition, see `Repeat`.
     needs : str
         The registered data set without which it is skipped; empty if its data are generated.
-    options : mapping
-        For the experiment.
     draws : str
         The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
         that they can be compared pair by pair.
     """
 
     name: str
+    repeat: Repeat
     needs: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
     draws: str = ""
 
 
-class Experiment(ABC):
-    """A source of numbers: its set-ups, and one repetition of a set-up.
+@dataclass(frozen=True)
+class Experiment:
+    """A source of numbers, which several tables may share.
 
-    Attributes
-    ----------
-    id : str
-    keeps : bool
-        Whether one repetition takes so long that it is kept in the output directory, and found there by a later run.
+    If `keeps` is true, one repetition takes so long that it is kept in the output directory, and found there by a later
+    run.
     """
 
-    id: ClassVar[str]
-    keeps: ClassVar[bool] = False
-
-    @abstractmethod
-    def setups(self) -> Sequence[Setup]:
-        """Return all set-ups."""
-
-    @abstractmethod
-    def repeat(self, setup: Setup, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-        """Do one repetition; `rng` is the only source of randomness. `quick` means fewer rows, rounds or peers."""
+    id: str
+    setups: Callable[[], Sequence[Setup]]
+    keeps: bool = False
 
 
 class Findings:
@@ -187,20 +183,28 @@ class Claim:
     always: bool = False
 
 
-class Table(ABC):
+@dataclass(frozen=True)
+class Table:
     """A published table or figure.
 
     Attributes
     ----------
-    id : str
-        As the command line knows it.
     shows : str
         One line.
     time : str
         How long a full run takes on one core.
-    experiment : Experiment
     measures : mapping of str to str
         The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
+    claims : callable
+        Evaluates the claims.
+    draw : callable
+        Draws the findings.
+    wanted : callable, optional
+        Whether the table needs a set-up, by its name; by default it needs all of its experiment.
+    quick : callable, optional
+        Whether a quick run does one of these, too.
+    summary : callable, optional
+        Makes the rows that are shown, if they are other than those that are measured.
     repeats : int
         As in the paper.
     interval : bool
@@ -208,27 +212,21 @@ class Table(ABC):
         repetition. So are those shown beside them.
     """
 
-    id: ClassVar[str]
-    shows: ClassVar[str]
-    time: ClassVar[str]
-    experiment: ClassVar[Experiment]
-    measures: ClassVar[Mapping[str, str]]
-    repeats: ClassVar[int] = 10
-    quick_repeats: ClassVar[int] = 2
-    interval: ClassVar[bool] = False
+    id: str
+    shows: str
+    time: str
+    experiment: Experiment
+    measures: Mapping[str, str]
+    claims: Callable[[Findings], Iterable[Claim]]
+    draw: Callable[[Figure, Findings], None]
+    wanted: Callable[[str], bool] = lambda name: True
+    quick: Callable[[str], bool] = lambda name: True
+    summary: Callable[[Findings], Findings] = lambda found: found
+    repeats: int = 10
+    quick_repeats: int = 2
+    interval: bool = False
 
     def setups(self, *, quick: bool) -> Sequence[Setup]:
         """Return the set-ups that the table needs; in a quick run, a part of them."""
-        return self.experiment.setups()
-
-    def summary(self, found: Findings) -> Findings:
-        """Return the rows that are shown, if they are statistics of the measured ones."""
-        return found
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        """Evaluate the claims."""
-        return ()
-
-    @abstractmethod
-    def draw(self, figure: Figure, found: Findings) -> None:
-        """Draw the findings."""
+        wanted = [setup for setup in self.experiment.setups() if self.wanted(setup.name)]
+        return [setup for setup in wanted if self.quick(setup.name)] if quick else wanted

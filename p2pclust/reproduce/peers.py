@@ -39,20 +39,27 @@ class Peers:
 
     def __init__(self, backend_name: str = "in-process", *, threads: int = 1, keep: Path | None = None) -> None:
         self._backend = backend(backend_name)
-        self._threads = threads
+        self.threads = threads
         self.keep = keep
 
-    def run(self, job: Job, arrays: Sequence[Floats], see: Callable[[JobState], None] | None = None) -> JobState:
+    def run(
+        self, job: Job, rows: Sequence[Floats | Local], see: Callable[[JobState], None] | None = None,
+        *, workspaces: Workspaces | None = None, only_here: bool = False,
+    ) -> JobState:  # fmt: skip
         """Run a job to its end.
 
         Parameters
         ----------
         job : Job
-        arrays : sequence of ndarray
+        rows : sequence of ndarray or Local
             One per peer.
         see : callable, optional
             Called with the state after every round. Real peers do not report these states, so the rounds are also run
             in this process, and the fleet must end with the same bits.
+        workspaces : Workspaces, optional
+            The notes of the peers of this process, which `see` may read.
+        only_here : bool
+            Whether the job needs what only this process has.
 
         Raises
         ------
@@ -68,44 +75,19 @@ class Peers:
         >>> Peers().run(job, [np.array([[0.0], [1.0], [1.0]]), np.array([[8.0], [9.0], [9.0]])]).status
         'done'
         """
-        if self._backend.name == "in-process":
-            state = run_in_process(job, [Local(X) for X in arrays], see)
-        else:
-            state = self._backend.run(job, arrays)
-            if see is not None:
-                again = run_in_process(job, [Local(X) for X in arrays], see)
-                if again.encode() != state.encode():
-                    raise FleetError("the fleet's result has other bits than the same job in one process")
-        return _done(state)
-
-    def with_workspaces(
-        self, job: Job, locals: Sequence[Local], see: Callable[[JobState, Workspaces], None], *, only_here: bool = False
-    ) -> JobState:
-        """Run a job whose peers keep notes; `see` is shown the state after every round, and the peers' workspaces.
-
-        As with :meth:`run`, real peers do not report states between rounds, so the rounds are also run in this process, and
-        the fleet must end with the same bits; unless the job can run `only_here`.
-
-        Raises
-        ------
-        JobFailedError
-            If the job failed.
-        FleetError
-            If the fleet did, or has other bits than one process.
-        """
-        workspaces = Workspaces(self._threads)
-        state = run_in_process(job, locals, lambda state: see(state, workspaces), workspaces)
-        if self._backend.name != "in-process" and not only_here:
-            found = self._backend.result(job, locals).state
-            if found is None or found.arrays.encode() != state.arrays.encode():
+        locals_ = [own if isinstance(own, Local) else Local(own) for own in rows]
+        here = only_here or self._backend.name == "in-process"
+        state = run_in_process(job, locals_, see, workspaces) if here or see else None
+        if not here:
+            found = self._backend.result(job, locals_).state
+            assert found is not None, "`result` raises if there is no state"
+            if state is not None and found.arrays.encode() != state.arrays.encode():
                 raise FleetError("the fleet's result has other bits than the same job in one process")
-        return _done(state)
-
-
-def _done(state: JobState) -> JobState:
-    if state.status != "done":
-        raise JobFailedError(f"a job of the table failed: {state.reason}")
-    return state
+            state = found
+        assert state is not None
+        if state.status != "done":
+            raise JobFailedError(f"a job of the table failed: {state.reason}")
+        return state
 
 
 def stream(seed: int, name: str, repetition: int) -> np.random.Generator:

@@ -13,11 +13,11 @@ from p2pclust.reproduce.frame import Measured
 from p2pclust.reproduce.model import Claim, Table
 from p2pclust.reproduce.published import published
 
-__all__ = ["Line", "comparison", "plain", "write_csv"]
+__all__ = ["TableLine", "comparison", "plain", "write_csv"]
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One measure of one row; unknown values are NaN."""
 
     row: str
@@ -37,7 +37,7 @@ class Line:
         return self.mean - self.paper
 
 
-def comparison(table: Table, measured: Measured) -> list[Line]:
+def comparison(table: Table, measured: Measured) -> list[TableLine]:
     """Return the lines of a table: as the paper prints them, then what it does not print."""
     numbers, found = published(table.id).numbers, table.summary(measured.found)
     wanted = [(row, measure) for row, measure in numbers if found.has(row, measure)]
@@ -53,7 +53,7 @@ def comparison(table: Table, measured: Measured) -> list[Line]:
         paper, paper_sd, paper_ci = (printed.mean, printed.sd, printed.ci) if printed else (math.nan,) * 3
         repeats = found.samples(row, measure).size
         mean, sd, median, ci = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median", "ci"))
-        lines.append(Line(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
+        lines.append(TableLine(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
     return lines
 
 

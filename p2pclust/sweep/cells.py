@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -41,14 +41,10 @@ class Cell:
 
     Attributes
     ----------
-    measure : str
-        One of `MEASURES`.
     overlay : str
         Its name in the sweep; the digest does not depend on it.
-    kind : str
     options : str
         Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
-    peers, seed : int
     axes : tuple of (str, value)
         The measure's other axes.
     settings : str
@@ -67,16 +63,8 @@ class Cell:
     @cached_property
     def digest(self) -> str:
         """Its name: 32 hexadecimal digits."""
-        parts = [
-            version("p2pclust"),
-            _EDITION,
-            self.measure,
-            self.kind,
-            self.options,
-            self.peers,
-            self.seed,
-        ]
-        text = _canonical([*parts, [list(axis) for axis in self.axes], self.settings])
+        known = [version("p2pclust"), _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
+        text = _canonical([*known, self.axes, self.settings])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -104,15 +92,13 @@ class Cell:
 
     def encode(self) -> str:
         """Return the cell as one line of JSON, for a worker."""
-        return _canonical(
-            [self.measure, self.overlay, self.kind, self.options, self.peers, self.seed, self.axes, self.settings]
-        )
+        return _canonical(astuple(self))
 
     @classmethod
     def decode(cls, text: str) -> Cell:
         """Return the cell that `encode` wrote."""
-        measure, overlay, kind, options, peers, seed, axes, settings = json.loads(text)
-        return cls(measure, overlay, kind, options, peers, seed, tuple((name, value) for name, value in axes), settings)
+        *known, axes, settings = json.loads(text)
+        return cls(*known, tuple((name, value) for name, value in axes), settings)
 
     def __str__(self) -> str:
         numbers = [f"{self.peers} peers", *(_worded(name, value) for name, value in self.axes), f"seed {self.seed}"]
@@ -139,13 +125,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 
 
 def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
-    """Return the cells of a sweep, after all checks that are possible before a run.
-
-    Parameters
-    ----------
-    sweep : Sweep
-    where : str
-        The file; begins each refusal.
+    """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal.
 
     Raises
     ------
@@ -229,12 +209,11 @@ def _check_job(cell: Cell, where: str) -> None:
         raise type(error)(f"{where}: {str(error).replace('[jobs.0]', '[job]')}") from error
 
 
-def _first_of_each(cells: tuple[Cell, ...], key: Any) -> Iterator[Cell]:
-    seen: dict[Any, None] = {}
+def _first_of_each(cells: tuple[Cell, ...], key: Callable[[Cell], Hashable]) -> Iterable[Cell]:
+    found: dict[Hashable, Cell] = {}
     for cell in cells:
-        if key(cell) not in seen:
-            seen[key(cell)] = None
-            yield cell
+        found.setdefault(key(cell), cell)
+    return found.values()
 
 
 def _canonical(value: Any) -> str:

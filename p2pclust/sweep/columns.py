@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AXES", "MEASURES", "Column", "Measure", "columns_of"]
+__all__ = ["AXES", "MEASURES", "Column", "SweepMeasure", "columns_of"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Measure:
+class SweepMeasure:
     """A measure: which axes of the grid it has, and what it adds to the table."""
 
     what: str
@@ -90,13 +90,13 @@ _JOB: Final[Mapping[str, Column]] = {
     "terms": Column(int, "how many there were; the first of an aggregator that was named counts"),
 }
 
-MEASURES: Final[Mapping[str, Measure]] = {
-    "job": Measure(
+MEASURES: Final[Mapping[str, SweepMeasure]] = {
+    "job": SweepMeasure(
         "a job on a simulated fleet: what it costs, and whether it is exact",
         ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "seed"),
         _JOB,
     ),
-    "facts": Measure(
+    "facts": SweepMeasure(
         "how long it takes until all peers have what one peer publishes",
         ("overlay", "peers", "loss", "latency_ms", "seed"),
         {
@@ -110,7 +110,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
             "deltas": Column(int, "messages that carried it"),
         },
     ),
-    "mixing": Measure(
+    "mixing": SweepMeasure(
         "how many ticks averaging without an aggregator takes until all agree",
         ("overlay", "peers", "mixing", "seed"),
         {
@@ -122,7 +122,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
             "tick_messages": Column(int, "that cross a link in one tick"),
         },
     ),
-    "recovery": Measure(
+    "recovery": SweepMeasure(
         "a job in which a peer dies at a round: how long it takes, or which peers wait",
         ("overlay", "peers", "protocol", "collect", "loss", "latency_ms", "aggregator", "who", "seed"),
         {"victim": Column(str, "the peer that died; empty if none"), **_JOB},

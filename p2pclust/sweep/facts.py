@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from p2pclust.errors import FleetError
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import random_streams
@@ -28,37 +30,22 @@ _SPREAD_S = 600.0
 _DELAY_S = (0.0001, 0.0005)
 
 
-class _Ears(Observer):
-    """Record when each peer receives the fact."""
+class _FirstTimes(Observer):
+    """Record when something first holds of each peer."""
 
-    def __init__(self, owner: str, n_peers: int) -> None:
-        self._owner = owner
+    def __init__(self, n_peers: int, holds: Callable[[Core], bool]) -> None:
         self._n_peers = n_peers
-        self.heard_at: dict[str, float] = {}
+        self._holds = holds
+        self.times: dict[str, float] = {}
 
     def stepped(self, world: World, peer: Peer) -> None:
-        if peer.name not in self.heard_at and peer.core is not None and peer.core.facts.get(self._owner, _KEY):
-            self.heard_at[peer.name] = world.now
+        """Look at a peer, until it holds of it."""
+        if peer.name not in self.times and peer.core is not None and self._holds(peer.core):
+            self.times[peer.name] = world.now
 
-    def all_know(self) -> bool:
-        return len(self.heard_at) == self._n_peers
-
-
-class _Meeting(Observer):
-    """Watch cheaply until every peer sees every other alive."""
-
-    def __init__(self, n_peers: int) -> None:
-        self._n_peers = n_peers
-        self._complete: dict[str, None] = {}
-
-    def stepped(self, world: World, peer: Peer) -> None:
-        if peer.name in self._complete or peer.core is None:
-            return
-        if peer.core.membership.all_here():
-            self._complete[peer.name] = None
-
-    def met(self) -> bool:
-        return len(self._complete) == self._n_peers
+    def complete(self) -> bool:
+        """Return whether it held of every peer."""
+        return len(self.times) == self._n_peers
 
 
 def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
@@ -73,11 +60,12 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     latency_s = cell.axis("latency_ms") / 1000
     rng = random_streams.gossiping(cell.seed)
     publisher = overlay.names[int(rng.integers(overlay.n_peers))]
-    meeting, ears = _Meeting(overlay.n_peers), _Ears(publisher, overlay.n_peers)
+    meeting = _FirstTimes(overlay.n_peers, lambda core: core.membership.all_here())
+    ears = _FirstTimes(overlay.n_peers, lambda core: core.facts.get(publisher, _KEY) is not None)
     world = _world(cell, overlay, rng, (meeting,))
     for name in world.peers:
         world.start(name)
-    if not world.run_until(_MEET_S, meeting.met):
+    if not world.run_until(_MEET_S, meeting.complete):
         raise FleetError(f"the peers did not find each other within {_MEET_S:.0f} virtual seconds")
     # Peers that joined late still receive old facts; an idle fleet sends only periodic comparisons.
     world.run_until(world.now + timing.sync_period_s)
@@ -87,8 +75,8 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
     assert peer.core is not None
     peer.core.facts.publish(_KEY, _VALUE)
     world.step(peer, Woken())
-    all_informed = world.run_until(began + _SPREAD_S, ears.all_know)
-    heard = sorted(at - began for at in ears.heard_at.values())
+    all_informed = world.run_until(began + _SPREAD_S, ears.complete)
+    heard = sorted(at - began for at in ears.times.values())
     seconds = heard[-1] if all_informed else None
     half = heard[overlay.n_peers // 2 - 1] if len(heard) >= overlay.n_peers // 2 else None
     one_link_s = sum(_DELAY_S) / 2 + 2 * latency_s
@@ -96,10 +84,10 @@ def measure(cell: Cell, overlay: Overlay) -> dict[str, Any]:
         "publisher": publisher,
         "eccentricity": int(hops(overlay)[overlay.names.index(publisher)].max()),
         "informed": len(heard),
-        "seconds": None if seconds is None else round(seconds, 9),
-        "seconds_half": None if half is None else round(half, 9),
-        "gossip_periods": None if seconds is None else round(seconds / timing.gossip_period_s, 9),
-        "link_delays": None if seconds is None else round(seconds / one_link_s, 9),
+        "seconds": _quotient(seconds, 1.0),
+        "seconds_half": _quotient(half, 1.0),
+        "gossip_periods": _quotient(seconds, timing.gossip_period_s),
+        "link_delays": _quotient(seconds, one_link_s),
         "deltas": _deltas(world) - deltas_before,
     }
 
@@ -111,6 +99,10 @@ def _world(cell: Cell, overlay: Overlay, rng: np.random.Generator, observers: tu
     rows = {name: Local(np.zeros((1, 1))) for name in overlay.names}
     timing = preset(cell.fixed["fleet"]["timing"])
     return World(rows, network, timing, Limits(), rng.spawn(1)[0], observers, overlay=near)
+
+
+def _quotient(seconds: float | None, unit_s: float) -> float | None:
+    return None if seconds is None else round(seconds / unit_s, 9)
 
 
 def _deltas(world: World) -> int:

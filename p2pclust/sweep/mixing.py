@@ -26,19 +26,7 @@ def links_of(overlay: Overlay, mixing: str) -> Links:
 def ticks_to_agree(links: Links, tolerance: float, rng: np.random.Generator) -> int | None:
     """Return after how many ticks no estimate is farther from the mean than `tolerance` times the start's farthest.
 
-    Parameters
-    ----------
-    links : Links
-        With the shares that peers take of each other's masses.
-    tolerance : float
-        Below 1.
-    rng : numpy.random.Generator
-        Draws the values at the start.
-
-    Returns
-    -------
-    int or None
-        None if it takes more than a million.
+    The values at the start are drawn by `rng`. None if it takes more than a million ticks.
 
     Examples
     --------

@@ -7,23 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.topology.matrices import hops, metropolis_hastings
-from p2pclust.topology.measures import cut_vertices
+from p2pclust.topology.matrices import hops
+from p2pclust.topology.measures import cut_vertices, second_eigenvalue
 from p2pclust.topology.overlay import Overlay
 
-__all__ = ["measured", "second_eigenvalue"]
-
-
-def second_eigenvalue(overlay: Overlay) -> float:
-    """Return by which factor a round of averaging shrinks what peers differ by, in the long run.
-
-    Examples
-    --------
-    >>> round(second_eigenvalue(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")])), 12)
-    0.333333333333
-    """
-    values = np.linalg.eigvalsh(metropolis_hastings(overlay))
-    return float(max(abs(values[0]), abs(values[-2])))
+__all__ = ["measured"]
 
 
 @lru_cache(maxsize=64)

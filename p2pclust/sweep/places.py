@@ -35,15 +35,9 @@ def check_place(place: str) -> None:
 def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
     """Return the peer at a place; empty if the overlay has no such place.
 
-    Parameters
-    ----------
-    overlay : Overlay
-    place : str
-        ``central`` and ``peripheral``: the peer with the greatest, or least, betweenness, then closeness. ``cut-vertex``:
-        the cut vertex with the greatest betweenness. ``betweenness:K``, ``closeness:K``: the K-th in falling order, or
-        the last. ``random``: drawn.
-    rng : numpy.random.Generator
-        For ``random`` only.
+    ``central`` and ``peripheral`` are the peers with the greatest, or least, betweenness, then closeness. ``cut-vertex`` is
+    the cut vertex with the greatest betweenness. ``betweenness:K`` and ``closeness:K`` are the K-th in falling order, or
+    the last. ``random`` is drawn by `rng`.
 
     Examples
     --------

@@ -224,15 +224,16 @@ def _units(axes: Axes, plot: PlotSpec, measure: str) -> None:
 
 def _legend(axes: Axes, plot: PlotSpec, by_category: bool, n_groups: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    last = sorted(range(len(labels)), key=lambda place: labels[place] == "not finished")
-    handles, labels = [handles[place] for place in last], [labels[place] for place in last]
+    shown = dict(zip(labels, handles, strict=True))
+    lost = shown.pop("not finished", None)
     if by_category and plot.by == plot.x:
-        # The axis below already names the categories.
-        kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label == "not finished"]
-        handles, labels = [handle for handle, _ in kept], [label for _, label in kept]
-    if len(labels) > 1 or (labels and n_groups > 0 and labels[0] == "not finished"):
+        shown = {}  # the axis below already names the categories
+    if lost is not None:
+        shown["not finished"] = lost  # last
+    if len(shown) > 1 or lost is not None:
         axes.legend(
-            handles, labels, fontsize=7.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False,
-            title=_words(plot.by) if n_groups > 1 and len(labels) > 1 else None, title_fontsize=8,
-            ncols=1 + (len(labels) - 1) // _LEGEND_ROWS,
+            list(shown.values()), list(shown),
+            fontsize=7.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, frameon=False,
+            title=_words(plot.by) if n_groups > 1 and len(shown) > 1 else None, title_fontsize=8,
+            ncols=1 + (len(shown) - 1) // _LEGEND_ROWS,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from p2pclust.scenario.outcome.folder import prepare
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.pools import Finished, Pool
-from p2pclust.sweep.store import Store
+from p2pclust.sweep.store import opened
 from p2pclust.sweep.table import Row, can_write_parquet, rows_of, write_csv, write_parquet
 
 __all__ = ["CELLS", "Sweeping", "sweep_to"]
@@ -41,18 +41,9 @@ def sweep_to(
 ) -> Sweeping:
     """Run the cells that are not finished yet, and write the table of all.
 
-    Parameters
-    ----------
-    directory : Path
-        Created if missing. Results of these cells in it are reused; results of other cells stay, but not in the table.
-    cells : sequence of Cell
-        Of one measure, at least one.
-    pool : callable
-        Runs cells: see `p2pclust.sweep.pools`.
-    on_start : callable, optional
-        Called once with how many cells are to be run, and how many are finished already.
-    on_cell : callable, optional
-        Called with each cell when it is on disk.
+    Results of these cells in the directory, which is created if missing, are reused; results of other cells stay, but not
+    in the table. The cells are of one measure, at least one. `on_start` is called once with how many cells are to be run,
+    and how many are finished already, `on_cell` with each cell when it is on disk.
 
     Raises
     ------
@@ -61,7 +52,7 @@ def sweep_to(
     """
     prepare(directory)
     worked, n_run = 0.0, 0
-    with Store(directory / CELLS) as store:
+    with opened(directory / CELLS) as store:
         left = [cell for cell in cells if cell.digest not in store.finished]
         on_start(len(left), len(cells) - len(left))
         if left:

@@ -21,7 +21,7 @@ from p2pclust.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.sweep.places import check_place
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["SWEEPS", "FaultSpec", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "load_sweep"]
+__all__ = ["SWEEPS", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "SweptFault", "load_sweep"]
 
 #: The sweeps that are installed with the package; in a checkout a link to the folder topology/.
 SWEEPS = Path(__file__).parent / "shipped"
@@ -57,33 +57,25 @@ def _overlays(value: object) -> object:
     return [{"kind": item} if isinstance(item, str) else item for item in items]
 
 
-def _collect(value: str) -> str:
-    if value not in ("default", *COLLECT):
-        raise wrong_value(f"expected {', '.join(('default', *COLLECT))}")
-    return value
+def _one_of(*names: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in names:
+            raise wrong_value(f"expected {', '.join(names)}")
+        return value
+
+    return AfterValidator(check)
 
 
-def _mixing(value: str) -> str:
-    if value not in MIXINGS:
-        raise wrong_value(f"expected {', '.join(MIXINGS)}")
-    return value
+def _place_or(*others: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in others:
+            try:
+                check_place(value)
+            except UsageError as error:
+                raise wrong_value(f"expected {', '.join(others)}, or {str(error).removeprefix('expected ')}") from None
+        return value
 
-
-def _place(value: str, *others: str) -> str:
-    if value not in others:
-        try:
-            check_place(value)
-        except UsageError as error:
-            raise wrong_value(f"expected {', '.join(others)}, or {str(error).removeprefix('expected ')}") from None
-    return value
-
-
-def _aggregator(value: str) -> str:
-    return _place(value, "elected")
-
-
-def _victim(value: str) -> str:
-    return _place(value, "nobody", "aggregator")
+    return AfterValidator(check)
 
 
 _Axis = (Field(strict=False), BeforeValidator(_listed), AfterValidator(_different))
@@ -126,16 +118,16 @@ class Grid(Table):
     ] = (0,)  # fmt: skip
     protocol: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], *_Axis] = ("llf-cm",)
     #: How contributions come together; "default" leaves it to the fleet.
-    collect: Annotated[tuple[Annotated[str, AfterValidator(_collect)], ...], *_Axis] = ("default",)
+    collect: Annotated[tuple[Annotated[str, _one_of("default", *COLLECT)], ...], *_Axis] = ("default",)
     #: Probability that a device's link loses a message, and delay that it adds, on the way from and to the device.
     loss: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], *_Axis] = (0.0,)
     latency_ms: Annotated[tuple[Annotated[float, Field(ge=0, le=60_000)], ...], *_Axis] = (1.0,)
     #: Who aggregates the first term: elected, or the peer at a place on the overlay.
-    aggregator: Annotated[tuple[Annotated[str, AfterValidator(_aggregator)], ...], *_Axis] = ("elected",)
+    aggregator: Annotated[tuple[Annotated[str, _place_or("elected")], ...], *_Axis] = ("elected",)
     #: Of mixing: by which shares peers average.
-    mixing: Annotated[tuple[Annotated[str, AfterValidator(_mixing)], ...], *_Axis] = ("push-sum",)
+    mixing: Annotated[tuple[Annotated[str, _one_of(*MIXINGS)], ...], *_Axis] = ("push-sum",)
     #: Of recovery: the victim of the fault.
-    who: Annotated[tuple[Annotated[str, AfterValidator(_victim)], ...], *_Axis] = ("aggregator",)
+    who: Annotated[tuple[Annotated[str, _place_or("nobody", "aggregator")], ...], *_Axis] = ("aggregator",)
 
     @model_validator(mode="after")
     def _labels_differ(self) -> Grid:
@@ -156,7 +148,7 @@ class Fleet(Table):
     give_up_s: Annotated[float, Field(gt=0)] = 60.0
 
 
-class FaultSpec(Table):
+class SweptFault(Table):
     """``[fault]``: of recovery, the fault of the peer that `who` names, and its round."""
 
     round: Annotated[int, Field(ge=0)] = 3
@@ -165,7 +157,7 @@ class FaultSpec(Table):
     for_s: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> FaultSpec:
+    def _fits(self) -> SweptFault:
         if (self.for_s is not None) != (self.do == "restart"):
             raise wrong_table(["for_s is for do = 'restart', and needed there"])
         return self
@@ -201,7 +193,7 @@ class Sweep(Table):
     data: dict[str, Any] | None = None
     #: Of job and recovery: as a scenario's ``[[jobs]]``, but for what the grid says.
     job: dict[str, Any] | None = None
-    fault: FaultSpec | None = None
+    fault: SweptFault | None = None
     #: Of mixing: the difference between peers at the end, over that at the start.
     tolerance: Annotated[float, Field(gt=0, lt=1)] | None = None
     plots: Annotated[tuple[PlotSpec, ...], Field(strict=False)] = ()

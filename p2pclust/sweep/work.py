@@ -23,17 +23,7 @@ def timed_work(text: str) -> tuple[str, float]:
 
 
 def run_cell(cell: Any) -> dict[str, Any]:
-    """Run a cell in this process, with one thread of linear algebra, as everywhere else.
-
-    Parameters
-    ----------
-    cell : Cell
-
-    Returns
-    -------
-    dict
-        The measure's columns.
-    """
+    """Return the measure's columns of a `Cell`, found in this process with one thread of linear algebra, as everywhere."""
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     from p2pclust.sweep import facts, jobs, mixing, overlays  # noqa: PLC0415 - the whole agent

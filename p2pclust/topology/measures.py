@@ -13,7 +13,7 @@ from p2pclust.topology.gossip import gossip_rounds
 from p2pclust.topology.matrices import adjacency, hops, metropolis_hastings, sparse
 from p2pclust.topology.overlay import Overlay
 
-__all__ = ["Measures", "cut_vertices", "edge_connectivity", "measure", "node_connectivity"]
+__all__ = ["Measures", "cut_vertices", "edge_connectivity", "measure", "node_connectivity", "second_eigenvalue"]
 
 _GOSSIP_DRAWS = 32
 _GOSSIP_FANOUT = 3
@@ -106,7 +106,7 @@ def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
     overlay.require_connected()
     away = hops(overlay)
     farthest = away.max(axis=1)
-    second = _second_eigenvalue(overlay)
+    second = second_eigenvalue(overlay)
     robust = node_connectivity(overlay)
     rounds = gossip_rounds(overlay, rng, draws=_GOSSIP_DRAWS, fanout=_GOSSIP_FANOUT)
     n_peers, degrees = overlay.n_peers, overlay.degrees
@@ -161,7 +161,14 @@ def _algebraic_connectivity(overlay: Overlay) -> float:
     return float(np.linalg.eigvalsh(np.diag(overlay.degrees.astype(np.float64)) - adjacency(overlay))[1])
 
 
-def _second_eigenvalue(overlay: Overlay) -> float:
+def second_eigenvalue(overlay: Overlay) -> float:
+    """Return the factor by which a round of averaging shrinks the differences between peers, in the long run.
+
+    Examples
+    --------
+    >>> round(second_eigenvalue(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")])), 12)
+    0.333333333333
+    """
     if overlay.n_peers == 1:
         return 0.0
     values = np.linalg.eigvalsh(metropolis_hastings(overlay))

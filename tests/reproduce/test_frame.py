@@ -10,7 +10,7 @@ from p2pclust.errors import FleetError
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.reproduce import frame
-from p2pclust.reproduce.frame import Measured, Plan, Task, measure
+from p2pclust.reproduce.frame import Measured, Plan, Repetition, measure
 from p2pclust.reproduce.peers import JobFailedError, Peers, stream
 from p2pclust.reproduce.registry import table
 
@@ -51,7 +51,7 @@ def test_simulated_peers_find_the_same() -> None:
 
 
 def test_what_tables_share_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[Task] = []
+    done: list[Repetition] = []
     monkeypatch.setattr(frame, "do_task", lambda task: done.append(task) or {ROW: {"wsse": 1.0}})
     told: list[tuple[int, int]] = []
     tables = [table("001-table5"), table("001-figure4")]
@@ -78,19 +78,19 @@ def test_repeats_of_a_plan() -> None:
 
 @pytest.mark.slow
 def test_what_fails_in_a_worker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = [Task("ffcm-cases", "case 1", number, 0, "nowhere", quick=True) for number in range(2)]
+    tasks = [Repetition("ffcm-cases", "case 1", number, 0, "nowhere", quick=True) for number in range(2)]
     with pytest.raises(FleetError, match=r"case 1, repetition .: backend = 'nowhere': expected one of"):
         list(frame._results(tasks, 2))
 
 
-def dying(_: Task) -> None:
+def dying(_: Repetition) -> None:
     os._exit(1)
 
 
 @pytest.mark.slow
 def test_a_worker_that_ends_in_the_middle_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame, "_do_alone", dying)
-    tasks = [Task("ffcm-cases", "case 1", number, 0, "in-process", quick=True) for number in range(2)]
+    tasks = [Repetition("ffcm-cases", "case 1", number, 0, "in-process", quick=True) for number in range(2)]
     with pytest.raises(FleetError, match="a worker process died: run again with --jobs 1 to see why"):
         list(frame._results(tasks, 2))
 

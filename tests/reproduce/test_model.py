@@ -55,7 +55,7 @@ def test_tables_know_their_experiments() -> None:
         assert made.id == table_id
         assert made.shows
         assert made.time
-        assert type(experiment(made.experiment.id)) is type(made.experiment)
+        assert experiment(made.experiment.id) is made.experiment
         names = [setup.name for setup in made.experiment.setups()]
         assert len(set(names)) == len(names)
         for quick in (False, True):

@@ -13,6 +13,7 @@ from p2pclust.reproduce.frame import Measured
 from p2pclust.reproduce.model import Claim
 from p2pclust.reproduce.registry import table
 from p2pclust.reproduce.report import comparison, plain, write_csv
+from p2pclust.reproduce.tables.fedcref import row_of
 
 
 def some() -> Measured:
@@ -80,10 +81,9 @@ def test_curves_are_over_whole_rounds() -> None:
 
 def test_curves_of_numbers_of_things_begin_at_nothing() -> None:
     figure, measured = Figure(), Measured()
-    kind = table("004-figure8")
-    row = kind.lines("refined")["refined"]  # type: ignore[attr-defined] # it is one with curves
-    measured.found.add(0, {row: {measure: [6.0, 6.0] for measure in kind.shown}})  # type: ignore[attr-defined]
-    kind.draw(figure, measured.found)
+    measures = ("communities", "acc", "wrong", "isolated", "active")
+    measured.found.add(0, {row_of("refined", "DEC start"): {f"{measure} by step": [6.0, 6.0] for measure in measures}})
+    table("004-figure8").draw(figure, measured.found)
     drawn = {axes.get_title(): axes.get_ylim() for axes in figure.axes}
     assert drawn["active peers, refined"] == pytest.approx((0.0, 6.3))
     assert drawn["ACC, refined"][0] > 5

@@ -7,197 +7,172 @@ in the cache directory MNIST is taken, and rows are called so.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from p2pclust.data.registry import available
+from p2pclust.reproduce.fedcref_baselines import central_dec, uifca
+from p2pclust.reproduce.fedcref_runs import Setting, World, run
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers
-from p2pclust.reproduce.published import published
+from p2pclust.reproduce.published import Printed, published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FedCRefExperiment", "FedCRefTable", "digits", "setups_of"]
+__all__ = ["ALL", "DIRT", "FEDCREF", "GRID", "OVERLAPS", "PEERS", "TWO", "digits", "n_label", "over_worlds", "row_of"]
 
 DIRT: Final = (0.0, 0.3, 0.5)
 OVERLAPS: Final = (0.0, 0.3, 0.5)
+PEERS: Final = (20, 30, 40)
 GRID: Final = ((75, 0.2), (75, 0.1), (75, 0.3), (85, 0.2), (90, 0.2))
+ALL: Final = ("paper", "refined", "perfect")
+TWO: Final = ("paper", "refined")
 _COLOURS: Final = {"paper": "#4e79a7", "refined": "#59a14f", "perfect": "#edc948"}
-_FASHION: Final[dict[str, Any]] = {"epochs": 30}
 
 
 def digits() -> tuple[str, str]:
     """Return the replacement of EMNIST Digits: its name in rows and in the cache directory."""
-    from p2pclust.data.registry import available  # noqa: PLC0415 - so that listing the tables stays light
-
     return ("EMNIST", "emnist_digits") if "emnist_digits" in available() else ("MNIST for EMNIST", "mnist")
 
 
+def row_of(method: str, what: str) -> str:
+    """Return the row, which is also the set-up, of a method in a world of digits."""
+    return f"{method}, {digits()[0]}, {what}"
+
+
+def n_label(n_peers: int) -> str:
+    """Return the name of the world of this many peers: MNIST has only 400 rows of each class for 40 of them."""
+    return f"N {n_peers}, S 400" if n_peers == 40 and digits()[0] != "EMNIST" else f"N {n_peers}"
+
+
+def _run(name: str, setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+    # What a world keeps is named by the repetition's stream, of which nothing was drawn yet.
+    state = rng.bit_generator.state["state"]["state"]
+    return {name: run(setting, rng, peers, quick=quick, name=f"{setting.world.data}-{state % 2**64:016x}")}
+
+
 def _runs(
-    label: str, data: str, what: str, methods: Sequence[str], own: Mapping[str, Mapping[str, Any]] | None = None,
-    **world: Any,
+    label: str, what: str, world: World, methods: Sequence[str] = ALL, *, draws: str = "",
+    **parameters: Mapping[str, Any],
 ) -> list[Setup]:  # fmt: skip
-    """Return one set-up for each method in a world; `own`: a method's parameters."""
-    place = {"data": data, **world}
+    """Return one set-up for each method in a world; `parameters` are by method."""
+    names = {method: f"{method}, {label}, {what}" for method in methods}
     return [
         Setup(
-            f"{method}, {label}, {what}", needs=data, draws=f"{label}, {what}",
-            options={"kind": "run", "method": method, "world": place, "parameters": (own or {}).get(method, {})},
+            name, partial(_run, name, Setting(world, method, parameters.get(method, {}))), world.data,
+            f"{label}, {draws or what}",
         )
-        for method in methods
+        for method, name in names.items()
     ]  # fmt: skip
 
 
-_ALL: Final = ("paper", "refined", "perfect")
-_TWO: Final = ("paper", "refined")
-
-
-def n_label(n_peers: int, label: str) -> str:
-    """Return the name of the world of this many peers: MNIST has only 400 rows of each class for 40 of them."""
-    return f"N {n_peers}, S 400" if n_peers == 40 and label != "EMNIST" else f"N {n_peers}"
-
-
-def _worlds() -> Iterable[Setup]:
+def _setups() -> list[Setup]:
     label, data = digits()
+    found: list[Setup] = []
     for dirt in DIRT:
-        yield from _runs(label, data, f"dirtiness {dirt}", _ALL, dirtiness=dirt)
-    for name, other in (("KMNIST", "kmnist"), ("Fashion-MNIST", "fashion_mnist")):
+        found += _runs(label, f"dirtiness {dirt}", World(data, dirtiness=dirt))
+    for dirt in DIRT:
+        found += _runs("KMNIST", f"dirtiness {dirt}", World("kmnist", dirtiness=dirt))
+    for dirt in DIRT:
         # The paper trains longer on Fashion-MNIST, with a stricter test; the refined mode has one setting for all data.
-        own: dict[str, dict[str, Any]] = {}
-        if other == "fashion_mnist":
-            own = {"paper": {**_FASHION, "theta": 0.15}, "perfect": _FASHION}
-        for dirt in DIRT:
-            yield from _runs(name, other, f"dirtiness {dirt}", _ALL, own, dirtiness=dirt)
+        found += _runs(
+            "Fashion-MNIST", f"dirtiness {dirt}", World("fashion_mnist", dirtiness=dirt),
+            paper={"epochs": 30, "theta": 0.15}, perfect={"epochs": 30},
+        )  # fmt: skip
     for alpha, theta in GRID[1:]:
-        own = {"paper": {"alpha": float(alpha), "theta": theta}}
-        for setup in _runs(label, data, f"α {alpha}, θ {theta}", ("paper",), own):
-            # In the worlds of the usual parameters: only these differ.
-            yield Setup(setup.name, setup.needs, setup.options, draws=f"{label}, dirtiness 0.3")
+        # In the worlds of the usual parameters: only these differ.
+        own = {"alpha": float(alpha), "theta": theta}
+        found += _runs(label, f"α {alpha}, θ {theta}", World(data), ["paper"], draws="dirtiness 0.3", paper=own)
     for overlap in OVERLAPS[1:]:
-        yield from _runs(label, data, f"overlap {overlap}", _ALL, overlap=overlap)
-    for n_peers in (20, 30, 40):
-        what = n_label(n_peers, label)
-        rows = 400 if "S 400" in what else 500
-        yield from _runs(label, data, what, _ALL, n_peers=n_peers, rows_per_class=rows)
-    yield from _runs(label, data, "DEC start", _TWO, start="dec")
-    yield from _runs(label, data, "k-means start", _TWO, start="kmeans")
-    yield from _runs(label, data, "mixture start", _TWO, start="mixture")
-    for kind, name in (("central", "central DEC"), ("uifca", "UIFCA")):
-        options = {"kind": kind, "world": {"data": data, "start": "kmeans"}, "row": f"{name}, {label}"}
-        # The rows of the same peers as are compared with.
-        yield Setup(f"{name}, {label}", data, options, draws=f"{label}, DEC start")
+        found += _runs(label, f"overlap {overlap}", World(data, overlap=overlap))
+    for n_peers in PEERS:
+        what = n_label(n_peers)
+        found += _runs(label, what, World(data, n_peers, 400 if "S 400" in what else 500))
+    for start, name in (("dec", "DEC"), ("kmeans", "k-means"), ("mixture", "mixture")):
+        found += _runs(label, f"{name} start", World(data, start=start), TWO)
+    # The rows of the same peers as are compared with.
+    for name, repeat in ((f"central DEC, {label}", central_dec), (f"UIFCA, {label}", uifca)):
+        found.append(Setup(name, partial(repeat, name, World(data, start="kmeans")), data, f"{label}, DEC start"))
+    return found
 
 
-class FedCRefExperiment(Experiment):
-    """All runs of FedCRef and of the methods it is compared with."""
-
-    id = "fedcref"
-    keeps = True
-
-    def setups(self) -> Sequence[Setup]:
-        return list(_worlds())
-
-    def repeat(self, setup: Setup, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
-        from p2pclust.reproduce import fedcref_baselines as baselines  # noqa: PLC0415 - torch is an extra
-        from p2pclust.reproduce.fedcref_runs import Setting, World, run  # noqa: PLC0415
-
-        world = World(**setup.options["world"])
-        if setup.options["kind"] == "run":
-            setting = Setting(world, setup.options["method"], setup.options["parameters"])
-            return {setup.name: run(setting, rng, peers, quick=quick, name=_file_name(setup, rng))}
-        if setup.options["kind"] == "central":
-            found = baselines.central_dec(world, rng, quick=quick)
-        else:
-            found = baselines.uifca(world, rng, peers, quick=quick)
-        return {f"{setup.options['row']}, {row}": values for row, values in found.items()}
+FEDCREF: Final = Experiment("fedcref", _setups, keeps=True)
+_OTHERS: Final = {"central DEC": "best K", "UIFCA": "K 10 given"}
 
 
-def _file_name(setup: Setup, rng: np.random.Generator) -> str:
-    """Name what a world keeps: by the world, and by the repetition's stream, of which nothing was drawn yet."""
-    state = rng.bit_generator.state["state"]["state"]
-    return f"{setup.options['world']['data']}-{state % 2**64:016x}"
+def over_worlds(
+    id: str, shows: str, time: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]],
+    *, what: Sequence[str], methods: Sequence[str] = TWO, labels: Sequence[str] = (), quick: Sequence[str] = (),
+    called: Mapping[str, str] | None = None, panels: Sequence[str] = ("acc",),
+    draw: Callable[[Figure, Findings], None] | None = None,
+) -> Table:  # fmt: skip
+    """Return a table over worlds.
+
+    Parameters
+    ----------
+    id, shows, time, measures, claims, draw
+        See `Table`; by default the measures in `panels` are drawn as bars.
+    what : sequence of str
+        The worlds.
+    methods : sequence of str
+        Of FedCRef, or what it is compared with.
+    labels : sequence of str
+        Data sets besides digits.
+    quick : sequence of str
+        The worlds of a quick run, with digits; by default the first.
+    called : mapping of str to str, optional
+        Where the table calls a world otherwise than it is called elsewhere.
+    """
+    names = called or {}
+
+    def wanted(name: str) -> bool:
+        method, label, *world = name.split(", ", 2)
+        known = not world or world[0].removesuffix(", S 400") in what
+        return method in methods and label in (digits()[0], *labels) and known
+
+    def in_a_quick_run(name: str) -> bool:
+        _, label, *world = name.split(", ", 2)
+        return not world or (label == digits()[0] and world[0].removesuffix(", S 400") in (quick or what[:1]))
+
+    def row(name: str) -> str:
+        method, label, *world = name.split(", ", 2)
+        return f"{method}, {label}, {names.get(world[0], world[0]) if world else _OTHERS[method]}"
+
+    def summary(found: Findings) -> Findings:
+        return found.renamed({name: row(name) for name in found.rows})
+
+    def draw_bars(figure: Figure, found: Findings) -> None:
+        shown = summary(found)
+        rows = [row(setup.name) for setup in _setups() if wanted(setup.name)]
+        _draw_bars(figure, shown, rows, {panel: measures[panel] for panel in panels}, published(id).numbers)
+
+    return Table(
+        id, shows, time, FEDCREF, measures, claims, draw or draw_bars, wanted, in_a_quick_run, summary,
+        repeats=5, quick_repeats=1, interval=True,
+    )  # fmt: skip
 
 
-def setups_of(*what: str, methods: Sequence[str] = _ALL, labels: Sequence[str] = ()) -> list[Setup]:
-    """Return the set-ups of some methods in the worlds that are called so; by default where digits are."""
-    wanted = [f"{m}, {label}, {w}" for label in labels or (digits()[0],) for w in what for m in methods]
-    by_name = {setup.name: setup for setup in FedCRefExperiment().setups()}
-    return [by_name[name] for name in wanted]
-
-
-class FedCRefTable(Table):
-    """A table over worlds: which of them, and what they are called here."""
-
-    experiment = FedCRefExperiment()
-    repeats = 5
-    quick_repeats = 1
-    interval = True
-    what: ClassVar[Sequence[str]] = ()
-    methods: ClassVar[Sequence[str]] = _ALL
-    called: ClassVar[Mapping[str, str]] = {}
-    """Where a table calls a world otherwise than it is called elsewhere."""
-    panels: ClassVar[Sequence[str]] = ("acc",)
-
-    def labels(self) -> Sequence[str]:
-        """Return its data sets."""
-        return (digits()[0],)
-
-    def setups(self, *, quick: bool) -> Sequence[Setup]:
-        what = self.what[:1] if quick else self.what
-        labels = self.labels()[:1] if quick else self.labels()
-        return setups_of(*what, methods=self.methods, labels=labels)
-
-    def summary(self, found: Findings) -> Findings:
-        return found.renamed({row: self.row(*row.split(", ", 2)) for row in found.rows})
-
-    def row(self, method: str, label: str, what: str) -> str:
-        """Return the name of a row in this table."""
-        return f"{method}, {label}, {self.called.get(what, what)}"
-
-    def draw(self, figure: Figure, found: Findings) -> None:
-        shown, numbers = self.summary(found), published(self.id).numbers
-        rows = [row for row in self.drawn(shown) if shown.has(row, self.panels[0])][::-1]
-        figure.set_size_inches(3.2 * len(self.panels) + 3.5, 0.32 * len(rows) + 1.4)
-        colours = [_COLOURS.get(row.partition(", ")[0], "#9c9c9c") for row in rows]
-        for place, measure in enumerate(self.panels, start=1):
-            axes = figure.add_subplot(1, len(self.panels), place)
-            spreads = np.nan_to_num([shown.ci(row, measure) for row in rows])
-            axes.barh(
-                range(len(rows)), [shown.mean(row, measure) for row in rows], xerr=spreads, color=colours, height=0.7
-            )
-            known = [(y, numbers[row, measure].mean) for y, row in enumerate(rows) if (row, measure) in numbers]
-            axes.plot([x for _, x in known], [y for y, _ in known], "kD", markersize=5, label="the paper")
-            axes.set_yticks(range(len(rows)), rows if place == 1 else [], fontsize=8)
-            axes.set_xlabel(self.measures[measure])
-            axes.set_xlim(left=0)
-        if rows:
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", fontsize=8)
-
-    def drawn(self, shown: Findings) -> Sequence[str]:
-        """Return the rows of the picture, from the top."""
-        runs = [setup for setup in self.setups(quick=False) if setup.options["kind"] == "run"]
-        names = [self.row(*setup.name.split(", ", 2)) for setup in runs]
-        return [row for row in names if row in shown.rows]
-
-    # -- what must hold ---------------------------------------------------------------------------------------------------
-
-    def mean_claim(
-        self, found: Findings, what: str, row: str, measure: str, *, least: float = -math.inf, most: float = math.inf
-    ) -> Claim:
-        """Claim that a mean lies within bounds."""
-        if not found.has(row, measure):
-            return Claim(what, "not measured", None)
-        value = found.mean(row, measure)
-        return Claim(what, f"{value:.3f}", least <= value <= most)
-
-    def order_claim(self, found: Findings, what: str, rows: Sequence[str], measure: str) -> Claim:
-        """Claim that the means of rows ascend strictly."""
-        if not all(found.has(row, measure) for row in rows):
-            return Claim(what, "not measured", None)
-        means = [found.mean(row, measure) for row in rows]
-        held = all(a < b for a, b in pairwise(means))
-        return Claim(what, " < ".join(f"{value:.3f}" for value in means), held)
+def _draw_bars(
+    figure: Figure, shown: Findings, rows: Sequence[str], panels: Mapping[str, str],
+    numbers: Mapping[tuple[str, str], Printed],
+) -> None:  # fmt: skip
+    """Draw a panel for each measure: a bar for each row, from the top, and the paper's number as a diamond."""
+    rows = [row for row in rows if shown.has(row, next(iter(panels)))][::-1]
+    figure.set_size_inches(3.2 * len(panels) + 3.5, 0.32 * len(rows) + 1.4)
+    colours = [_COLOURS.get(row.partition(", ")[0], "#9c9c9c") for row in rows]
+    for place, (measure, title) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        spreads = np.nan_to_num([shown.ci(row, measure) for row in rows])
+        means = [shown.mean(row, measure) for row in rows]
+        axes.barh(range(len(rows)), means, xerr=spreads, color=colours, height=0.7)
+        known = [(y, numbers[row, measure].mean) for y, row in enumerate(rows) if (row, measure) in numbers]
+        axes.plot([x for _, x in known], [y for y, _ in known], "kD", markersize=5, label="the paper")
+        axes.set_yticks(range(len(rows)), rows if place == 1 else [], fontsize=8)
+        axes.set_xlabel(title)
+        axes.set_xlim(left=0)
+    if rows:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", fontsize=8)

@@ -2,273 +2,240 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from p2pclust.reproduce.model import Claim, Findings, Setup
-from p2pclust.reproduce.tables.fedcref import DIRT, GRID, OVERLAPS, FedCRefTable, digits, n_label, setups_of
+from p2pclust.reproduce.claims import about_means, rising
+from p2pclust.reproduce.model import Claim, Findings, Table
+from p2pclust.reproduce.tables.fedcref import (
+    ALL,
+    DIRT,
+    GRID,
+    OVERLAPS,
+    PEERS,
+    TWO,
+    digits,
+    n_label,
+    over_worlds,
+    row_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "FedCRefTable3", "FedCRefTable4", "FedCRefTable5", "FedCRefTable6", "FedCRefTable7", "FedCRefTable8", "FedCRefTable9",
-    "FedCRefTable10", "FedCRefTable11", "FedCRefTable12",
-]  # fmt: skip
+__all__ = ["TABLES"]
 
 _OUTCOMES: Mapping[str, str] = {
     "communities": "communities", "wrong": "wrong associations (%)", "isolated start": "isolated, start",
     "isolated": "isolated, end", "wrong pairs": "wrong pairs in communities (%)",
 }  # fmt: skip
 _SCORES: Mapping[str, str] = {"acc init": "ACC, start", "acc": "ACC, end", "improvement": "improvement (%)"}
+_FOUND = ("communities", "wrong", "isolated")
 _STARTS = ("DEC start", "k-means start", "mixture start")
+_BY_DIRT = tuple(f"dirtiness {dirt}" for dirt in DIRT)
+_BY_GRID = {(75, 0.2): "dirtiness 0.3", **{(alpha, theta): f"α {alpha}, θ {theta}" for alpha, theta in GRID[1:]}}
+_BY_OVERLAP = ("dirtiness 0.3", *(f"overlap {overlap}" for overlap in OVERLAPS[1:]))
+_MORE_DATA = ("KMNIST", "Fashion-MNIST")
+
+_claim = partial(about_means, digits=3)
 
 
-class FedCRefTable3(FedCRefTable):
-    """FedCRef, centralised DEC and UIFCA."""
-
-    id = "004-table3"
-    shows = "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits"
-    time = "7 h"
-    methods = ("paper", "refined")
-    what = _STARTS
-    measures: ClassVar[Mapping[str, str]] = {"acc": "ACC", "communities": "communities, or best K"}
-
-    def setups(self, *, quick: bool) -> Sequence[Setup]:
-        others = [setup for setup in self.experiment.setups() if setup.options["kind"] != "run"]
-        return [*super().setups(quick=quick), *others]
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        label = digits()[0]
-        others = {"DEC of all rows at its best K": "central DEC, {}, best K", "UIFCA": "UIFCA, {}, K 10 given"}
-        for method in self.methods:
-            row = f"{method}, {label}, DEC start"
-            for name, other in others.items():
-                yield self.order_claim(found, f"{method} from DEC above {name}", [other.format(label), row], "acc")
-
-    def drawn(self, shown: Findings) -> Sequence[str]:
-        label = digits()[0]
-        others = [f"central DEC, {label}, best K", f"UIFCA, {label}, K 10 given"]
-        return [*super().drawn(shown), *(row for row in others if row in shown.rows)]
+def _claims_of_table_3(found: Findings) -> Iterable[Claim]:
+    others = {"DEC of all rows at its best K": ("central DEC", "best K"), "UIFCA": ("UIFCA", "K 10 given")}
+    for method in TWO:
+        for name, other in others.items():
+            rows = [row_of(*other), row_of(method, "DEC start")]
+            yield rising(found, f"{method} from DEC above {name}", rows, "acc")
 
 
-class FedCRefTable4(FedCRefTable):
-    """FedCRef from local DEC."""
-
-    id = "004-table4"
-    shows = "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters"
-    time = "4 h"
-    methods = ("paper", "refined")
-    what = _STARTS
-    measures: ClassVar[Mapping[str, str]] = {**_SCORES, **_OUTCOMES}
-    panels = ("acc", "communities", "isolated")
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        label = digits()[0]
-        for start in _STARTS:
-            row = f"refined, {label}, {start}"
-            yield self.mean_claim(found, f"refined, {start}: ACC at least 0.93", row, "acc", least=0.93)
-            yield self.mean_claim(found, f"refined, {start}: at most 2 isolated clusters", row, "isolated", most=2)
-        row = f"paper, {label}, DEC start"
-        what = "paper, DEC start: the end above the start"
-        yield self.mean_claim(found, what, row, "improvement", least=1e-9)
+def _claims_of_table_4(found: Findings) -> Iterable[Claim]:
+    for start in _STARTS:
+        row = row_of("refined", start)
+        yield _claim(found, f"refined, {start}: ACC at least 0.93", [row], "acc", lambda acc: acc >= 0.93)
+        yield _claim(found, f"refined, {start}: at most 2 isolated clusters", [row], "isolated", lambda n: n <= 2)
+    what = "paper, DEC start: the end above the start"
+    yield _claim(found, what, [row_of("paper", "DEC start")], "improvement", lambda percent: percent >= 1e-9)
 
 
-class _ByDirt(FedCRefTable):
-    what = tuple(f"dirtiness {dirt}" for dirt in DIRT)
-
-    def labels(self) -> Sequence[str]:
-        return (digits()[0], "KMNIST", "Fashion-MNIST")
-
-    def setups(self, *, quick: bool) -> Sequence[Setup]:
-        if quick:
-            return setups_of("dirtiness 0.3", methods=self.methods)
-        return super().setups(quick=quick)
+def _claims_of_table_5(found: Findings) -> Iterable[Claim]:
+    row = row_of("paper", "dirtiness 0.3")
+    yield _claim(found, "paper, 0.3: 9 to 11 communities", [row], "communities", lambda n: 9 <= n <= 11)
+    yield _claim(found, "paper, 0.3: at most 5 % wrong associations", [row], "wrong", lambda percent: percent <= 5)
+    for dirt in (0.3, 0.5):
+        row, name = row_of("refined", f"dirtiness {dirt}"), f"refined, {dirt}"
+        yield _claim(found, f"{name}: at most 2 isolated clusters", [row], "isolated", lambda n: n <= 2)
+        yield _claim(found, f"{name}: 10 communities within 0.5", [row], "communities", lambda n: 9.5 <= n <= 10.5)
 
 
-class FedCRefTable5(_ByDirt):
-    """What is found, by dirtiness."""
-
-    id = "004-table5"
-    shows = "communities, wrong associations and isolated clusters by dirtiness, on three data sets"
-    time = "5 h"
-    methods = ("paper", "refined")
-    measures: ClassVar[Mapping[str, str]] = _OUTCOMES
-    panels = ("communities", "wrong", "isolated")
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        label = digits()[0]
-        row = f"paper, {label}, dirtiness 0.3"
-        yield self.mean_claim(found, "paper, 0.3: 9 to 11 communities", row, "communities", least=9, most=11)
-        yield self.mean_claim(found, "paper, 0.3: at most 5 % wrong associations", row, "wrong", most=5)
-        for dirt in (0.3, 0.5):
-            row, name = f"refined, {label}, dirtiness {dirt}", f"refined, {dirt}"
-            yield self.mean_claim(found, f"{name}: at most 2 isolated clusters", row, "isolated", most=2)
-            yield self.mean_claim(found, f"{name}: 10 communities within 0.5", row, "communities", least=9.5, most=10.5)
+def _claims_of_table_6(found: Findings) -> Iterable[Claim]:
+    label = digits()[0]
+    for method, data, dirt, least, paper in (
+        ("paper", label, 0.3, 0.87, 0.879), ("refined", label, 0.3, 0.945, 0.879), ("refined", label, 0.5, 0.93, 0.711),
+        ("refined", "Fashion-MNIST", 0.3, 0.85, 0.787),
+    ):  # fmt: skip
+        what = f"{method}, {data}, {dirt}: ACC at least {least} (paper {paper})"
+        row = f"{method}, {data}, dirtiness {dirt}"
+        yield _claim(found, what, [row], "acc", lambda acc, least=least: bool(acc >= least))
+    for data in (label, *_MORE_DATA):
+        rows = [f"paper, {data}, {dirt}" for dirt in reversed(_BY_DIRT)]
+        yield rising(found, f"paper, {data}: the cleaner the start, the better the end", rows, "acc")
 
 
-class FedCRefTable6(_ByDirt):
-    """Accuracy, by dirtiness."""
-
-    id = "004-table6"
-    shows = "accuracy by dirtiness, and with perfect associations, on three data sets"
-    time = "7 h"
-    measures: ClassVar[Mapping[str, str]] = _SCORES
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        label = digits()[0]
-        for method, data, dirt, least, paper in (
-            ("paper", label, 0.3, 0.87, 0.879), ("refined", label, 0.3, 0.945, 0.879), ("refined", label, 0.5, 0.93, 0.711),
-            ("refined", "Fashion-MNIST", 0.3, 0.85, 0.787),
-        ):  # fmt: skip
-            what = f"{method}, {data}, {dirt}: ACC at least {least} (paper {paper})"
-            row = f"{method}, {data}, dirtiness {dirt}"
-            yield self.mean_claim(found, what, row, "acc", least=least)
-        for data in self.labels():
-            rows = [f"paper, {data}, dirtiness {dirt}" for dirt in reversed(DIRT)]
-            yield self.order_claim(found, f"paper, {data}: the cleaner the start, the better the end", rows, "acc")
+def _claims_of_table_7(found: Findings) -> Iterable[Claim]:
+    rows = {f"{alpha}/{theta}": row_of("paper", world) for (alpha, theta), world in _BY_GRID.items()}
+    for other in ("75/0.1", "75/0.3", "85/0.2", "90/0.2"):
+        yield rising(found, f"ACC: 75/0.2 above {other}", [rows[other], rows["75/0.2"]], "acc")
+    strict = [rows[name] for name in ("75/0.2", "85/0.2", "75/0.1", "90/0.2")]
+    yield rising(found, "isolated at the end: 75/0.2 < 85/0.2 < 75/0.1 < 90/0.2", strict, "isolated")
+    yield rising(found, "wrong associations: 75/0.2 < 75/0.3", [rows["75/0.2"], rows["75/0.3"]], "wrong")
 
 
-class FedCRefTable7(FedCRefTable):
-    """The association's two parameters."""
-
-    id = "004-table7"
-    shows = "mode paper by α and θ, at dirtiness 0.3 on digits"
-    time = "3 h"
-    methods = ("paper",)
-    what = ("dirtiness 0.3", *(f"α {alpha}, θ {theta}" for alpha, theta in GRID[1:]))
-    called: ClassVar[Mapping[str, str]] = {"dirtiness 0.3": f"α {GRID[0][0]}, θ {GRID[0][1]}"}
-    measures: ClassVar[Mapping[str, str]] = {"acc": "ACC", **_OUTCOMES}
-    panels = ("acc", "communities", "wrong", "isolated")
-
-    def setups(self, *, quick: bool) -> Sequence[Setup]:
-        chosen = super().setups(quick=False)
-        return [chosen[0], chosen[2]] if quick else chosen
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        shown = self.summary(found)
-        rows = {f"{alpha}/{theta}": f"paper, {digits()[0]}, α {alpha}, θ {theta}" for alpha, theta in GRID}
-        usual = rows["75/0.2"]
-        for other in ("75/0.1", "75/0.3", "85/0.2", "90/0.2"):
-            yield self.order_claim(shown, f"ACC: 75/0.2 above {other}", [rows[other], usual], "acc")
-        strict = [rows[name] for name in ("75/0.2", "85/0.2", "75/0.1", "90/0.2")]
-        yield self.order_claim(shown, "isolated at the end: 75/0.2 < 85/0.2 < 75/0.1 < 90/0.2", strict, "isolated")
-        wrong = [usual, rows["75/0.3"]]
-        yield self.order_claim(shown, "wrong associations: 75/0.2 < 75/0.3", wrong, "wrong")
+def _claims_of_table_8(found: Findings) -> Iterable[Claim]:
+    rows = [row_of("paper", world) for world in reversed(_BY_OVERLAP)]
+    yield rising(found, "paper: the more overlap, the fewer isolated clusters", rows, "isolated")
 
 
-class _ByOverlap(FedCRefTable):
-    what = ("dirtiness 0.3", *(f"overlap {overlap}" for overlap in OVERLAPS[1:]))
-    called: ClassVar[Mapping[str, str]] = {"dirtiness 0.3": "overlap 0.0"}
-
-    def rows(self, method: str) -> list[str]:
-        """Return a method's rows by overlap."""
-        return [f"{method}, {digits()[0]}, overlap {overlap}" for overlap in OVERLAPS]
+def _claims_of_table_9(found: Findings) -> Iterable[Claim]:
+    for method in ("paper", "perfect"):
+        rows = [row_of(method, world) for world in _BY_OVERLAP]
+        yield rising(found, f"{method}: the more overlap, the better", rows, "acc")
 
 
-class FedCRefTable8(_ByOverlap):
-    """What is found, by overlap."""
-
-    id = "004-table8"
-    shows = "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits"
-    time = "2 h"
-    methods = ("paper", "refined")
-    measures: ClassVar[Mapping[str, str]] = _OUTCOMES
-    panels = ("communities", "wrong", "isolated")
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        rows = self.rows("paper")[::-1]
-        what = "paper: the more overlap, the fewer isolated clusters"
-        yield self.order_claim(self.summary(found), what, rows, "isolated")
+def _by_peers(method: str) -> list[str]:
+    """Return a method's rows by the number of peers."""
+    return [row_of(method, n_label(number)) for number in PEERS]
 
 
-class FedCRefTable9(_ByOverlap):
-    """Accuracy, by overlap."""
-
-    id = "004-table9"
-    shows = "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits"
-    time = "3 h"
-    measures: ClassVar[Mapping[str, str]] = _SCORES
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        shown = self.summary(found)
-        for method in ("paper", "perfect"):
-            what = f"{method}: the more overlap, the better"
-            yield self.order_claim(shown, what, self.rows(method), "acc")
+def _claims_of_table_12(found: Findings) -> Iterable[Claim]:
+    yield rising(found, "paper: the more peers, the longer it takes", _by_peers("paper"), "minutes")
+    for row in _by_peers("refined"):
+        what = f"refined, N {row.rpartition('N ')[2]}: at most 2 minutes"
+        yield _claim(found, what, [row], "minutes", lambda minutes: minutes <= 2)
 
 
-class _ByPeers(FedCRefTable):
-    numbers: ClassVar[Sequence[int]] = (20, 30, 40)
+def _over_peers(
+    id: str, shows: str, time: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]],
+    *, panels: Sequence[str] = ("acc",), methods: Sequence[str] = TWO,
+) -> Table:  # fmt: skip
+    """Return a table by the number of peers, which its picture has on the x axis."""
 
-    def _named(self) -> list[str]:
-        return [n_label(number, digits()[0]) for number in self.numbers]
-
-    def setups(self, *, quick: bool) -> Sequence[Setup]:
-        return setups_of(*self._named()[: 1 if quick else None], methods=self.methods)
-
-    def rows(self, method: str) -> list[str]:
-        """Return a method's rows by the number of peers."""
-        return [f"{method}, {digits()[0]}, {name}" for name in self._named()]
-
-    def draw(self, figure: Figure, found: Findings) -> None:
-        figure.set_size_inches(5.5 * len(self.panels) + 1, 4.5)
-        for place, measure in enumerate(self.panels, start=1):
-            axes = figure.add_subplot(1, len(self.panels), place)
-            for method in self.methods:
-                known = [
-                    (n, found, row)
-                    for n, row in zip(self.numbers, self.rows(method), strict=True)
-                    if found.has(row, measure)
-                ]
+    def draw(figure: Figure, found: Findings) -> None:
+        figure.set_size_inches(5.5 * len(panels) + 1, 4.5)
+        for place, measure in enumerate(panels, start=1):
+            axes = figure.add_subplot(1, len(panels), place)
+            for method in methods:
+                rows = dict(zip(PEERS, _by_peers(method), strict=True))
+                known = {number: row for number, row in rows.items() if found.has(row, measure)}
                 if known:
-                    x, y = [n for n, _, _ in known], [f.mean(row, measure) for _, f, row in known]
-                    axes.errorbar(
-                        x, y, [f.ci(row, measure) for _, f, row in known], marker="o", capsize=3, label=method
+                    means, spreads = (
+                        [getattr(found, what)(row, measure) for row in known.values()] for what in ("mean", "ci")
                     )
-            axes.set(xlabel="peers", ylabel=self.measures[measure], xticks=list(self.numbers))
+                    axes.errorbar(list(known), means, spreads, marker="o", capsize=3, label=method)
+            axes.set(xlabel="peers", ylabel=measures[measure], xticks=list(PEERS))
             axes.legend()
 
-
-class FedCRefTable10(_ByPeers):
-    """What is found, by the number of peers."""
-
-    id = "004-table10"
-    shows = "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits"
-    time = "4 h"
-    methods = ("paper", "refined")
-    measures: ClassVar[Mapping[str, str]] = _OUTCOMES
-    panels = ("communities", "wrong", "isolated")
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        what = "the more peers, the more clusters to begin with"
-        yield self.order_claim(found, what, self.rows("paper"), "isolated start")
+    worlds = [f"N {number}" for number in PEERS]
+    return over_worlds(id, shows, time, measures, claims, what=worlds, methods=methods, panels=panels, draw=draw)
 
 
-class FedCRefTable11(_ByPeers):
-    """Accuracy, by the number of peers."""
-
-    id = "004-table11"
-    shows = "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits"
-    time = "6 h"
-    measures: ClassVar[Mapping[str, str]] = _SCORES
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        yield self.order_claim(found, "perfect: the more peers, the better", self.rows("perfect"), "acc")
-
-
-class FedCRefTable12(_ByPeers):
-    """Iterations and minutes, by the number of peers."""
-
-    id = "004-table12"
-    shows = "iterations and minutes by the number of peers (20, 30, 40), on digits"
-    time = "4 h"
-    methods = ("paper", "refined")
-    measures: ClassVar[Mapping[str, str]] = {"iterations": "iterations, or refinements", "minutes": "minutes"}
-    panels = ("iterations", "minutes")
-
-    def claims(self, found: Findings) -> Iterable[Claim]:
-        yield self.order_claim(found, "paper: the more peers, the longer it takes", self.rows("paper"), "minutes")
-        for row in self.rows("refined"):
-            number = row.rpartition("N ")[2]
-            what = f"refined, N {number}: at most 2 minutes"
-            yield self.mean_claim(found, what, row, "minutes", most=2)
+TABLES = (
+    over_worlds(
+        "004-table3",
+        "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
+        "7 h",
+        {"acc": "ACC", "communities": "communities, or best K"},
+        _claims_of_table_3,
+        what=_STARTS,
+        methods=(*TWO, "central DEC", "UIFCA"),
+    ),
+    over_worlds(
+        "004-table4",
+        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters",
+        "4 h",
+        {**_SCORES, **_OUTCOMES},
+        _claims_of_table_4,
+        what=_STARTS,
+        panels=("acc", "communities", "isolated"),
+    ),
+    over_worlds(
+        "004-table5",
+        "communities, wrong associations and isolated clusters by dirtiness, on three data sets",
+        "5 h",
+        _OUTCOMES,
+        _claims_of_table_5,
+        what=_BY_DIRT,
+        labels=_MORE_DATA,
+        quick=("dirtiness 0.3",),
+        panels=_FOUND,
+    ),
+    over_worlds(
+        "004-table6",
+        "accuracy by dirtiness, and with perfect associations, on three data sets",
+        "7 h",
+        _SCORES,
+        _claims_of_table_6,
+        what=_BY_DIRT,
+        methods=ALL,
+        labels=_MORE_DATA,
+        quick=("dirtiness 0.3",),
+    ),
+    over_worlds(
+        "004-table7",
+        "mode paper by α and θ, at dirtiness 0.3 on digits",
+        "3 h",
+        {"acc": "ACC", **_OUTCOMES},
+        _claims_of_table_7,
+        what=tuple(_BY_GRID.values()),
+        methods=("paper",),
+        quick=("dirtiness 0.3", "α 75, θ 0.3"),
+        called={"dirtiness 0.3": "α 75, θ 0.2"},
+        panels=("acc", *_FOUND),
+    ),
+    over_worlds(
+        "004-table8",
+        "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
+        "2 h",
+        _OUTCOMES,
+        _claims_of_table_8,
+        what=_BY_OVERLAP,
+        called={"dirtiness 0.3": "overlap 0.0"},
+        panels=_FOUND,
+    ),
+    over_worlds(
+        "004-table9",
+        "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits",
+        "3 h",
+        _SCORES,
+        _claims_of_table_9,
+        what=_BY_OVERLAP,
+        methods=ALL,
+        called={"dirtiness 0.3": "overlap 0.0"},
+    ),
+    _over_peers(
+        "004-table10",
+        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits",
+        "4 h",
+        _OUTCOMES,
+        lambda found: [
+            rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
+        ],
+        panels=_FOUND,
+    ),
+    _over_peers(
+        "004-table11",
+        "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits",
+        "6 h",
+        _SCORES,
+        lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
+        methods=ALL,
+    ),
+    _over_peers(
+        "004-table12",
+        "iterations and minutes by the number of peers (20, 30, 40), on digits",
+        "4 h",
+        {"iterations": "iterations, or refinements", "minutes": "minutes"},
+        _claims_of_table_12,
+        panels=("iterations", "minutes"),
+    ),
+)

@@ -6,7 +6,7 @@ distances between centers that they print are out of reach. First centers are dr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -14,22 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, nearest, run_steps
+from p2pclust.clustering import Points, fuzzy_step, nearest, run_steps, weighted_seeds
 from p2pclust.data.partition import split
 from p2pclust.data.registry import load
-from p2pclust.metrics import adjusted_rand_index, center_distance
+from p2pclust.metrics import adjusted_rand_index, center_distance, xie_beni
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import JobState
-from p2pclust.reproduce.model import Value
-from p2pclust.reproduce.peers import Peers, seed_of
+from p2pclust.reproduce.model import Experiment, Setup, Value, Values
+from p2pclust.reproduce.peers import JobFailedError, Peers, seed_of
 
-__all__ = ["GAMMAS", "N_PEERS", "DataCase", "Federated", "Pooled", "data_case", "gamma_name"]
+__all__ = ["GAMMAS", "DataCase", "against_pooled", "data_case", "gamma_name", "over_sets"]
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 GAMMAS = (0.25, 0.5, 0.75, 1.0)
-N_PEERS = 20
+_N_PEERS = 20
+_ROUNDS = 30
 _QUICK_ROWS = 800
 
 
@@ -42,10 +41,9 @@ def gamma_name(gamma: float) -> str:
 class DataCase:
     """A data set in its own units (X) and in [0, 1] (scaled), with its classes."""
 
-    name: str
     X: Floats  # (n, F)
     scaled: Floats
-    y: Labels
+    y: NDArray[np.int64]
     n_clusters: int
 
     def in_own_units(self, centers: Floats) -> Floats:
@@ -66,70 +64,56 @@ def data_case(name: str, *, quick: bool) -> DataCase:
     lo, hi = X.min(axis=0), X.max(axis=0)
     scaled = (X - lo) / np.where(hi > lo, hi - lo, 1.0)
     # The label set 0, 1, 3..14 of s-set1 has 15 classes: they are counted, not read off the greatest.
-    return DataCase(name, np.ascontiguousarray(X), scaled, y, len(np.unique(y)))
+    return DataCase(np.ascontiguousarray(X), scaled, y, len(np.unique(y)))
 
 
-@dataclass(frozen=True)
-class Pooled:
-    """The result of fuzzy c-means on the pooled rows, in [0, 1]."""
-
-    centers: Floats
-    labels: Labels
-
-    @classmethod
-    def of(cls, case: DataCase, first: Floats, *, tol: float, max_rounds: int) -> Pooled:
-        """Run it from these first centers."""
-        points = Points(case.scaled)
-        found = run_steps(partial(fuzzy_step, fuzzifier=2.0), points, first, tol=tol, max_rounds=max_rounds)
-        return cls(found.centers, nearest(points, found.centers))
+def over_sets(id: str, names: Sequence[str], repeat: Callable[..., Values], *arguments: Any) -> Experiment:
+    """Return an experiment with one set-up for each of these data sets."""
+    return Experiment(id, lambda: [Setup(name, partial(repeat, name, *arguments), name) for name in names])
 
 
-class Federated:
-    """One repetition: rows dealt to 20 peers, one draw of first centers, one seed; then any protocol at any γ.
+def against_pooled(
+    case: DataCase, rng: np.random.Generator, peers: Peers, runs: Mapping[str, Mapping[str, Any]],
+    *, gammas: tuple[float, ...] = GAMMAS, tol: float = 0.0, beta: float | None = None, careful: bool = False,
+) -> dict[tuple[str, float], dict[str, Value]]:  # fmt: skip
+    """Run protocols on 20 peers, and measure each against the pooled algorithm and the classes.
 
-    Parameters
-    ----------
-    case : DataCase
-    rng : numpy.random.Generator
-    scheme : str
-        How the rows are dealt, see `p2pclust.data.partition.split`.
-    tol, max_rounds
-        For every run, pooled ones too.
+    `runs` are the parameters of each protocol, `gammas` the participations. `tol` holds for every run, the pooled one too.
+    Rows are dealt evenly, or classes by Dirichlet(`beta`). All start from one draw of first centers; if `careful`,
+    protocols seed carefully, and the pooled algorithm by greedy k-means++, as scikit-learn's (the paper leaves open which).
+
+    Returns the measures by protocol and participation; a run that diverged has no others.
     """
-
-    def __init__(
-        self, case: DataCase, rng: np.random.Generator, *, scheme: str = "iid", tol: float = 0.0, max_rounds: int = 30,
-        **options: Any,
-    ) -> None:  # fmt: skip
-        self.case, self.tol, self.max_rounds = case, tol, max_rounds
-        self.first = rng.random((case.n_clusters, case.X.shape[1]))
-        self.seed = seed_of(rng)
-        parts = split(None if scheme == "iid" else case.y, len(case.X), N_PEERS, scheme, rng, **options)
-        self.arrays: Sequence[Floats] = [case.X[rows] for rows in parts]
-
-    def run(self, peers: Peers, protocol: str, gamma: float, *, init: Any = None, **parameters: Any) -> JobState:
-        """Run a protocol; from the drawn first centers, unless `init` names another way."""
-        job = cluster_job(
-            protocol,
-            n_clusters=self.case.n_clusters,
-            scaling="minmax",
-            init=self.case.in_own_units(self.first) if init is None else init,
-            tol=self.tol,
-            max_rounds=self.max_rounds,
-            participation=gamma,
-            seed=self.seed,
-            **parameters,
-        )
-        return peers.run(job, self.arrays)
-
-    def measured(self, state: JobState, pooled: Pooled) -> dict[str, Value]:
-        """Measure a final state against the pooled result and the classes."""
-        centers = state.arrays["centers"]
-        labels = nearest(Points(self.case.scaled), centers)
-        return {
-            "ari": adjusted_rand_index(self.case.y, labels),
-            "ari to pooled": adjusted_rand_index(pooled.labels, labels),
-            "distance": center_distance(pooled.centers, centers),
-            "shifts": state.arrays["shifts"].tolist(),
-            "converged": float(state.converged),
-        }
+    first, seed = rng.random((case.n_clusters, case.X.shape[1])), seed_of(rng)
+    scheme, y = ("iid", None) if beta is None else ("dirichlet", case.y)
+    arrays = [case.X[rows] for rows in split(y, len(case.X), _N_PEERS, scheme, rng, beta=beta)]
+    points = Points(case.scaled)
+    start = weighted_seeds(points, np.ones(len(case.scaled)), case.n_clusters, rng) if careful else first
+    pooled = run_steps(partial(fuzzy_step, fuzzifier=2.0), points, start, tol=tol, max_rounds=_ROUNDS).centers
+    pooled_labels = nearest(points, pooled)
+    found: dict[tuple[str, float], dict[str, Value]] = {}
+    for gamma in gammas:
+        for protocol, parameters in runs.items():
+            job = cluster_job(
+                protocol, n_clusters=case.n_clusters, scaling="minmax",
+                init="careful" if careful else case.in_own_units(first), tol=tol, max_rounds=_ROUNDS,
+                participation=gamma, seed=seed, **parameters,
+            )  # fmt: skip
+            try:
+                state = peers.run(job, arrays)
+            except JobFailedError:
+                found[protocol, gamma] = {"diverged": 1.0}
+                continue
+            centers = state.arrays["centers"]
+            labels = nearest(points, centers)
+            found[protocol, gamma] = {
+                "ari": adjusted_rand_index(case.y, labels),
+                "ari to pooled": adjusted_rand_index(pooled_labels, labels),
+                "distance": center_distance(pooled, centers),
+                "xie-beni": xie_beni(points, centers),
+                "shifts": state.arrays["shifts"].tolist(),
+                "converged": float(state.converged),
+            }
+            if protocol == "gdf-fcm":  # the only one that may
+                found[protocol, gamma]["diverged"] = 0.0
+    return found
