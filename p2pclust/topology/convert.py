@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from p2pclust.topology.overlay import Overlay, Position
+from p2pclust.topology.overlay import Overlay
 
 __all__ = ["graph_of", "overlay_of"]
 
@@ -28,8 +28,8 @@ def graph_of(overlay: Overlay) -> Any:
     return graph
 
 
-def overlay_of(graph: Any, names: Sequence[str], kind: str, positions: Mapping[str, Position] | None = None) -> Overlay:
-    """Return a graph whose nodes are 0, 1, ..., N - 1 as an overlay of these peers.
+def overlay_of(graph: Any, names: Sequence[str], kind: str) -> Overlay:
+    """Return a graph whose nodes are 0, 1, ..., N - 1 as an overlay of these peers; the attribute pos is a position.
 
     Examples
     --------
@@ -37,4 +37,6 @@ def overlay_of(graph: Any, names: Sequence[str], kind: str, positions: Mapping[s
     >>> overlay_of(nx.path_graph(3), ("c", "a", "b"), "line").links
     (('a', 'b'), ('a', 'c'))
     """
-    return Overlay(tuple(names), tuple((names[a], names[b]) for a, b in graph.edges()), positions, kind)
+    positions = {names[node]: place for node, place in graph.nodes(data="pos") if place is not None}
+    links = tuple((names[a], names[b]) for a, b in graph.edges())
+    return Overlay(tuple(names), links, positions or None, kind)

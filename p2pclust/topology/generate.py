@@ -61,11 +61,7 @@ def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **op
         checked["center"] = _center(checked["center"], overlay.names)
     from p2pclust.topology.graphs import MAKERS  # noqa: PLC0415 - imports NetworkX, which a running peer must not
 
-    graph, places = MAKERS[kind](overlay.n_peers, checked, rng)
-    positions = None
-    if places is not None:
-        positions = {name: (float(x), float(y)) for name, (x, y) in zip(overlay.names, places, strict=True)}
-    return overlay_of(graph, overlay.names, kind, positions)
+    return overlay_of(MAKERS[kind](overlay.n_peers, checked, rng), overlay.names, kind)
 
 
 def _center(given: str | None, names: tuple[str, ...]) -> int:

@@ -27,7 +27,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.topology.kinds import KINDS, grid_columns
@@ -39,8 +38,7 @@ _DRAWS = 100
 _DENSE = 1500  # up to this many peers a dense eigenvalue solver is faster
 
 Options = Mapping[str, Any]
-# A graph of the nodes 0 to N - 1, and their places if they have some.
-Made = tuple[Any, NDArray[np.float64] | None]
+Graph = Any  # of the nodes 0 to N - 1, which have the attribute pos if they are at places
 
 
 def _peers(n_peers: int) -> str:
@@ -57,30 +55,23 @@ def _at_most(kind: str, option: str, value: float, n_peers: int, most: int) -> N
         raise UsageError(f"overlay {kind!r}: {option} = {value:g} with {_peers(n_peers)}: expected at most {most}")
 
 
-def _star(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _star(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     # NetworkX's center is node 0: it changes places with ours.
     center = options["center"]
-    return nx.relabel_nodes(nx.star_graph(n_peers - 1), {0: center, center: 0}), None
+    return nx.relabel_nodes(nx.star_graph(n_peers - 1), {0: center, center: 0})
 
 
-def _grid(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _grid(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     columns = grid_columns(n_peers)
-    # Not by NetworkX, whose last row is never short.
+    # Not nx.grid_2d_graph, whose last row is never short.
     graph = nx.empty_graph(n_peers)
-    for peer in range(n_peers):
-        column = peer % columns
-        if column and peer:
-            graph.add_edge(peer - 1, peer)
-        if peer >= columns:
-            graph.add_edge(peer - columns, peer)
-        if options["torus"]:
-            ends_row = column == columns - 1 or peer == n_peers - 1
-            ends_column = peer + columns >= n_peers
-            graph.add_edges_from(
-                (peer, end) for end, is_end in ((peer - column, ends_row), (column, ends_column)) if is_end
-            )
+    link = nx.add_cycle if options["torus"] else nx.add_path
+    for first in range(0, n_peers, columns):
+        link(graph, range(first, min(first + columns, n_peers)))
+    for column in range(columns):
+        link(graph, range(column, n_peers, columns))
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
-    return graph, None
+    return graph
 
 
 def _default(kind: str, option: str) -> Any:
@@ -109,7 +100,7 @@ def _even_near(number: int, n_peers: int) -> str:
     return " or ".join(str(even) for even in (number - 1, number + 1) if 2 <= even < n_peers)
 
 
-def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Any:
+def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Graph:
     if degree == 2:
         # Such a graph is a union of rings, hardly ever a single one: it is drawn as one.
         return nx.relabel_nodes(nx.cycle_graph(n_peers), dict(enumerate(rng.permutation(n_peers).tolist())))
@@ -119,12 +110,12 @@ def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Any:
     return nx.random_regular_graph(degree, n_peers, _seed(rng))
 
 
-def _regular(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _regular(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     degree = _links_of_each("regular", options["neighbours"], n_peers)
     for _ in range(_DRAWS):
         graph = _random_regular(n_peers, degree, rng)
         if nx.is_connected(graph):
-            return graph, None
+            return graph
     raise _never_connected("regular", "neighbours", degree, n_peers, "raise it")
 
 
@@ -134,20 +125,20 @@ def _never_connected(kind: str, option: str, value: float, n_peers: int, advice:
     )
 
 
-def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     given = options["neighbours"]
     mean = min(_default("random", "neighbours"), n_peers - 1) if given is None else given
     _at_most("random", "neighbours", mean, n_peers, n_peers - 1)
     for _ in range(_DRAWS):
         graph = nx.fast_gnp_random_graph(n_peers, mean / max(1, n_peers - 1), _seed(rng))
         if nx.is_connected(graph):
-            return graph, None
+            return graph
     # With this many on average, peers without links are rare enough (Erdős and Rényi).
     enough = min(n_peers - 1, math.ceil(math.log(n_peers) + 1))
     raise _never_connected("random", "neighbours", mean, n_peers, f"raise it; {enough} are enough")
 
 
-def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     near, rewire = options["neighbours"], options["rewire"]
     if near is None:
         near = min(_default("small-world", "neighbours"), (n_peers - 1) // 2 * 2)
@@ -160,65 +151,54 @@ def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Ma
             f"expected an even number, such as {_even_near(near, n_peers)}"
         )
     try:
-        return nx.connected_watts_strogatz_graph(n_peers, near, rewire, _DRAWS, _seed(rng)), None
+        return nx.connected_watts_strogatz_graph(n_peers, near, rewire, _DRAWS, _seed(rng))
     except nx.NetworkXError:
         advice = f"raise it, or lower rewire = {rewire:g}"
         raise _never_connected("small-world", "neighbours", near, n_peers, advice) from None
 
 
-def _scale_free(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _scale_free(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     given = options["neighbours"]
     links = min(_default("scale-free", "neighbours"), n_peers - 1) if given is None else given
     _at_most("scale-free", "neighbours", links, n_peers, n_peers - 1)
-    return nx.barabasi_albert_graph(n_peers, links, _seed(rng)) if n_peers > 1 else nx.empty_graph(1), None
+    return nx.barabasi_albert_graph(n_peers, links, _seed(rng)) if n_peers > 1 else nx.empty_graph(1)
 
 
-def _geometric(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
-    graph, places, _ = in_range("geometric", n_peers, options, rng)
-    return graph, places
-
-
-def _mobility(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
-    """Return where the walk begins."""
-    graph, places, _ = in_range("mobility", n_peers, options, rng)
-    return graph, places
-
-
-def _hierarchical(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _hierarchical(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     gateways = options["gateways"] or round(math.sqrt(n_peers))
     _at_most("hierarchical", "gateways", gateways, n_peers, n_peers)
     graph = nx.complete_graph(gateways)
     graph.add_edges_from((peer % gateways, peer) for peer in range(gateways, n_peers))
-    return graph, None
+    return graph
 
 
-def _hypercube(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _hypercube(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     digits = n_peers.bit_length() - 1
     if n_peers != 2**digits:
         raise UsageError(
             f"overlay 'hypercube': {n_peers} peers: expected a power of 2, such as {2**digits} or {2 ** (digits + 1)}"
         )
     if digits == 0:
-        return nx.empty_graph(1), None
+        return nx.empty_graph(1)
     cube = nx.hypercube_graph(digits)
     # A node is its digits, or the one digit that there is.
     numbers = {node: int("".join(str(digit) for digit in np.atleast_1d(node)), 2) for node in cube}
-    return nx.relabel_nodes(cube, numbers), None
+    return nx.relabel_nodes(cube, numbers)
 
 
-def _expander(n_peers: int, options: Options, rng: np.random.Generator) -> Made:
+def _expander(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
     degree = _links_of_each("expander", options["neighbours"], n_peers)
     for _ in range(_DRAWS):
         graph = _random_regular(n_peers, degree, rng)
         if _second_eigenvalue(graph, rng) <= 2 * math.sqrt(degree - 1) + 1e-9:
-            return graph, None
+            return graph
     raise UsageError(
         f"overlay 'expander': neighbours = {degree} with {n_peers} peers: no expander in {_DRAWS} draws: "
         "expected another number of neighbours"
     )
 
 
-def _second_eigenvalue(graph: Any, rng: np.random.Generator) -> float:
+def _second_eigenvalue(graph: Graph, rng: np.random.Generator) -> float:
     """Return the second largest absolute value of the adjacency matrix's eigenvalues: the degree, if not connected."""
     n_peers = graph.number_of_nodes()
     matrix = nx.to_scipy_sparse_array(graph, nodelist=range(n_peers), dtype=np.float64)
@@ -232,23 +212,22 @@ def _second_eigenvalue(graph: Any, rng: np.random.Generator) -> float:
     return float(np.sort(np.abs(values))[-2])
 
 
-MAKERS: Mapping[str, Callable[[int, Options, np.random.Generator], Made]] = {
-    "full": lambda n_peers, options, rng: (nx.complete_graph(n_peers), None),
+MAKERS: Mapping[str, Callable[[int, Options, np.random.Generator], Graph]] = {
+    "full": lambda n_peers, options, rng: nx.complete_graph(n_peers),
     # NetworkX would link a single node to itself.
-    "ring": lambda n_peers, options, rng: (nx.cycle_graph(n_peers) if n_peers > 1 else nx.empty_graph(1), None),
-    "line": lambda n_peers, options, rng: (nx.path_graph(n_peers), None),
+    "ring": lambda n_peers, options, rng: nx.cycle_graph(n_peers) if n_peers > 1 else nx.empty_graph(1),
+    "line": lambda n_peers, options, rng: nx.path_graph(n_peers),
     "star": _star,
     "grid": _grid,
-    "tree": lambda n_peers, options, rng: (
-        nx.full_rary_tree(options["children"] or _default("tree", "children"), n_peers),
-        None,
+    "tree": lambda n_peers, options, rng: nx.full_rary_tree(
+        options["children"] or _default("tree", "children"), n_peers
     ),
     "regular": _regular,
     "random": _random,
     "small-world": _small_world,
     "scale-free": _scale_free,
-    "geometric": _geometric,
-    "mobility": _mobility,
+    "geometric": lambda n_peers, options, rng: in_range("geometric", n_peers, options, rng)[0],
+    "mobility": lambda n_peers, options, rng: in_range("mobility", n_peers, options, rng)[0],  # where the walk begins
     "hierarchical": _hierarchical,
     "hypercube": _hypercube,
     "expander": _expander,

@@ -16,27 +16,9 @@ _BYTES_MAX: Final = 64 * 2**20
 
 
 def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the data lines with their numbers.
+    """Yield the number of each data line, from 1, and its values without the blanks around them.
 
-    Parameters
-    ----------
-    file : Path
-    header : sequence of str
-        The required first line.
-    what : str
-        What such a file holds, for the message about one that is too large.
-
-    Yields
-    ------
-    number : int
-        Of the line in the file, from 1.
-    row : list of str
-        Its values, without the blanks around them.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or its header is another one.
+    The first line has to be `header`; `what` such a file holds ends the message about one that is too large.
 
     Examples
     --------

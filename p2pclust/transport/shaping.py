@@ -124,33 +124,19 @@ class Shape:
         return cls(way(fields["up"]), way(fields["down"]))
 
 
+@dataclass(slots=True)
 class _Waiting(Generic[T]):
-    __slots__ = ("flow", "item", "left", "n_bytes")
-
-    def __init__(self, n_bytes: int, left: float, flow: tuple[str, Lane], item: T) -> None:
-        self.n_bytes = n_bytes
-        self.left = left  # bytes that are not over the line yet
-        self.flow = flow
-        self.item = item
+    n_bytes: int
+    left: float  # bytes that are not over the line yet
+    flow: tuple[str, Lane]
+    item: T
 
 
 class Line(Generic[T]):
     """One direction of one device's link, with the messages that wait and travel on it.
 
-    Parameters
-    ----------
-    way : Way
-    rng : numpy.random.Generator
-        Draws losses and jitter; not used if there are none.
-
-    Attributes
-    ----------
-    way : Way
-        The present properties of the line; see `change`.
-    lost, lost_bytes : int
-        Messages, and their bytes, that were lost so far.
-    refused : int
-        Messages that were refused because the queue was full.
+    Losses and jitter are drawn from `rng`. `lost` and `lost_bytes` count what was lost so far, `refused` the messages that
+    found their queue full.
 
     Examples
     --------
@@ -188,25 +174,10 @@ class Line(Generic[T]):
     def push(
         self, now: float, n_bytes: int, lane: Lane, peer: str, item: T, rate_before: float = math.inf
     ) -> bool:  # fmt: skip
-        """Put a message onto the line, or into its lane's queue.
+        """Put a message onto the line, or into its lane's queue; return False if that is full.
 
-        Parameters
-        ----------
-        now : float
-            Not less than in the previous call.
-        n_bytes : int
-        lane : Lane
-        peer : str
-            The other end; messages of one peer and lane keep their order.
-        item : object
-            The message, which `pop` returns.
-        rate_before : float
-            Bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
-
-        Returns
-        -------
-        bool
-            False if its queue is full.
+        `now` is not less than in the previous call. Messages of one peer and lane keep their order. `rate_before` is the
+        bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
         """
         self._settle(now)
         waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
