@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of
+from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of, table_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -223,10 +223,7 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
     console, columns = stdout(), ("name", "role", "fingerprint", "expires")
     console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
-    shown = [columns, *(tuple(row[column] or "never" for column in columns) for row in rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
-    for row in shown:
-        console.print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    console.print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 
 def _remind(fleet: Path, n_names: int) -> None:

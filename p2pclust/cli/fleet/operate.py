@@ -265,11 +265,6 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     """Return a table for people, whose cells are never cut."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415 - imports rich
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return table(columns, rows, wrap=columns, gap=2)

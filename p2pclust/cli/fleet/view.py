@@ -174,11 +174,11 @@ def show(peers: Mapping[str, Answer]) -> Group:
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
     numbers = ("pid", "restarts", "linked", "round")
     columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")
-    shown = table(*((name, "right" if name in numbers else "left") for name in columns))
+    shown = table(columns, right=numbers)
     for name, peer in peers.items():
         linked = "" if peer["linked"] is None else f"{peer['linked']} of {peer['neighbours']}"
         at = "" if peer["round"] is None else f"{peer['phase']} {peer['round']}"

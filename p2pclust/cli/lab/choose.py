@@ -146,12 +146,12 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
 
     console = stdout()
     columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
-    shown = table(*((heading, "right") for heading in columns))
+    shown = table(columns, right=columns)
     for row in found.table:
 
         def cell(measure: str, value: float, clusters: int = row.clusters) -> str:

@@ -56,14 +56,10 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     if as_json:
         put_json({"folder": str(cache_dir()), "data": [item.to_dict() for item in found]})
         return
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading, justify in (
-        ("name", "left"), ("rows", "right"), ("columns", "right"), ("classes", "right"), ("groups", "right"),
-        ("here", "left"), ("size", "right"), ("what", "left"),
-    ):  # fmt: skip
-        shown.add_column(heading, justify=justify, no_wrap=heading != "what")  # type: ignore[arg-type]
+    numbers = ("rows", "columns", "classes", "groups")
+    shown = table(("name", *numbers, "here", "size", "what"), right=(*numbers, "size"), wrap=("what",), gap=2)
     for item in found:
         sizes = (str(n) if n else "-" for n in (item.rows, item.columns, item.classes, item.groups))
         shown.add_row(item.name, *sizes, item.here, item.size, item.title)
@@ -278,17 +274,11 @@ def _option(text: str) -> tuple[str, Any]:
 
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
     """Print how much each peer holds."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    shown.add_column("peer")
-    shown.add_column(held.what, justify="right")
     by_class = held.what == "rows" and bool(held.columns)
-    if by_class:
-        shown.add_column("classes", justify="right")
-        shown.add_column("largest class", justify="right")
-    elif held.what == "features":
-        shown.add_column("which", overflow="ellipsis", no_wrap=True)
+    numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
+    shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)
     for peer, (name, size, counts) in enumerate(zip(held.peers, held.sizes, held.counts, strict=True)):
         cells = [name, str(size)]
         if by_class:

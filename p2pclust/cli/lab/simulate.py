@@ -155,12 +155,10 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
 def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = table(("what happened", "left"), ("times", "right"))
-    for what, times in _counts(findings).items():
-        shown.add_row(what, f"{times}")
-    console.print(shown)
+    rows = ((what, f"{times}") for what, times in _counts(findings).items())
+    console.print(table(("what happened", "times"), rows, right=("times",)))
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
         console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)

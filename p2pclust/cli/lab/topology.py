@@ -58,11 +58,9 @@ def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     if as_json:
         put_json({"kinds": [_plain_kind(name) for name in KINDS]})
         return
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in ("kind", "option", "default", "what"):
-        shown.add_column(heading, no_wrap=heading != "what")
+    shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
         for option, described in kind.options.items():
@@ -272,9 +270,8 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
     """Print the measures of one overlay."""
     from rich.table import Table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(no_wrap=True)
-    shown.add_column()
     degrees = f"{found.degree_least} to {found.degree_greatest}, {found.degree_mean:.3g} on average"
     for name, value in (
         ("peers", str(found.peers)),
@@ -302,13 +299,11 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
     """Print the measures of several overlays side by side."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    shown.add_column("overlay", overflow="fold")
-    for heading in ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node",
-                    "cut", "gossip", "95 %"):  # fmt: skip
-        shown.add_column(heading, justify="right", no_wrap=True)
+    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
+               "gossip", "95 %")  # fmt: skip
+    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
     for what, row in zip(whats, found, strict=True):
         degree = (
             f"{row.degree_least}-{row.degree_greatest}" if row.degree_least < row.degree_greatest else row.degree_least

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.live import table
+from p2pclust.cli.show.tables import table
 from p2pclust.tools.units import size
 
-__all__ = ["size", "summarise"]
+__all__ = ["summarise"]
 
 _PEERS_SHOWN = 24
 _FILES_SHOWN = 8
@@ -21,16 +21,8 @@ Result = Mapping[str, Any]
 
 
 def summarise(console: Console, result: Result) -> None:
-    """Print the summary of a run.
-
-    Parameters
-    ----------
-    console : Console
-        Of standard error.
-    result : mapping
-        What ``result.json`` holds.
-    """
-    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
+    """Print the summary of a run from what ``result.json`` holds."""
+    facts = Table.grid(padding=(0, 3, 0, 0))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for number, job in enumerate(result["jobs"], start=1):
@@ -197,33 +189,22 @@ def _seconds(result: Result) -> str:
 
 
 def _peers(console: Console, peers: Result) -> None:
-    shown = table(
-        ("peer", "left"), ("rows", "right"), ("finished", "left"), ("messages", "right"), ("sent", "right"),
-        ("received", "right"), ("memory", "right"),
-    )  # fmt: skip
+    numbers = ("rows", "messages", "sent", "received", "memory")
+    shown = table(("peer", "rows", "finished", *numbers[1:]), right=numbers)
     for name, peer in list(peers.items())[:_PEERS_SHOWN]:
-        memory = peer.get("max_rss_mb")
+        sent, memory = peer.get("messages_sent"), peer.get("max_rss_mb")
         status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
         shown.add_row(
-            name,
-            f"{peer['n_rows']}",
-            status,
-            _count(peer.get("messages_sent")),
-            size(peer.get("bytes_sent")),
-            size(peer.get("bytes_received")),
-            "-" if memory is None else f"{memory:.0f} MB",
-        )
+            name, f"{peer['n_rows']}", status, "-" if sent is None else str(sent), size(peer.get("bytes_sent")),
+            size(peer.get("bytes_received")), "-" if memory is None else f"{memory:.0f} MB",
+        )  # fmt: skip
     if len(peers) > _PEERS_SHOWN:
         shown.add_row(f"and {len(peers) - _PEERS_SHOWN} more", *[""] * 6)
     console.print(shown)
 
 
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value}"
-
-
 def _expectations(console: Console, expectations: Sequence[Result]) -> None:
-    shown = table(("expected", "left"), ("found", "right"), ("held", "left"))
+    shown = table(("expected", "found", "held"), right=("found",))
     for item in expectations:
         held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
         why = f"\n({item['why']})" if item.get("why") else ""
