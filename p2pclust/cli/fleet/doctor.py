@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 
 import typer
 
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 
 __all__ = ["Check", "doctor", "examine"]
@@ -42,7 +42,7 @@ class Check:
         return not self.advice
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check that this machine can run peers. Exits with 1 if something should be changed.
 
     \b

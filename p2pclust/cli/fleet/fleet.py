@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet import peers
-from p2pclust.cli.fleet.peers import SLACK_S, AsJson, Deadline, InventoryPath, Wait, end_with, on_hosts
+from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, on_hosts
+from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
 
@@ -20,20 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _RECORD = "hosts.json"
-app = typer.Typer(rich_markup_mode=None)
+app = group("""Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 
-
-@app.callback(invoke_without_command=True)
-def fleet(context: typer.Context) -> None:
-    """Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
-
-    \b
-    Example:
-      p2pclust fleet up fleet.toml
-      p2pclust fleet status fleet.toml
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+\b
+Example:
+  p2pclust fleet up fleet.toml
+  p2pclust fleet status fleet.toml
+""")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from p2pclust.fleet.hosts.inventory import Host
 
 __all__ = [
-    "SLACK_S", "AsJson", "Deadline", "InventoryPath", "Wait", "end_with", "fault", "on_hosts", "restart", "stop",
+    "SLACK_S", "Deadline", "InventoryPath", "Wait", "end_with", "fault", "on_hosts", "restart", "stop",
 ]  # fmt: skip
 
 #: Extra time for a host to connect, copy and answer.
@@ -25,7 +26,6 @@ SLACK_S = 60.0
 InventoryPath = Annotated[
     Path, typer.Argument(metavar="INVENTORY.toml", help="The fleet's devices and where they are.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers of the inventory.")]
 Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")]
 Wait = Annotated[

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
-from p2pclust.cli.show.columns import column
-from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.show.options import column
+from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing

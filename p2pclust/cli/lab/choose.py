@@ -13,6 +13,7 @@ import typer
 
 from p2pclust.cli.lab.run import Backend, ended_like_ctrl_c
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
@@ -43,11 +44,8 @@ def choose(
             help="Where the peers run; the results are the same.",
         ),
     ] = Backend.IN_PROCESS,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
-    ] = None,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -51,11 +52,8 @@ def run(
             "virtual time, or the pure functions in this process.",
         ),
     ] = Backend.PROCESSES,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
-    ] = None,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,

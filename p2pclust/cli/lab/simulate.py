@@ -10,6 +10,7 @@ import typer
 
 from p2pclust.cli.lab.seeds import Asked, Finding, explore
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
@@ -50,7 +51,7 @@ def simulate(
     seed_trace: Annotated[
         bool, typer.Option("--seed-trace", help="Print each seed with the hash of its trace.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
