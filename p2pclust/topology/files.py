@@ -39,7 +39,7 @@ _PEERS_MAX = 10_000
 
 
 @dataclass
-class Found:
+class Content:
     """The content of a file: the line that names each peer, the links with their lines, and positions."""
 
     where: str
@@ -96,7 +96,7 @@ def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = Non
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
-    found = Found(str(file))
+    found = Content(str(file))
     read(_bytes(file), found)
     if not found.peers:
         raise UsageError(f"{file}: no peers: expected at least one")
@@ -137,7 +137,7 @@ def _bytes(file: Path) -> bytes:
     return content
 
 
-def _overlay(found: Found, names: Sequence[str] | None) -> Overlay:
+def _overlay(found: Content, names: Sequence[str] | None) -> Overlay:
     known: Mapping[str, object] = found.peers if names is None else dict.fromkeys(names)
     for name, line in found.peers.items():
         if name not in known:
@@ -162,7 +162,7 @@ def _overlay(found: Found, names: Sequence[str] | None) -> Overlay:
     return Overlay(tuple(known), links, found.positions or None, "file")
 
 
-def _lines(content: bytes, found: Found) -> Iterable[tuple[int, list[str]]]:
+def _lines(content: bytes, found: Content) -> Iterable[tuple[int, list[str]]]:
     """Yield the words of each line that has some, with its number."""
     try:
         text = content.decode("utf-8-sig")
@@ -174,7 +174,7 @@ def _lines(content: bytes, found: Found) -> Iterable[tuple[int, list[str]]]:
             yield number, words
 
 
-def _read_edges(content: bytes, found: Found) -> None:
+def _read_edges(content: bytes, found: Content) -> None:
     for line, words in _lines(content, found):
         if len(words) > 2 and not words[2].startswith("{"):
             found.refuse(line, f"expected two names, found {len(words)}")
@@ -189,14 +189,14 @@ def _read_edges(content: bytes, found: Found) -> None:
                     found.peer(name, line)
 
 
-def _read_adjacency(content: bytes, found: Found) -> None:
+def _read_adjacency(content: bytes, found: Content) -> None:
     for line, (name, *neighbours) in _lines(content, found):
         found.peer(name, line)
         for other in neighbours:
             found.link(name, other, line)
 
 
-def _read_graphml(content: bytes, found: Found) -> None:
+def _read_graphml(content: bytes, found: Content) -> None:
     GraphMLReader(found).read(content)
 
 
@@ -229,7 +229,7 @@ def _check_names(names: Sequence[str], file: Path) -> None:
             raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without #")
 
 
-_READERS: Final[Mapping[str, Callable[[bytes, Found], None]]] = {
+_READERS: Final[Mapping[str, Callable[[bytes, Content], None]]] = {
     ".graphml": _read_graphml,
     ".edges": _read_edges,
     ".adj": _read_adjacency,

@@ -9,7 +9,7 @@ from xml.parsers import expat
 from p2pclust.topology.overlay import shown
 
 if TYPE_CHECKING:
-    from p2pclust.topology.files import Found
+    from p2pclust.topology.files import Content
 
 __all__ = ["GraphMLReader"]
 
@@ -20,7 +20,7 @@ _SPACE = " "  # between an element's namespace and its name
 class GraphMLReader:
     """Reads one document into what is found."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Content) -> None:
         self._found = found
         self._open: list[str] = []
         self._graphs = 0

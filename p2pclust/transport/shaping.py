@@ -125,7 +125,7 @@ class Shape:
 
 
 @dataclass(slots=True)
-class _Waiting(Generic[T]):
+class _Queued(Generic[T]):
     n_bytes: int
     left: float  # bytes that are not over the line yet
     flow: tuple[str, Lane]
@@ -153,7 +153,7 @@ class Line(Generic[T]):
     def __init__(self, way: Way, rng: np.random.Generator) -> None:
         self.way = way
         self._rng = rng
-        self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
+        self._queues: dict[Lane, deque[_Queued[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
         self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
         self._free_since = -math.inf  # while nothing is on the line
         self._idle: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)  # the latest spans without a message
@@ -180,7 +180,7 @@ class Line(Generic[T]):
         bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
         """
         self._settle(now)
-        waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
+        waiting = _Queued(n_bytes, float(n_bytes), (peer, lane), item)
         if self._on_the_line() is None:
             if self._free_since < now:
                 self._idle.append((self._free_since, now))
@@ -223,7 +223,7 @@ class Line(Generic[T]):
         ends = math.inf if head is None else self._began + head.left / self.way.rate
         return min(ends, self._travelling[0][0]) if self._travelling else ends
 
-    def _on_the_line(self) -> _Waiting[T] | None:
+    def _on_the_line(self) -> _Queued[T] | None:
         for queue in self._queues.values():  # control first
             if queue:
                 return queue[0]
@@ -259,7 +259,7 @@ class Line(Generic[T]):
             head.left -= min(head.left, (now - self._began) * self.way.rate) if now > self._began else 0.0
             self._began = now
 
-    def _travel(self, leaves: float, message: _Waiting[T]) -> None:
+    def _travel(self, leaves: float, message: _Queued[T]) -> None:
         way = self.way
         if way.loss and self._rng.random() < way.loss:
             self.lost += 1

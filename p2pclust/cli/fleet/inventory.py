@@ -22,7 +22,7 @@ from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import device_name, not_empty, renamed, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import device_name, not_empty, refuse, renamed, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
@@ -54,10 +54,6 @@ def _settings(value: dict[str, Any]) -> dict[str, Any]:
         if key not in known:
             raise wrong_value(f"unknown key {key!r}: expected {', '.join(known)}")
     return value
-
-
-def _class_name(value: str | None) -> str | None:
-    return None if value is None else device_name(value)
 
 
 Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
@@ -105,7 +101,7 @@ class DeviceTable(Table):
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: Whether `data` is a file here, to be copied to the host.
     send: bool = False
-    group: Annotated[str | None, AfterValidator(_class_name), Field(alias="class")] = None
+    group: Annotated[Annotated[str, AfterValidator(device_name)] | None, Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -115,8 +111,7 @@ class DeviceTable(Table):
             problems.append("expected either listen = HOST:PORT or port")
         if self.send and not isinstance(self.data, str):
             problems.append("send is for files: a command runs on the host, and its program must be there")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -152,29 +147,14 @@ class InventoryFile(Table):
             for device in self.devices
             if self.classes and device.group is not None and device.group not in self.classes
         ]
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
 def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     """Read an inventory, and check it as far as that is possible from here.
 
-    Parameters
-    ----------
-    path : Path
-        Relative paths in it start in its folder.
-    to_start : bool
-        Whether peers are to be started: then keys and files to be copied must exist.
-
-    Returns
-    -------
-    Inventory
-
-    Raises
-    ------
-    UsageError
-        If the file is invalid, a device has no keys, two devices have the same address, or a configuration is invalid.
+    Relative paths in it start in its folder. If peers are `to_start`, the keys and the files to be copied must exist.
     """
     try:
         file = InventoryFile.model_validate(read_toml(path))

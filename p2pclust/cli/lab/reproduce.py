@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.lab.run import Backend
+from p2pclust.cli.lab.run import BackendName
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -40,12 +40,12 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of all randomness.")] = 0,
     backend: Annotated[
-        Backend,
+        BackendName,
         typer.Option(
             metavar="processes|simulated|in-process",
             help="Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
         ),
-    ] = Backend.IN_PROCESS,
+    ] = BackendName.IN_PROCESS,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
     ] = None,

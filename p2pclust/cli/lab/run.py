@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from p2pclust.fleet.spec import Event, FleetSpec
     from p2pclust.scenario.file.schema import Scenario
 
-__all__ = ["Backend", "ended_like_ctrl_c", "run"]
+__all__ = ["BackendName", "ended_like_ctrl_c", "run"]
 
 
-class Backend(StrEnum):
+class BackendName(StrEnum):
     """Where the peers run."""
 
     PROCESSES = "processes"
@@ -45,13 +45,13 @@ def run(
         ),
     ] = None,
     backend: Annotated[
-        Backend,
+        BackendName,
         typer.Option(
             metavar="processes|namespaces|simulated|in-process",
             help="Real processes on this machine, each with a network namespace of its own (as root), the same agents in "
             "virtual time, or the pure functions in this process.",
         ),
-    ] = Backend.PROCESSES,
+    ] = BackendName.PROCESSES,
     seed: ScenarioSeed = None,
     overrides: Overrides = None,
     out: Annotated[

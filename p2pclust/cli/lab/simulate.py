@@ -108,25 +108,19 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.swarms.mutants import (  # noqa: PLC0415
-        CANCEL_MUTANTS,
-        DESK_MUTANTS,
-        LASTING_MUTANTS,
-        MUTANTS,
-        SERIES_MUTANTS,
-    )
+    from p2pclust.simulation.swarms import mutants  # noqa: PLC0415
 
-    own = {None: {}, "cancel": CANCEL_MUTANTS, "lasting": LASTING_MUTANTS, "series": SERIES_MUTANTS}
-    known = MUTANTS | own.get(protocol, DESK_MUTANTS)
+    own = {
+        None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
+    }  # fmt: skip
+    known = mutants.MUTANTS | own.get(protocol, mutants.DESK_MUTANTS)
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = asked._asdict().items()
-    return " ".join(
-        [f"p2pclust simulate --seeds {seed}:{seed + 1}", *(f"--{name} {value}" for name, value in options if value)]
-    )
+    options = "".join(f" --{name} {value}" for name, value in asked._asdict().items() if value)
+    return f"p2pclust simulate --seeds {seed}:{seed + 1}{options}"
 
 
 def _counts(findings: list[Finding]) -> dict[str, int]:
@@ -137,18 +131,16 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
 
 
 def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
-    failed = [finding for finding in findings if finding.failure]
     return {
         "seeds": [first, last],
-        "protocol": asked.protocol,
-        "mutant": asked.mutant,
-        "overlay": asked.overlay,
+        **asked._asdict(),
         "counts": _counts(findings),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
         "failed": [
             {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
-            for finding in failed
+            for finding in findings
+            if finding.failure
         ],
     }
 
