@@ -49,16 +49,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of overlay.
-
-    Attributes
-    ----------
-    what : str
-        One line.
-    options : mapping of str to Option
-    fewest : int
-        Peers that it needs.
-    """
+    """One kind of overlay: what it is, in one line, its options, and the fewest peers that it needs."""
 
     what: str
     options: Mapping[str, Option]
@@ -151,12 +142,7 @@ def grid_columns(n_peers: int) -> int:
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind by its name.
-
-    Raises
-    ------
-    UsageError
-        If there is none; the message suggests the nearest or lists all.
+    """Return a kind by its name; the message about an unknown one suggests the nearest or lists all.
 
     Examples
     --------
@@ -171,19 +157,7 @@ def kind_of(name: str) -> Kind:
 
 
 def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a kind: the given ones, checked, and None for the others.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kind.
-    given : mapping of str to int, float, bool or str
-        A value of None means the default.
-
-    Raises
-    ------
-    UsageError
-        If the kind has no such option, or the value is not of its type or out of its range.
+    """Return all options of a kind: the given ones, checked, and None, which means the default, for the others.
 
     Examples
     --------

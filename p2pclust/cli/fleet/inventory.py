@@ -6,7 +6,6 @@ a class, or for one. The resulting configurations are checked as by that command
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections import Counter
@@ -26,6 +25,7 @@ from p2pclust.scenario.file.fields import device_name, not_empty, refuse, rename
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.job_parameters import Table
 from p2pclust.scenario.file.load import read_toml
+from p2pclust.tools.spelling import nearest
 from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
 
@@ -175,18 +175,12 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
 
 
 def check_names(inventory: Inventory, names: Sequence[str]) -> None:
-    """Check that an inventory has devices with these names.
-
-    Raises
-    ------
-    UsageError
-        If a name is unknown; suggests a similar one.
-    """
+    """Check that an inventory has devices with these names; suggest a similar name for an unknown one."""
     known = [device.name for device in inventory.devices]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            near = nearest(name, known)
+            meant = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
             raise UsageError(f"{inventory.path}: there is no device {name!r}: {meant}")
 
 
