@@ -22,17 +22,15 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.files import regular
 from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown
+from p2pclust.topology.plans import read_bytes, write_bytes
 
 __all__ = ["SUFFIXES", "read_overlay", "write_overlay"]
 
 SUFFIXES: Final = (".graphml", ".edges", ".adj")
 
-# A full mesh of 1,000 peers takes about 30 MB of GraphML.
-_BYTES_MAX = 64 * 2**20
 # An adjacency list of as many peers may have each link twice.
 _LINKS_MAX = 1_000_000
 _PEERS_MAX = 10_000
@@ -93,11 +91,9 @@ def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = Non
     (('meter-1', 'meter-2'),)
     """
     file = Path(path)
-    read = _READERS.get(file.suffix.lower())
-    if read is None:
-        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    read, _ = _format(file)
     found = Content(str(file))
-    read(_bytes(file), found)
+    read(read_bytes(file, "an overlay"), found)
     if not found.peers:
         raise UsageError(f"{file}: no peers: expected at least one")
     return _overlay(found, names)
@@ -112,29 +108,9 @@ def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
         If the file cannot be written, or a name is not allowed in its format.
     """
     file = Path(path)
-    write = _WRITERS.get(file.suffix.lower())
-    if write is None:
-        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    _, write = _format(file)
     _check_names(overlay.names, file)
-    text = "".join(f"{line}\n" for line in write(overlay))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        with regular(file).open("rb") as opened:
-            content = opened.read(_BYTES_MAX + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror or error})") from error
-    if len(content) > _BYTES_MAX:
-        raise UsageError(f"{file}: larger than {_BYTES_MAX // 2**20} MB: expected an overlay")
-    return content
+    write_bytes(file, "".join(f"{line}\n" for line in write(overlay)).encode())
 
 
 def _overlay(found: Content, names: Sequence[str] | None) -> Overlay:
@@ -229,13 +205,17 @@ def _check_names(names: Sequence[str], file: Path) -> None:
             raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without #")
 
 
-_READERS: Final[Mapping[str, Callable[[bytes, Content], None]]] = {
-    ".graphml": _read_graphml,
-    ".edges": _read_edges,
-    ".adj": _read_adjacency,
+_Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]
+
+_FORMATS: Final[Mapping[str, _Format]] = {
+    ".graphml": (_read_graphml, _write_graphml),
+    ".edges": (_read_edges, _write_edges),
+    ".adj": (_read_adjacency, _write_adjacency),
 }
-_WRITERS: Final[Mapping[str, Callable[[Overlay], Iterable[str]]]] = {
-    ".graphml": _write_graphml,
-    ".edges": _write_edges,
-    ".adj": _write_adjacency,
-}
+
+
+def _format(file: Path) -> _Format:
+    """Return the reader and the writer of a file's format."""
+    if file.suffix.lower() not in _FORMATS:
+        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    return _FORMATS[file.suffix.lower()]

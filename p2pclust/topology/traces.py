@@ -13,6 +13,7 @@ is handed in; changes of one instant happen in the order of the lines. ``#`` at 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.topology.overlay import Overlay, shown, unknown
-from p2pclust.topology.plans import plan_rows
+from p2pclust.topology.plans import plan_rows, write_bytes
 
 __all__ = ["LinkChange", "read_trace", "write_trace"]
 
@@ -108,16 +109,12 @@ def write_trace(changes: Iterable[LinkChange], path: str | os.PathLike[str]) -> 
     UsageError
         If the file cannot be written.
     """
-    file = Path(path)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(_HEADER)
-            for change in changes:
-                writer.writerow([f"{change.seconds:.12g}", change.a, change.b, "up" if change.up else "down"])
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_HEADER)
+    for change in changes:
+        writer.writerow([f"{change.seconds:.12g}", change.a, change.b, "up" if change.up else "down"])
+    write_bytes(Path(path), out.getvalue().encode())
 
 
 def _apply(change: LinkChange, links: dict[tuple[str, str], None]) -> None:

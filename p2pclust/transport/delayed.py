@@ -57,16 +57,12 @@ class Delayed:
         self.line.change(self._loop.time(), way)
         self._plan()
 
-    def flush(self) -> None:
-        """Let out everything at once: this peer ends, and would lose its last messages."""
+    def close(self, *, flush: bool) -> None:
+        """Drop everything, or with `flush` let it out at once: this peer ends, and would lose its last messages."""
         self._stop()
         for message in self.line.flush():
-            self._release(*message)
-
-    def drop(self) -> None:
-        """Drop everything."""
-        self._stop()
-        self.line.flush()
+            if flush:
+                self._release(*message)
 
     def _plan(self) -> None:
         at = self.line.next_at
@@ -147,8 +143,5 @@ class OwnLink:
 
     def close(self, *, flush: bool) -> None:
         """Drop what has not come out; with `flush`, send the messages of the up-link at once."""
-        self._down.drop()
-        if flush:
-            self._up.flush()
-        else:
-            self._up.drop()
+        self._down.close(flush=False)
+        self._up.close(flush=flush)

@@ -196,22 +196,22 @@ def _recorded(inventory: Inventory) -> list[Host]:
     """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
     from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
 
-    file = inventory.keys / _RECORD
-    if not file.exists():
-        return []
-    entries = json.loads(file.read_text(encoding="utf-8")).get(str(inventory.path.absolute()), [])
+    entries = _records(inventory).get(str(inventory.path.absolute()), [])
     return [Host(**{**entry, "ssh_options": tuple(entry["ssh_options"])}) for entry in entries]
+
+
+def _records(inventory: Inventory) -> dict[str, list[dict[str, Any]]]:
+    file = inventory.keys / _RECORD
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
     from p2pclust.transport.key_files import exclusive, write  # noqa: PLC0415
 
-    file = inventory.keys / _RECORD
     with exclusive(inventory.keys, create=False):
-        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        known[str(inventory.path.absolute())] = [dataclasses.asdict(host) for host in hosts]
+        known = _records(inventory) | {str(inventory.path.absolute()): [dataclasses.asdict(host) for host in hosts]}
         kept = {path: entries for path, entries in known.items() if entries}
-        write(file, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
+        write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
 
 
 # -- output -----------------------------------------------------------------------------------------------------------

@@ -213,13 +213,9 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
 def _draw(overlay: Overlay, file: Path) -> None:
     from p2pclust.scenario.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
     from p2pclust.scenario.pictures.overlay import overlay_figure  # noqa: PLC0415
+    from p2pclust.topology.plans import write_bytes  # noqa: PLC0415
 
-    image = image_bytes(overlay_figure(overlay), file.suffix[1:].lower())
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(image)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
+    write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
 
 
 def _number(number: int | None, otherwise: str) -> str:
