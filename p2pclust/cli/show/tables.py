@@ -21,8 +21,10 @@ def table(
     """Return a table with these headings; columns in `right` are aligned to the right, cells in `wrap` are never cut."""
     made = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
     for heading in columns:
-        justify, wraps = "right" if heading in right else "left", heading in wrap
-        made.add_column(heading, justify=justify, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
+        made.add_column(
+            heading, justify="right" if heading in right else "left", no_wrap=heading not in wrap,
+            overflow="fold" if heading in wrap else "ellipsis",
+        )  # fmt: skip
     for row in rows:
         made.add_row(*row)
     return made
