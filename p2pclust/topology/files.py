@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown
 from p2pclust.topology.plans import read_bytes, write_bytes
@@ -194,7 +193,7 @@ def _write_graphml(overlay: Overlay) -> Iterable[str]:
     import networkx as nx  # noqa: PLC0415 - heavy, and a running peer writes no overlay
 
     yield '<?xml version="1.0" encoding="UTF-8"?>'
-    yield from nx.generate_graphml(graph_of(overlay))
+    yield from nx.generate_graphml(overlay.graph())
 
 
 def _check_names(names: Sequence[str], file: Path) -> None:

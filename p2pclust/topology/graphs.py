@@ -78,22 +78,30 @@ def _default(kind: str, option: str) -> Any:
     return KINDS[kind].options[option].default
 
 
-def _links_of_each(kind: str, given: int | None, n_peers: int) -> int:
-    """Return the number of links of each peer of a random regular graph."""
+def _neighbours(kind: str, options: Options, n_peers: int) -> Any:
+    """Return the number of neighbours that was asked for, or else the default, lowered where the overlay is too small."""
+    given = options["neighbours"]
     if given is None:
-        lowered = min(int(_default(kind, "neighbours")), n_peers - 1)
-        return lowered - lowered * n_peers % 2
+        return min(_default(kind, "neighbours"), n_peers - 1)
     _at_most(kind, "neighbours", given, n_peers, n_peers - 1)
-    if given * n_peers % 2:
+    return given
+
+
+def _links_of_each(kind: str, options: Options, n_peers: int) -> int:
+    """Return the number of links of each peer of a random regular graph."""
+    degree = int(_neighbours(kind, options, n_peers))
+    if options["neighbours"] is None:
+        return degree - degree * n_peers % 2
+    if degree * n_peers % 2:
         raise UsageError(
-            f"overlay {kind!r}: neighbours = {given} with {n_peers} peers: an odd number of ends of links: "
-            f"expected an even number of neighbours, such as {_even_near(given, n_peers)}"
+            f"overlay {kind!r}: neighbours = {degree} with {n_peers} peers: an odd number of ends of links: "
+            f"expected an even number of neighbours, such as {_even_near(degree, n_peers)}"
         )
-    if given == 1 and n_peers > 2:
+    if degree == 1 and n_peers > 2:
         raise UsageError(
             f"overlay {kind!r}: neighbours = 1 with {n_peers} peers: links them in pairs only: expected at least 2"
         )
-    return given
+    return degree
 
 
 def _even_near(number: int, n_peers: int) -> str:
@@ -110,41 +118,39 @@ def _random_regular(n_peers: int, degree: int, rng: np.random.Generator) -> Grap
     return nx.random_regular_graph(degree, n_peers, _seed(rng))
 
 
-def _regular(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
-    degree = _links_of_each("regular", options["neighbours"], n_peers)
+def _connected(kind: str, neighbours: float, n_peers: int, advice: str, draw: Callable[[], Graph]) -> Graph:
+    """Draw until the graph is connected."""
     for _ in range(_DRAWS):
-        graph = _random_regular(n_peers, degree, rng)
+        graph = draw()
         if nx.is_connected(graph):
             return graph
-    raise _never_connected("regular", "neighbours", degree, n_peers, "raise it")
+    raise _never_connected(kind, neighbours, n_peers, advice)
 
 
-def _never_connected(kind: str, option: str, value: float, n_peers: int, advice: str) -> UsageError:
-    return UsageError(
-        f"overlay {kind!r}: {option} = {value:g} with {_peers(n_peers)}: not connected in {_DRAWS} draws: {advice}"
-    )
+def _never_connected(kind: str, neighbours: float, n_peers: int, advice: str) -> UsageError:
+    where = f"overlay {kind!r}: neighbours = {neighbours:g} with {_peers(n_peers)}"
+    return UsageError(f"{where}: not connected in {_DRAWS} draws: {advice}")
+
+
+def _regular(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
+    degree = _links_of_each("regular", options, n_peers)
+    return _connected("regular", degree, n_peers, "raise it", lambda: _random_regular(n_peers, degree, rng))
 
 
 def _random(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
-    given = options["neighbours"]
-    mean = min(_default("random", "neighbours"), n_peers - 1) if given is None else given
-    _at_most("random", "neighbours", mean, n_peers, n_peers - 1)
-    for _ in range(_DRAWS):
-        graph = nx.fast_gnp_random_graph(n_peers, mean / max(1, n_peers - 1), _seed(rng))
-        if nx.is_connected(graph):
-            return graph
+    mean = _neighbours("random", options, n_peers)
     # With this many on average, peers without links are rare enough (Erdős and Rényi).
-    enough = min(n_peers - 1, math.ceil(math.log(n_peers) + 1))
-    raise _never_connected("random", "neighbours", mean, n_peers, f"raise it; {enough} are enough")
+    advice = f"raise it; {min(n_peers - 1, math.ceil(math.log(n_peers) + 1))} are enough"
+    share = mean / max(1, n_peers - 1)
+    return _connected("random", mean, n_peers, advice, lambda: nx.fast_gnp_random_graph(n_peers, share, _seed(rng)))
 
 
 def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
-    near, rewire = options["neighbours"], options["rewire"]
-    if near is None:
-        near = min(_default("small-world", "neighbours"), (n_peers - 1) // 2 * 2)
+    near, rewire = _neighbours("small-world", options, n_peers), options["rewire"]
     if rewire is None:
         rewire = _default("small-world", "rewire")
-    _at_most("small-world", "neighbours", near, n_peers, n_peers - 1)
+    if options["neighbours"] is None:
+        near -= near % 2
     if near % 2:
         raise UsageError(
             f"overlay 'small-world': neighbours = {near}: half of them are on either side: "
@@ -154,13 +160,11 @@ def _small_world(n_peers: int, options: Options, rng: np.random.Generator) -> Gr
         return nx.connected_watts_strogatz_graph(n_peers, near, rewire, _DRAWS, _seed(rng))
     except nx.NetworkXError:
         advice = f"raise it, or lower rewire = {rewire:g}"
-        raise _never_connected("small-world", "neighbours", near, n_peers, advice) from None
+        raise _never_connected("small-world", near, n_peers, advice) from None
 
 
 def _scale_free(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
-    given = options["neighbours"]
-    links = min(_default("scale-free", "neighbours"), n_peers - 1) if given is None else given
-    _at_most("scale-free", "neighbours", links, n_peers, n_peers - 1)
+    links = _neighbours("scale-free", options, n_peers)
     return nx.barabasi_albert_graph(n_peers, links, _seed(rng)) if n_peers > 1 else nx.empty_graph(1)
 
 
@@ -187,7 +191,7 @@ def _hypercube(n_peers: int, options: Options, rng: np.random.Generator) -> Grap
 
 
 def _expander(n_peers: int, options: Options, rng: np.random.Generator) -> Graph:
-    degree = _links_of_each("expander", options["neighbours"], n_peers)
+    degree = _links_of_each("expander", options, n_peers)
     for _ in range(_DRAWS):
         graph = _random_regular(n_peers, degree, rng)
         if _second_eigenvalue(graph, rng) <= 2 * math.sqrt(degree - 1) + 1e-9:

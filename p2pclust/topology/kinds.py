@@ -17,20 +17,9 @@ Value = int | float | bool | str
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a kind.
+    """One option of a kind; a default number of links is lowered in a small overlay.
 
-    Attributes
-    ----------
-    type : type
-        int, float, bool or str.
-    default : int, float, bool, str or None
-        A default number of links is lowered in a small overlay. None: see `otherwise`.
-    what : str
-        One line.
-    least, most : float or None
-        Bounds of a number.
-    otherwise : str
-        What a default of None means; empty if the option must be given.
+    `otherwise` says what a default of None means; if it is empty, the option must be given.
     """
 
     type: type

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.kinds import grid_columns
 from p2pclust.topology.overlay import Overlay
 from p2pclust.topology.routes import Ways
@@ -142,7 +141,7 @@ def _hypercube(overlay: Overlay) -> Floats:
 def _springs(overlay: Overlay) -> Floats:
     import networkx as nx  # noqa: PLC0415 - heavy, and a running peer draws nothing
 
-    graph = graph_of(overlay)
+    graph = overlay.graph()
     if overlay.n_peers <= 60 and nx.is_connected(graph):
         at = nx.kamada_kawai_layout(graph)
     else:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,23 @@ class Overlay:
             return self._adjacent[name]
         except KeyError:
             raise UsageError(f"overlay: {unknown(name, self.names)}") from None
+
+    def graph(self) -> Any:
+        """Return a graph of NetworkX: nodes are names, in their order, with x and y if there are positions.
+
+        Examples
+        --------
+        >>> Overlay(("b", "a"), [("a", "b")]).graph().nodes
+        NodeView(('b', 'a'))
+        """
+        import networkx as nx  # noqa: PLC0415 - heavy, and no running peer needs it
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.names)
+        graph.add_edges_from(self.links)
+        for name, (x, y) in (self.positions or {}).items():
+            graph.nodes[name].update(x=x, y=y)
+        return graph
 
     def components(self) -> tuple[tuple[str, ...], ...]:
         """Return the parts that are connected within, each in the order of `names`, the largest first.
