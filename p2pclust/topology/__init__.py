@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from p2pclust.topology.measures import Measures, measure
     from p2pclust.topology.mobility import Walk, make_trace, walk
     from p2pclust.topology.overlay import Overlay
-    from p2pclust.topology.traces import LinkChange, links_after, read_trace, write_trace
+    from p2pclust.topology.traces import LinkChange, read_trace, write_trace
 
 __all__ = [
     "KINDS",
@@ -30,7 +30,6 @@ __all__ = [
     "betweenness",
     "closeness",
     "gossip_rounds",
-    "links_after",
     "make_overlay",
     "make_trace",
     "measure",
@@ -52,5 +51,5 @@ __getattr__, __dir__ = lazy_names(
     measures="Measures measure",
     mobility="Walk make_trace walk",
     overlay="Overlay",
-    traces="LinkChange links_after read_trace write_trace",
+    traces="LinkChange read_trace write_trace",
 )

@@ -22,33 +22,22 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.files import regular
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.graphml import GraphMLReader
 from p2pclust.topology.overlay import Overlay, Position, shown, unknown
+from p2pclust.topology.plans import read_bytes, write_bytes
 
 __all__ = ["SUFFIXES", "read_overlay", "write_overlay"]
 
 SUFFIXES: Final = (".graphml", ".edges", ".adj")
 
-# A full mesh of 1,000 peers takes about 30 MB of GraphML.
-_BYTES_MAX = 64 * 2**20
 # An adjacency list of as many peers may have each link twice.
 _LINKS_MAX = 1_000_000
 _PEERS_MAX = 10_000
 
 
 @dataclass
-class _Found:
-    """The content of a file, with line numbers.
-
-    Attributes
-    ----------
-    peers : dict of str to int
-        The line that names each.
-    links : list of (str, str, int)
-    positions : dict of str to (float, float)
-    """
+class Content:
+    """The content of a file: the line that names each peer, the links with their lines, and positions."""
 
     where: str
     peers: dict[str, int] = field(default_factory=dict)
@@ -101,11 +90,9 @@ def read_overlay(path: str | os.PathLike[str], names: Sequence[str] | None = Non
     (('meter-1', 'meter-2'),)
     """
     file = Path(path)
-    read = _READERS.get(file.suffix.lower())
-    if read is None:
-        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
-    found = _Found(str(file))
-    read(_bytes(file), found)
+    read, _ = _format(file)
+    found = Content(str(file))
+    read(read_bytes(file, "an overlay"), found)
     if not found.peers:
         raise UsageError(f"{file}: no peers: expected at least one")
     return _overlay(found, names)
@@ -120,32 +107,12 @@ def write_overlay(overlay: Overlay, path: str | os.PathLike[str]) -> None:
         If the file cannot be written, or a name is not allowed in its format.
     """
     file = Path(path)
-    write = _WRITERS.get(file.suffix.lower())
-    if write is None:
-        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    _, write = _format(file)
     _check_names(overlay.names, file)
-    text = "".join(f"{line}\n" for line in write(overlay))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
+    write_bytes(file, "".join(f"{line}\n" for line in write(overlay)).encode())
 
 
-def _bytes(file: Path) -> bytes:
-    try:
-        with regular(file).open("rb") as opened:
-            content = opened.read(_BYTES_MAX + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror or error})") from error
-    if len(content) > _BYTES_MAX:
-        raise UsageError(f"{file}: larger than {_BYTES_MAX // 2**20} MB: expected an overlay")
-    return content
-
-
-def _overlay(found: _Found, names: Sequence[str] | None) -> Overlay:
+def _overlay(found: Content, names: Sequence[str] | None) -> Overlay:
     known: Mapping[str, object] = found.peers if names is None else dict.fromkeys(names)
     for name, line in found.peers.items():
         if name not in known:
@@ -170,7 +137,7 @@ def _overlay(found: _Found, names: Sequence[str] | None) -> Overlay:
     return Overlay(tuple(known), links, found.positions or None, "file")
 
 
-def _lines(content: bytes, found: _Found) -> Iterable[tuple[int, list[str]]]:
+def _lines(content: bytes, found: Content) -> Iterable[tuple[int, list[str]]]:
     """Yield the words of each line that has some, with its number."""
     try:
         text = content.decode("utf-8-sig")
@@ -182,7 +149,7 @@ def _lines(content: bytes, found: _Found) -> Iterable[tuple[int, list[str]]]:
             yield number, words
 
 
-def _read_edges(content: bytes, found: _Found) -> None:
+def _read_edges(content: bytes, found: Content) -> None:
     for line, words in _lines(content, found):
         if len(words) > 2 and not words[2].startswith("{"):
             found.refuse(line, f"expected two names, found {len(words)}")
@@ -197,17 +164,15 @@ def _read_edges(content: bytes, found: _Found) -> None:
                     found.peer(name, line)
 
 
-def _read_adjacency(content: bytes, found: _Found) -> None:
+def _read_adjacency(content: bytes, found: Content) -> None:
     for line, (name, *neighbours) in _lines(content, found):
         found.peer(name, line)
         for other in neighbours:
             found.link(name, other, line)
 
 
-def _read_graphml(content: bytes, found: _Found) -> None:
-    reader = GraphMLReader(found.peer, found.link, found.refuse)
-    reader.read(content)
-    found.positions.update(reader.positions)
+def _read_graphml(content: bytes, found: Content) -> None:
+    GraphMLReader(found).read(content)
 
 
 def _write_edges(overlay: Overlay) -> Iterable[str]:
@@ -228,7 +193,7 @@ def _write_graphml(overlay: Overlay) -> Iterable[str]:
     import networkx as nx  # noqa: PLC0415 - heavy, and a running peer writes no overlay
 
     yield '<?xml version="1.0" encoding="UTF-8"?>'
-    yield from nx.generate_graphml(graph_of(overlay))
+    yield from nx.generate_graphml(overlay.graph())
 
 
 def _check_names(names: Sequence[str], file: Path) -> None:
@@ -239,13 +204,17 @@ def _check_names(names: Sequence[str], file: Path) -> None:
             raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without #")
 
 
-_READERS: Final[Mapping[str, Callable[[bytes, _Found], None]]] = {
-    ".graphml": _read_graphml,
-    ".edges": _read_edges,
-    ".adj": _read_adjacency,
+_Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]
+
+_FORMATS: Final[Mapping[str, _Format]] = {
+    ".graphml": (_read_graphml, _write_graphml),
+    ".edges": (_read_edges, _write_edges),
+    ".adj": (_read_adjacency, _write_adjacency),
 }
-_WRITERS: Final[Mapping[str, Callable[[Overlay], Iterable[str]]]] = {
-    ".graphml": _write_graphml,
-    ".edges": _write_edges,
-    ".adj": _write_adjacency,
-}
+
+
+def _format(file: Path) -> _Format:
+    """Return the reader and the writer of a file's format."""
+    if file.suffix.lower() not in _FORMATS:
+        raise UsageError(f"{file}: expected a name that ends with {', '.join(SUFFIXES)}")
+    return _FORMATS[file.suffix.lower()]

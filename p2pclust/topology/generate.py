@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.topology.convert import overlay_of
 from p2pclust.topology.kinds import KINDS, options_of
 from p2pclust.topology.overlay import Overlay, unknown
 
@@ -61,11 +60,10 @@ def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **op
         checked["center"] = _center(checked["center"], overlay.names)
     from p2pclust.topology.graphs import MAKERS  # noqa: PLC0415 - imports NetworkX, which a running peer must not
 
-    graph, places = MAKERS[kind](overlay.n_peers, checked, rng)
-    positions = None
-    if places is not None:
-        positions = {name: (float(x), float(y)) for name, (x, y) in zip(overlay.names, places, strict=True)}
-    return overlay_of(graph, overlay.names, kind, positions)
+    graph = MAKERS[kind](overlay.n_peers, checked, rng)
+    names = overlay.names
+    positions = {names[node]: place for node, place in graph.nodes(data="pos") if place is not None}
+    return Overlay(names, tuple((names[a], names[b]) for a, b in graph.edges()), positions or None, kind)
 
 
 def _center(given: str | None, names: tuple[str, ...]) -> int:

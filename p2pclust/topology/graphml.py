@@ -3,51 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from xml.parsers import expat
 
-from p2pclust.topology.overlay import Position, shown
+from p2pclust.topology.overlay import shown
+
+if TYPE_CHECKING:
+    from p2pclust.topology.files import Content
 
 __all__ = ["GraphMLReader"]
-
-Refuse = Callable[[int, str], NoReturn]
-Peer = Callable[[str, int], None]
-Link = Callable[[str, str, int], None]
 
 _DIGITS = 60  # longer numbers are none
 _SPACE = " "  # between an element's namespace and its name
 
 
 class GraphMLReader:
-    """Reads one document.
+    """Reads one document into what is found."""
 
-    Parameters
-    ----------
-    peer : callable
-        Called with the id and the line of each node, in order; an id may come twice.
-    link : callable
-        Called with source, target and line of each edge.
-    refuse : callable
-        Called with a line and what is wrong there; raises.
-
-    Attributes
-    ----------
-    positions : dict of str to (float, float)
-        Of the nodes that have x and y.
-
-    Examples
-    --------
-    >>> def refuse(line: int, problem: str) -> NoReturn:
-    ...     raise ValueError(f"line {line}: {problem}")
-    >>> document = b'<graphml><graph edgedefault="undirected"><node id="a"/></graph></graphml>'
-    >>> GraphMLReader(print, print, refuse).read(document)
-    a 1
-    """
-
-    def __init__(self, peer: Peer, link: Link, refuse: Refuse) -> None:
-        self.positions: dict[str, Position] = {}
-        self._peer, self._link, self._refuse = peer, link, refuse
+    def __init__(self, found: Content) -> None:
+        self._found = found
         self._open: list[str] = []
         self._graphs = 0
         # The ids of the attributes x and y, and what the node that is being read has of them.
@@ -58,7 +32,6 @@ class GraphMLReader:
         self._text = ""
 
     def read(self, content: bytes) -> None:
-        """Read all of it."""
         parser = self._parser = expat.ParserCreate(namespace_separator=_SPACE)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -68,21 +41,24 @@ class GraphMLReader:
         try:
             parser.Parse(content, True)
         except expat.ExpatError as error:
-            self._refuse(error.lineno, f"not XML ({expat.ErrorString(error.code)})")
+            self._found.refuse(error.lineno, f"not XML ({expat.ErrorString(error.code)})")
         if not self._graphs:
-            self._refuse(1, "no <graph> in it: expected GraphML")
+            self._found.refuse(1, "no <graph> in it: expected GraphML")
 
     @property
     def _line(self) -> int:
         return self._parser.CurrentLineNumber
 
+    def _refuse(self, problem: str) -> NoReturn:
+        self._found.refuse(self._line, problem)
+
     def _doctype(self, *_: object) -> None:
-        self._refuse(self._line, "a DOCTYPE: leave it out, no overlay needs one")
+        self._refuse("a DOCTYPE: leave it out, no overlay needs one")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         element = tag.rpartition(_SPACE)[2]
         if not self._open and element != "graphml":
-            self._refuse(self._line, f"<{element[:20]}>: expected <graphml>")
+            self._refuse(f"<{element[:20]}>: expected <graphml>")
         self._open.append(element)
         if element == "key" and attributes.get("for") in ("node", "all") and attributes.get("attr.name") in ("x", "y"):
             self._axes[self._needed(attributes, "id", element)] = attributes["attr.name"]
@@ -90,14 +66,14 @@ class GraphMLReader:
             self._graph(attributes)
         elif element == "node":
             self._name, self._place = self._needed(attributes, "id", element), {}
-            self._peer(self._name, self._line)
+            self._found.peer(self._name, self._line)
         elif element == "edge":
             if attributes.get("directed") == "true":
-                self._refuse(self._line, "a directed link: links of an overlay go both ways: expected directed='false'")
+                self._refuse("a directed link: links of an overlay go both ways: expected directed='false'")
             source, target = (self._needed(attributes, end, element) for end in ("source", "target"))
-            self._link(source, target, self._line)
+            self._found.link(source, target, self._line)
         elif element == "hyperedge":
-            self._refuse(self._line, "a <hyperedge>: a link has two ends: expected <edge>")
+            self._refuse("a <hyperedge>: a link has two ends: expected <edge>")
         elif element == "data" and self._open[-2:-1] == ["node"]:
             self._axis = self._axes.get(attributes.get("key", ""), "")
             self._text = ""
@@ -105,15 +81,13 @@ class GraphMLReader:
     def _graph(self, attributes: dict[str, str]) -> None:
         self._graphs += 1
         if self._graphs > 1:
-            self._refuse(self._line, "a second <graph>: expected one")
+            self._refuse("a second <graph>: expected one")
         if attributes.get("edgedefault") != "undirected":
-            self._refuse(
-                self._line, "a directed graph: links of an overlay go both ways: expected edgedefault='undirected'"
-            )
+            self._refuse("a directed graph: links of an overlay go both ways: expected edgedefault='undirected'")
 
     def _needed(self, attributes: dict[str, str], name: str, element: str) -> str:
         if not attributes.get(name):
-            self._refuse(self._line, f"<{element}> without {name}")
+            self._refuse(f"<{element}> without {name}")
         return attributes[name]
 
     def _characters(self, text: str) -> None:
@@ -123,7 +97,7 @@ class GraphMLReader:
                 self._no_number()
 
     def _no_number(self) -> NoReturn:
-        self._refuse(self._line, f"peer {shown(self._name)}: {self._axis} = {shown(self._text)}: expected a number")
+        self._refuse(f"peer {shown(self._name)}: {self._axis} = {shown(self._text)}: expected a number")
 
     def _end(self, tag: str) -> None:
         element = self._open.pop()
@@ -137,4 +111,4 @@ class GraphMLReader:
             self._place[self._axis] = number
             self._axis = ""
         elif element == "node" and len(self._place) == 2:
-            self.positions[self._name] = (self._place["x"], self._place["y"])
+            self._found.positions[self._name] = (self._place["x"], self._place["y"])

@@ -17,20 +17,9 @@ Value = int | float | bool | str
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a kind.
+    """One option of a kind; a default number of links is lowered in a small overlay.
 
-    Attributes
-    ----------
-    type : type
-        int, float, bool or str.
-    default : int, float, bool, str or None
-        A default number of links is lowered in a small overlay. None: see `otherwise`.
-    what : str
-        One line.
-    least, most : float or None
-        Bounds of a number.
-    otherwise : str
-        What a default of None means; empty if the option must be given.
+    `otherwise` says what a default of None means; if it is empty, the option must be given.
     """
 
     type: type
@@ -49,16 +38,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of overlay.
-
-    Attributes
-    ----------
-    what : str
-        One line.
-    options : mapping of str to Option
-    fewest : int
-        Peers that it needs.
-    """
+    """One kind of overlay: what it is, in one line, its options, and the fewest peers that it needs."""
 
     what: str
     options: Mapping[str, Option]
@@ -151,12 +131,7 @@ def grid_columns(n_peers: int) -> int:
 
 
 def kind_of(name: str) -> Kind:
-    """Return a kind by its name.
-
-    Raises
-    ------
-    UsageError
-        If there is none; the message suggests the nearest or lists all.
+    """Return a kind by its name; the message about an unknown one suggests the nearest or lists all.
 
     Examples
     --------
@@ -171,19 +146,7 @@ def kind_of(name: str) -> Kind:
 
 
 def options_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a kind: the given ones, checked, and None for the others.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kind.
-    given : mapping of str to int, float, bool or str
-        A value of None means the default.
-
-    Raises
-    ------
-    UsageError
-        If the kind has no such option, or the value is not of its type or out of its range.
+    """Return all options of a kind: the given ones, checked, and None, which means the default, for the others.
 
     Examples
     --------

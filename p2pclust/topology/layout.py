@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.kinds import grid_columns
 from p2pclust.topology.overlay import Overlay
+from p2pclust.topology.routes import Ways
 
 __all__ = ["lay_out"]
 
@@ -85,22 +84,13 @@ def _line(overlay: Overlay) -> Floats:
 def _tree(overlay: Overlay) -> Floats:
     """Levels below the root, a parent in the middle above its children; circles around it if there are many."""
     root = overlay.names[0]
-    level, order = {root: 0}, [root]
-    below: dict[str, list[str]] = {name: [] for name in overlay.names}
-    waiting = deque([root])
-    while waiting:
-        name = waiting.popleft()
-        for other in overlay.neighbours(name):
-            if other not in level:
-                level[other] = level[name] + 1
-                below[name].append(other)
-                order.append(other)
-                waiting.append(other)
+    level = Ways({name: overlay.neighbours(name) for name in overlay.names}).distances(root)
+    below = {name: [other for other in overlay.neighbours(name) if level[other] > level[name]] for name in level}
     leaves: dict[str, int] = {}
-    for name in reversed(order):
+    for name in reversed(list(level)):
         leaves[name] = max(1, sum(leaves[child] for child in below[name]))
     left = {root: 0.0}
-    for name in order:
+    for name in level:
         start = left[name]
         for child in below[name]:
             left[child] = start
@@ -151,7 +141,7 @@ def _hypercube(overlay: Overlay) -> Floats:
 def _springs(overlay: Overlay) -> Floats:
     import networkx as nx  # noqa: PLC0415 - heavy, and a running peer draws nothing
 
-    graph = graph_of(overlay)
+    graph = overlay.graph()
     if overlay.n_peers <= 60 and nx.is_connected(graph):
         at = nx.kamada_kawai_layout(graph)
     else:

@@ -22,9 +22,7 @@ def adjacency(overlay: Overlay) -> Floats:
     >>> adjacency(Overlay(("a", "b", "c"), [("a", "c")])).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    matrix = np.zeros((overlay.n_peers, overlay.n_peers))
-    a, b = overlay.pairs.T
-    matrix[a, b] = matrix[b, a] = 1.0
+    matrix: Floats = sparse(overlay).toarray()
     return matrix
 
 

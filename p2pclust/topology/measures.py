@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.gossip import gossip_rounds
 from p2pclust.topology.matrices import adjacency, hops, metropolis_hastings, sparse
 from p2pclust.topology.overlay import Overlay
@@ -143,7 +142,7 @@ def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
     """
     import networkx as nx  # noqa: PLC0415 - heavy, and a running peer measures nothing
 
-    found = frozenset(nx.articulation_points(graph_of(overlay)))
+    found = frozenset(nx.articulation_points(overlay.graph()))
     return tuple(name for name in overlay.names if name in found)
 
 

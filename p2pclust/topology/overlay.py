@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.spelling import nearest
+from p2pclust.tools.spelling import did_you_mean
+from p2pclust.topology.routes import Ways
 
 __all__ = ["Link", "Overlay", "Position", "shown", "unknown"]
 
@@ -74,9 +76,13 @@ class Overlay:
         return len(self.links)
 
     @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
+
+    @cached_property
     def pairs(self) -> NDArray[np.int64]:
         """The links as places in `names`, shape (n_links, 2)."""
-        place = {name: index for index, name in enumerate(self.names)}
+        place = self._place
         return np.array([(place[a], place[b]) for a, b in self.links], dtype=np.int64).reshape(-1, 2)
 
     @cached_property
@@ -105,6 +111,23 @@ class Overlay:
         except KeyError:
             raise UsageError(f"overlay: {unknown(name, self.names)}") from None
 
+    def graph(self) -> Any:
+        """Return a graph of NetworkX: nodes are names, in their order, with x and y if there are positions.
+
+        Examples
+        --------
+        >>> Overlay(("b", "a"), [("a", "b")]).graph().nodes
+        NodeView(('b', 'a'))
+        """
+        import networkx as nx  # noqa: PLC0415 - heavy, and no running peer needs it
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.names)
+        graph.add_edges_from(self.links)
+        for name, (x, y) in (self.positions or {}).items():
+            graph.nodes[name].update(x=x, y=y)
+        return graph
+
     def components(self) -> tuple[tuple[str, ...], ...]:
         """Return the parts that are connected within, each in the order of `names`, the largest first.
 
@@ -115,21 +138,15 @@ class Overlay:
         >>> Overlay(("a", "b", "c"), [("c", "b")]).components()
         (('b', 'c'), ('a',))
         """
-        part_of: dict[str, int] = {}
+        ways = Ways(self._adjacent)
+        parts: list[tuple[str, ...]] = []
+        seen: set[str] = set()
         for start in self.names:
-            if start in part_of:
-                continue
-            part = part_of[start] = len(part_of)  # any number that no other part has
-            waiting = deque([start])
-            while waiting:
-                for other in self._adjacent[waiting.popleft()]:
-                    if other not in part_of:
-                        part_of[other] = part
-                        waiting.append(other)
-        parts: dict[int, list[str]] = {}
-        for name in self.names:
-            parts.setdefault(part_of[name], []).append(name)
-        return tuple(sorted((tuple(part) for part in parts.values()), key=len, reverse=True))
+            if start not in seen:
+                reached = ways.distances(start)
+                seen.update(reached)
+                parts.append(tuple(sorted(reached, key=self._place.__getitem__)))
+        return tuple(sorted(parts, key=len, reverse=True))
 
     def require_connected(self, where: str = "overlay") -> None:
         """Refuse an overlay that is not connected.
@@ -154,36 +171,6 @@ class Overlay:
         if len(parts) > 1:
             raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
 
-    def without(self, names: Collection[str]) -> Overlay:
-        """Return the overlay without some peers and their links.
-
-        Raises
-        ------
-        UsageError
-            If one of them is unknown, or no peer would be left.
-
-        Examples
-        --------
-        >>> Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")]).without(["b"]).links
-        ()
-        """
-        for name in names:
-            self.neighbours(name)  # refuses an unknown one
-        gone = frozenset(names)
-        left = tuple(name for name in self.names if name not in gone)
-        positions = None if self.positions is None else {name: self.positions[name] for name in left}
-        return Overlay(left, tuple(link for link in self.links if not gone & set(link)), positions)
-
-    def with_links(self, links: Iterable[Link]) -> Overlay:
-        """Return the same peers with more links.
-
-        Examples
-        --------
-        >>> Overlay(("a", "b"), []).with_links([("b", "a")]).links
-        (('a', 'b'),)
-        """
-        return Overlay(self.names, (*self.links, *links), self.positions)
-
 
 def shown(name: object) -> str:
     """Return a name as one line of limited length.
@@ -207,12 +194,10 @@ def unknown(name: object, names: Collection[str]) -> str:
     >>> unknown("x", ["a", "b"])
     "unknown peer 'x': expected one of 'a', 'b'"
     """
-    near = nearest(name, names)
-    if near is not None:
-        return f"unknown peer {shown(name)} (did you mean {shown(near)}?)"
-    known = [shown(other) for _, other in zip(range(_NAMES_SHOWN), names, strict=False)]
+    known = [shown(other) for other in islice(names, _NAMES_SHOWN)]
     more = f" and {len(names) - len(known)} more" if len(names) > len(known) else ""
-    return f"unknown peer {shown(name)}: expected one of {', '.join(known)}{more}"
+    expected = f": expected one of {', '.join(known)}{more}"
+    return f"unknown peer {shown(name)}{did_you_mean(name, names, expected)}"
 
 
 def _parts(parts: tuple[tuple[str, ...], ...]) -> str:

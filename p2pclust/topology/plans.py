@@ -1,4 +1,4 @@
-"""Read CSV files of timed events, of links or of devices, with a header, empty lines and comments."""
+"""Read and write the files of overlays, and CSV files of timed events, with a header, empty lines and comments."""
 
 from __future__ import annotations
 
@@ -10,33 +10,38 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import regular
 
-__all__ = ["plan_rows"]
+__all__ = ["plan_rows", "read_bytes", "write_bytes"]
 
-_BYTES_MAX: Final = 64 * 2**20
+_BYTES_MAX: Final = 64 * 2**20  # a full mesh of 1,000 peers takes about 30 MB of GraphML
+
+
+def read_bytes(file: Path, what: str) -> bytes:
+    """Return the content of a file that holds `what`, or raise UsageError if it cannot be read or is too large."""
+    try:
+        with regular(file).open("rb") as opened:
+            content = opened.read(_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror or error})") from error
+    if len(content) > _BYTES_MAX:
+        raise UsageError(f"{file}: larger than {_BYTES_MAX // 2**20} MB: expected {what}")
+    return content
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Write a file, and its folder if that is missing, or raise UsageError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
 
 
 def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the data lines with their numbers.
+    """Yield the number of each data line, from 1, and its values without the blanks around them.
 
-    Parameters
-    ----------
-    file : Path
-    header : sequence of str
-        The required first line.
-    what : str
-        What such a file holds, for the message about one that is too large.
-
-    Yields
-    ------
-    number : int
-        Of the line in the file, from 1.
-    row : list of str
-        Its values, without the blanks around them.
-
-    Raises
-    ------
-    UsageError
-        If the file cannot be read, or its header is another one.
+    The first line has to be `header`; `what` such a file holds ends the message about one that is too large.
 
     Examples
     --------
@@ -48,15 +53,9 @@ def plan_rows(file: Path, header: Sequence[str], what: str) -> Iterator[tuple[in
     [(3, ['a', '1']), (5, ['b', '2'])]
     """
     try:
-        if regular(file).stat().st_size > _BYTES_MAX:
-            raise UsageError(f"{file}: more than {_BYTES_MAX >> 20} MiB: expected {what}")
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise UsageError(f"{file}: no such file") from error
+        lines = read_bytes(file, what).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 text (byte {error.start + 1})") from error
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from error
     headed = False
     for number, text in enumerate(lines, start=1):
         if not text.strip() or text.startswith("#"):

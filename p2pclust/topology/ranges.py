@@ -21,10 +21,7 @@ def in_range(
 ) -> tuple[Any, NDArray[np.float64], float]:
     """Return the graph of peers at random places that are in range of each other, the places, and the range.
 
-    Raises
-    ------
-    UsageError
-        If the range that was asked for does not link all: says which would.
+    A range that does not link all is refused; the message says which would.
     """
     import networkx as nx  # noqa: PLC0415
 

@@ -33,15 +33,9 @@ def mutual(claims: Neighbours) -> dict[str, tuple[str, ...]]:
 def paired(left: Sequence[str], linked: Neighbours) -> dict[str, str]:
     """Pair the neighbours of a lost peer, so that each gets one new link in its place.
 
-    Every peer computes the same pairs without messages. Of several pairings it returns the first with the fewest pairs
-    that are linked already; of an odd number of peers one stays without.
-
-    Parameters
-    ----------
-    left : sequence of str
-        The neighbours of the lost peer that live, sorted.
-    linked : mapping of str to sequence of str
-        The neighbours of each of them.
+    `left` are the living neighbours of the lost peer, sorted, `linked` the neighbours of each. Every peer computes the
+    same pairs without messages: of several pairings the first with the fewest pairs that are linked already. Of an odd
+    number of peers one stays without.
 
     Examples
     --------
@@ -61,12 +55,7 @@ def paired(left: Sequence[str], linked: Neighbours) -> dict[str, str]:
 class Ways:
     """Shortest ways in an overlay that stays as it is; what was asked once is remembered.
 
-    Parameters
-    ----------
-    neighbours : mapping of str to sequence of str
-        Of every peer, mutual and sorted; see :func:`mutual`.
-    without : collection of str
-        Dead peers, which forward nothing.
+    The neighbours are mutual and sorted, see :func:`mutual`. Peers in `without` are dead and forward nothing.
 
     Examples
     --------
@@ -91,7 +80,14 @@ class Ways:
     def distances(self, source: str) -> Mapping[str, int]:
         """Return how many links away each peer is that can be reached, nearest first."""
         if source not in self._from:
-            self._from[source] = _distances(self, source)
+            found, waiting = {source: 0}, deque([source])
+            while waiting:
+                name = waiting.popleft()
+                for other in self.neighbours(name):
+                    if other not in found:
+                        found[other] = found[name] + 1
+                        waiting.append(other)
+            self._from[source] = found
         return self._from[source]
 
     def distance(self, source: str, target: str) -> int:
@@ -105,18 +101,6 @@ class Ways:
         if source == target or source not in far:
             return ()
         return tuple(name for name in self.neighbours(source) if far.get(name) == far[source] - 1)
-
-
-def _distances(ways: Ways, source: str) -> dict[str, int]:
-    found, waiting = {source: 0}, deque([source])
-    while waiting:
-        name = waiting.popleft()
-        further = found[name] + 1
-        for other in ways.neighbours(name):
-            if other not in found:
-                found[other] = further
-                waiting.append(other)
-    return found
 
 
 def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, str]:

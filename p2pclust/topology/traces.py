@@ -13,6 +13,7 @@ is handed in; changes of one instant happen in the order of the lines. ``#`` at 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -22,9 +23,9 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.topology.overlay import Overlay, shown, unknown
-from p2pclust.topology.plans import plan_rows
+from p2pclust.topology.plans import plan_rows, write_bytes
 
-__all__ = ["LinkChange", "links_after", "read_trace", "write_trace"]
+__all__ = ["LinkChange", "read_trace", "write_trace"]
 
 _HEADER: Final = ["seconds", "from", "to", "link"]
 _UP: Final = {"up": True, "down": False}
@@ -108,37 +109,12 @@ def write_trace(changes: Iterable[LinkChange], path: str | os.PathLike[str]) -> 
     UsageError
         If the file cannot be written.
     """
-    file = Path(path)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(_HEADER)
-            for change in changes:
-                writer.writerow([f"{change.seconds:.12g}", change.a, change.b, "up" if change.up else "down"])
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
-
-
-def links_after(overlay: Overlay, changes: Iterable[LinkChange]) -> Overlay:
-    """Return the overlay that is left after all changes.
-
-    Raises
-    ------
-    UsageError
-        If a link appears while it is there, or vanishes while it is not.
-
-    Examples
-    --------
-    >>> from p2pclust.topology import Overlay
-    >>> line = Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")])
-    >>> links_after(line, [LinkChange(1, "c", "a", True), LinkChange(2, "a", "b", False)]).links
-    (('a', 'c'), ('b', 'c'))
-    """
-    links = dict.fromkeys(overlay.links)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_HEADER)
     for change in changes:
-        _apply(change, links)
-    return Overlay(overlay.names, tuple(links), kind=overlay.kind)
+        writer.writerow([f"{change.seconds:.12g}", change.a, change.b, "up" if change.up else "down"])
+    write_bytes(Path(path), out.getvalue().encode())
 
 
 def _apply(change: LinkChange, links: dict[tuple[str, str], None]) -> None:

@@ -20,19 +20,8 @@ __all__ = ["BreakableLinks"]
 class BreakableLinks:
     """Links of one peer that can be cut or made lossy; implements `p2pclust.transport.links.Links`.
 
-    Parameters
-    ----------
-    receive : callable
-        Called with each message that is not lost; the wrapped links call `take`.
-    rng : numpy.random.Generator
-        Draws the losses.
-
-    Attributes
-    ----------
-    deaf, mute : frozenset of str
-        Peers from which nothing arrives here, and to which nothing gets through.
-    loss : float
-        The probability that a message is lost, on its way here or from here.
+    The wrapped links call `take`; `receive` gets each message that is not lost. Nothing arrives from the peers in `deaf`,
+    nothing gets through to those in `mute`, and any other message is lost with the probability `loss`.
 
     Examples
     --------

@@ -30,7 +30,11 @@ __all__ = ["ROSTER", "Bundle", "check_enrolled", "check_name", "load_bundle", "l
 
 ROSTER = "roster.json"
 _FROM_FLEET = "copy it again from the fleet's directory"
-_KEYS = ("curve_public", "curve_secret", "sign_public", "sign_secret", "fleet_public")
+#: For each key its reader, which refuses anything else.
+_KEYS = {
+    "curve_public": curve_key, "curve_secret": curve_key, "sign_public": sign_key, "sign_secret": sign_key,
+    "fleet_public": sign_key,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,7 @@ def check_enrolled(bundle: Bundle, roster: Roster) -> None:
 
 
 def load_roster(path: Path | str, fleet_public_key: bytes, *, verified: bool = False) -> Roster:
-    """Read a fleet roster and verify its signature.
-
-    Parameters
-    ----------
-    path : Path or str
-        The roster file.
-    fleet_public_key : bytes
-        Of the device's fleet, from its bundle.
-    verified : bool
-        True if the process that checked this peer's configuration has just verified the signature.
+    """Read a fleet roster and verify its signature, unless the process that started this one has just `verified` it.
 
     Raises
     ------
@@ -127,15 +122,7 @@ def _check_signed(roster: Roster, fleet_public: bytes, where: str, *, verified: 
 def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *, verified: bool = False) -> Roster:
     """Return the newer of the roster in a bundle and that in a file, one of which may be missing.
 
-    Parameters
-    ----------
-    bundle : Bundle
-    where : path
-        The bundle's file, for messages.
-    file : path or None
-        The roster file, if there is one.
-    verified : bool
-        As in `load_roster`.
+    `where` is the bundle's file, for messages; `verified` as in `load_roster`.
 
     Raises
     ------
@@ -152,26 +139,14 @@ def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *,
 
 
 def load_bundle(path: Path | str) -> Bundle:
-    """Read a device's bundle.
-
-    Raises
-    ------
-    UsageError
-        If the file is missing or not a bundle, or its keys do not belong together.
-    """
+    """Read a device's bundle; refuse one whose keys do not belong together."""
     check_private(Path(path), "device bundle")
     shape: dict[str, type] = dict.fromkeys(("name", *_KEYS), str)
     document = read_json(Path(path), "device bundle", shape, {"roster": dict})
     try:
-        bundle = Bundle(
-            name=check_name(document["name"]),
-            curve_public=curve_key(document["curve_public"]),
-            curve_secret=curve_key(document["curve_secret"]),
-            sign_public=sign_key(document["sign_public"]),
-            sign_secret=sign_key(document["sign_secret"]),
-            fleet_public=sign_key(document["fleet_public"]),
-            roster=from_document(document["roster"]) if "roster" in document else None,
-        )
+        roster = from_document(document["roster"]) if "roster" in document else None
+        keys = {name: read_key(document[name]) for name, read_key in _KEYS.items()}
+        bundle = Bundle(name=check_name(document["name"]), roster=roster, **keys)
     except ValueError as error:
         raise UsageError(f"{path} is not a device bundle ({error}): {_FROM_FLEET}") from None
     if zmq.curve_public(bundle.curve_secret) != bundle.curve_public:

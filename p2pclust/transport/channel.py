@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import zmq
 
@@ -39,48 +40,24 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.TCP_KEEPALIVE_IDLE, 60)
 
 
+@dataclass(eq=False)
 class Channel:
     """Sends messages to one peer on one lane, in order.
 
     A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
     is dropped and further messages are refused at once, until one gets through again.
-
-    Parameters
-    ----------
-    context : zmq.Context
-        Makes the socket.
-    loop : asyncio.AbstractEventLoop
-        Watches the socket while something waits.
-    bundle : Bundle
-        Our own keys.
-    endpoint : str
-        ``tcp://host:port`` of the peer.
-    their_key : bytes
-        The peer's CURVE public key (Z85): only its owner can answer at that address.
-    lane : Lane
-        Sets the bounds of the queues.
-    counters : Counters
-        Where sent and dropped messages are counted.
+    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint.
     """
 
-    def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        loop: asyncio.AbstractEventLoop,
-        bundle: Bundle,
-        endpoint: str,
-        their_key: bytes,
-        *,
-        lane: Lane,
-        counters: Counters,
-    ) -> None:
-        self._context = context
-        self._loop = loop
-        self._bundle = bundle
-        self._endpoint = endpoint
-        self._their_key = their_key
-        self._lane = lane
-        self._counters = counters
+    context: zmq.Context[zmq.Socket[bytes]]
+    loop: asyncio.AbstractEventLoop
+    bundle: Bundle
+    endpoint: str
+    their_key: bytes
+    lane: Lane
+    counters: Counters
+
+    def __post_init__(self) -> None:
         self._queue: deque[list[bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._gave_up = False
@@ -88,14 +65,14 @@ class Channel:
 
     def send(self, parts: list[bytes]) -> bool:
         """Hand one message to the socket, or queue it; False when neither is possible."""
-        if self._gave_up and self._loop.time() - self._opened_at >= _RENEWAL_AGE_S:
+        if self._gave_up and self.loop.time() - self._opened_at >= _RENEWAL_AGE_S:
             self.revive()
         # Waiting messages go first, and asking the socket is cheap.
         if (not self._queue or self._flush()) and self._push(parts):
             self._gave_up = False
             return True
-        if self._gave_up or len(self._queue) >= _QUEUE[self._lane]:
-            self._counters.drop("not sent: not connected" if self._gave_up else "not sent: queue full")
+        if self._gave_up or len(self._queue) >= _QUEUE[self.lane]:
+            self.counters.drop("not sent: not connected" if self._gave_up else "not sent: queue full")
             return False
         self._queue.append(parts)
         self._wait()
@@ -106,7 +83,7 @@ class Channel:
         """Whether the connection is up and takes messages now."""
         ready = bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
         if ready and self._timer is not None:
-            self._loop.call_soon(self._on_event)  # asking has cleared the event that the queue waits for
+            self.loop.call_soon(self._on_event)  # asking has cleared the event that the queue waits for
         return ready
 
     def revive(self) -> None:
@@ -114,7 +91,7 @@ class Channel:
 
         libzmq tries an absent peer only every few seconds; this reaches a restarted one at once.
         """
-        if self._loop.time() - self._opened_at < _REVIVAL_AGE_S or int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+        if self.loop.time() - self._opened_at < _REVIVAL_AGE_S or int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
             return
         self._stop_waiting()
         self._socket.close(linger=0)
@@ -132,24 +109,24 @@ class Channel:
         self._socket.close(linger=linger_ms)
 
     def _open(self) -> None:
-        socket = self._context.socket(zmq.DEALER)
+        socket = self.context.socket(zmq.DEALER)
         set_common_options(socket)
         socket.set(zmq.IMMEDIATE, 1)
-        socket.sndhwm = _QUEUE[self._lane]
+        socket.sndhwm = _QUEUE[self.lane]
         socket.rcvhwm = 1
         socket.set(zmq.MAXMSGSIZE, _MAX_ANSWER_BYTES)
         socket.set(zmq.RECONNECT_IVL, _RECONNECT_MS)
         socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
         socket.set(zmq.CONNECT_TIMEOUT, 3000)
-        socket.curve_serverkey = self._their_key
-        socket.curve_publickey = self._bundle.curve_public
-        socket.curve_secretkey = self._bundle.curve_secret
-        if "[" in self._endpoint:
+        socket.curve_serverkey = self.their_key
+        socket.curve_publickey = self.bundle.curve_public
+        socket.curve_secretkey = self.bundle.curve_secret
+        if "[" in self.endpoint:
             socket.ipv6 = True
-        socket.connect(self._endpoint)
+        socket.connect(self.endpoint)
         self._socket = socket
         self._fd = int(socket.get(zmq.FD))
-        self._opened_at = self._loop.time()
+        self._opened_at = self.loop.time()
         self._was_up = False
 
     def _push(self, parts: Sequence[bytes]) -> bool:
@@ -167,8 +144,8 @@ class Channel:
                 taken = False
         if taken:
             self._was_up = True
-            self._counters.messages_sent += 1
-            self._counters.bytes_sent += sum(map(len, parts)) - 1  # less the lane mark
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += sum(map(len, parts)) - 1  # less the lane mark
         return taken
 
     def _flush(self) -> bool:
@@ -185,16 +162,16 @@ class Channel:
     def _wait(self) -> None:
         """Watch the socket until it takes the waiting messages."""
         if self._timer is None:
-            now = self._loop.time()
-            until = now + _PATIENCE_S[self._lane]
+            now = self.loop.time()
+            until = now + _PATIENCE_S[self.lane]
             if not self._was_up:
                 until = max(until, self._opened_at + _FIRST_PATIENCE_S)
-            self._timer = self._loop.call_at(until, self._lose_patience)
-            self._loop.add_reader(self._fd, self._on_event)
+            self._timer = self.loop.call_at(until, self._lose_patience)
+            self.loop.add_reader(self._fd, self._on_event)
         # The descriptor is edge-triggered: the events must be read after every send, or a wake-up may be lost. They are
         # acted upon later, since the caller may be about to send more.
         if int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
-            self._loop.call_soon(self._on_event)
+            self.loop.call_soon(self._on_event)
 
     def _on_event(self) -> None:
         if self._timer is not None and int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
@@ -202,7 +179,7 @@ class Channel:
 
     def _lose_patience(self) -> None:
         self._timer = None
-        self._loop.remove_reader(self._fd)
+        self.loop.remove_reader(self._fd)
         self._gave_up = True
         self._forget()
 
@@ -210,9 +187,9 @@ class Channel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._loop.remove_reader(self._fd)
+            self.loop.remove_reader(self._fd)
 
     def _forget(self) -> None:
         if self._queue:
-            self._counters.drop("not sent: not connected", len(self._queue))
+            self.counters.drop("not sent: not connected", len(self._queue))
             self._queue.clear()

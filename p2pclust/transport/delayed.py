@@ -26,18 +26,8 @@ class Delayed:
     """One direction of our own link.
 
     The loop's timers count in whole milliseconds and round up, and a busy loop is later still. This class learns the usual
-    lateness and sets its timers earlier by that: so the mean of a measured latency is the stated one.
-
-    Parameters
-    ----------
-    loop : asyncio.AbstractEventLoop
-    line : Line
-    counters : Counters
-        Where lost and refused messages are counted.
-    release : callable
-        Called with each message that comes out.
-    on_lost : callable, optional
-        Called with the numbers of messages and bytes that were lost.
+    lateness and sets its timers earlier by that: so the mean of a measured latency is the stated one. `release` gets each
+    message that comes out, `on_lost` the numbers of messages and bytes that were lost.
     """
 
     def __init__(
@@ -67,16 +57,12 @@ class Delayed:
         self.line.change(self._loop.time(), way)
         self._plan()
 
-    def flush(self) -> None:
-        """Let out everything at once: this peer ends, and would lose its last messages."""
+    def close(self, *, flush: bool) -> None:
+        """Drop everything, or with `flush` let it out at once: this peer ends, and would lose its last messages."""
         self._stop()
         for message in self.line.flush():
-            self._release(*message)
-
-    def drop(self) -> None:
-        """Drop everything."""
-        self._stop()
-        self.line.flush()
+            if flush:
+                self._release(*message)
 
     def _plan(self) -> None:
         at = self.line.next_at
@@ -113,19 +99,8 @@ class Delayed:
 class OwnLink:
     """Both directions of our link, shaped like that of another device; for testbeds.
 
-    Parameters
-    ----------
-    loop : asyncio.AbstractEventLoop
-    counters : Counters
-    shape : Shape
-        For all that we send, and all that we receive.
-    rng : numpy.random.Generator
-        Draws losses and jitter.
-    rates : mapping of str to float
-        Bytes per second of others' up-links, if they are limited: a message may still arrive while its first bytes are on
-        our down-link.
-    leaves, arrives : callable
-        Called with each message at the far end of our up-link, and of our down-link.
+    `rates` are the bytes per second of others' up-links, if they are limited: a message may still arrive while its first
+    bytes are on our down-link. `leaves` and `arrives` get each message at the far end of our up-link, and of our down-link.
     """
 
     def __init__(
@@ -168,8 +143,5 @@ class OwnLink:
 
     def close(self, *, flush: bool) -> None:
         """Drop what has not come out; with `flush`, send the messages of the up-link at once."""
-        self._down.drop()
-        if flush:
-            self._up.flush()
-        else:
-            self._up.drop()
+        self._down.close(flush=False)
+        self._up.close(flush=flush)

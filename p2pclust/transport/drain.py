@@ -16,16 +16,8 @@ class Drain:
     The descriptor of a ZeroMQ socket is edge-triggered: unless the socket was read until it was empty, whether because of
     the limits or of an exception in `take`, the loop would not wake up for the rest.
 
-    Parameters
-    ----------
-    loop : asyncio.AbstractEventLoop
-    socket : zmq.Socket
-    take : callable
-        Receive one message; return its size in bytes, or 0 if there was none.
-    most : int
-        Messages in one burst.
-    most_bytes : float
-        Bytes in one burst; the message that exceeds it is the last one.
+    `take` receives one message and returns its size in bytes, or 0 if there was none. A burst has at most `most` messages,
+    and ends with the one that makes it larger than `most_bytes`.
     """
 
     def __init__(

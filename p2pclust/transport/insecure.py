@@ -35,19 +35,7 @@ def beyond_this_device(host: str) -> bool:
 
 
 def insecure_bundle(me: str, names: Iterable[str]) -> Bundle:
-    """Return the bundle, with roster, of a peer in a fleet of these names; it is the same on every device.
-
-    Parameters
-    ----------
-    me : str
-        The peer's name.
-    names : iterable of str
-        All peers of the fleet.
-
-    Raises
-    ------
-    UsageError
-        If a name is invalid.
+    """Return the bundle, with roster, of the peer `me` in a fleet of these names; it is the same on every device.
 
     Examples
     --------

@@ -36,13 +36,7 @@ def read(path: Path, what: str) -> bytes:
 
 
 def check_private(path: Path, what: str) -> None:
-    """Refuse a secret that others on this machine may read.
-
-    Raises
-    ------
-    UsageError
-        If the group or others have any right to the file.
-    """
+    """Refuse a secret to which the group or others have any right."""
     if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
         raise UsageError(f"{what} {path} can be read by other users: chmod 600 {path}")
 

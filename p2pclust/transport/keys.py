@@ -10,8 +10,9 @@ file. Every file is written whole, synced and renamed into place, so that a cras
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from p2pclust.errors import UsageError
@@ -37,18 +38,66 @@ __all__ = [
 FLEET_KEY, FLEET_PUBLIC = "fleet.key", "fleet.pub"
 
 
-# -- the administrator's side -------------------------------------------------------------------------------------------
+@dataclass
+class _Edit:
+    """The roster of a fleet's directory while it is changed: its entries by name, and the bundles that were made."""
+
+    directory: Path
+    fleet_public: bytes
+    entries: dict[str, RosterPeer]
+    bundles: dict[str, Bundle] = field(default_factory=dict)
+
+    def make_keys(self, name: str, role: str, expires: str) -> None:
+        entry, self.bundles[name] = new_device(name, self.fleet_public)
+        self.entries[name] = replace(entry, role=role, expires=expires)
+
+    def check_free(self, name: str) -> None:
+        if name in self.entries:
+            raise UsageError(
+                f"the name {name!r} is taken in the fleet of {self.directory}: choose another name; or, if it is that "
+                f"device, `p2pclust keys rotate {name}` gives it new keys, and `p2pclust keys revoke {name}` takes it off "
+                "the roster"
+            )
+
+    def known(self, names: Iterable[str]) -> list[RosterPeer]:
+        """Return the entries of these names, each once."""
+        for name in names:
+            if name not in self.entries:
+                raise UsageError(
+                    f"{name!r} is not on the roster of {self.directory}: `p2pclust keys show` lists its entries"
+                )
+        return [self.entries[name] for name in dict.fromkeys(names)]
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.directory / f"{name}.bundle" for name in self.bundles]
+
+
+@contextmanager
+def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
+    """Lock the fleet and yield its roster; then raise the serial, sign it again, and write the bundles that were made.
+
+    An exception in the block changes nothing.
+    """
+    directory = Path(directory)
+    with exclusive(directory, create=False):
+        key = load_signing_key(directory / FLEET_KEY, passphrase)
+        public = key.public_key().public_bytes_raw()
+        roster = load_roster(directory / ROSTER, public)
+        edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers})
+        yield edit
+        newer = sign(key, roster.serial + 1, edit.entries.values())
+        # Bundles come first: after a crash before the roster is written the names are still free, and the next try
+        # replaces the files.
+        for file, bundle in zip(edit.files, edit.bundles.values(), strict=True):
+            write(file, replace(bundle, roster=newer).to_bytes(), 0o600)
+        write(directory / ROSTER, newer.to_bytes(), 0o644)
 
 
 def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
-    """Make a fleet: its signing key and an empty signed roster.
+    """Make a fleet: its signing key, encrypted with the passphrase if there is one, and an empty signed roster.
 
-    Parameters
-    ----------
-    directory : path
-        Created if it does not exist. Must not hold a fleet.
-    passphrase : str, optional
-        Encrypts the signing key.
+    The directory is created if it does not exist.
 
     Returns
     -------
@@ -77,12 +126,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
 def fleet_public(directory: Path | str, passphrase: Callable[[], str | None] = lambda: None) -> bytes:
     """Return the fleet's public key, from ``fleet.pub`` or, if that is missing, from the signing key.
 
-    Parameters
-    ----------
-    directory : path
-        The fleet's directory.
-    passphrase : callable
-        Returns the signing key's passphrase; called if it is needed.
+    `passphrase` is called if the signing key is needed.
 
     Raises
     ------
@@ -110,12 +154,6 @@ def add_devices(
 
     Parameters
     ----------
-    directory : path
-        The fleet's directory, made by `init_fleet`.
-    names : sequence of str
-        The devices' names, which must be new to the fleet.
-    passphrase : str, optional
-        Of the signing key.
     role : {"peer", "operator"}
         An operator may control peers, but is not a peer.
     expires : str
@@ -135,17 +173,11 @@ def add_devices(
     for name in names:
         check_name(name)
     _check_day(expires)
-
-    def enrol(roster: Roster, fleet_public: bytes) -> tuple[list[RosterPeer], dict[str, Bundle]]:
-        entries, bundles = list(roster.peers), {}
+    with _editing(directory, passphrase) as edit:
         for name in names:
-            if roster.entry(name) is not None or name in bundles:
-                raise UsageError(_taken(name, directory))
-            entry, bundles[name] = new_device(name, fleet_public)
-            entries.append(replace(entry, role=role, expires=expires))
-        return entries, bundles
-
-    return _change(Path(directory), passphrase, enrol)
+            edit.check_free(name)
+            edit.make_keys(name, role, expires)
+    return edit.files
 
 
 def rotate(
@@ -153,58 +185,29 @@ def rotate(
 ) -> list[Path]:
     """Give devices new keys under the same names; peers with the new roster refuse the old keys.
 
-    Parameters
-    ----------
-    directory, names, passphrase
-        As for `add_devices`, but the names must be on the roster.
-    expires : str, optional
-        The new last day; by default, as before.
-
-    Returns
-    -------
-    list of Path
-        The new bundle files.
-
-    Raises
-    ------
-    UsageError
-        As for `add_devices`, and if a name is not on the roster.
+    The last day stays as it is, unless `expires` is given. Otherwise like `add_devices`, but the names must be on the
+    roster.
     """
     _check_day(expires or "")
-
-    def renew(roster: Roster, fleet_public: bytes) -> tuple[list[RosterPeer], dict[str, Bundle]]:
-        entries, bundles = {peer.name: peer for peer in roster.peers}, {}
-        for before in _entries(roster, names, directory):
-            entry, bundles[before.name] = new_device(before.name, fleet_public)
-            last = before.expires if expires is None else expires
-            entries[before.name] = replace(entry, role=before.role, expires=last)
-        return list(entries.values()), bundles
-
-    return _change(Path(directory), passphrase, renew)
+    with _editing(directory, passphrase) as edit:
+        for before in edit.known(names):
+            edit.make_keys(before.name, before.role, before.expires if expires is None else expires)
+    return edit.files
 
 
 def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None = None) -> Roster:
-    """Remove devices from the roster, which revokes them.
-
-    Returns
-    -------
-    Roster
-        The new one, to be given to any one peer of the fleet.
+    """Remove devices from the roster, which revokes them; return the new one, to be given to any one peer of the fleet.
 
     Raises
     ------
     UsageError
         If a name is not on the roster, the key is missing or the passphrase wrong. Then no device was revoked.
     """
-    directory = Path(directory)
-
-    def drop(roster: Roster, fleet_public: bytes) -> tuple[list[RosterPeer], dict[str, Bundle]]:
-        gone = {peer.name for peer in _entries(roster, names, directory)}
-        return [peer for peer in roster.peers if peer.name not in gone], {}
-
-    _change(directory, passphrase, drop)
+    with _editing(directory, passphrase) as edit:
+        for peer in edit.known(names):
+            del edit.entries[peer.name]
     for name in names:
-        (directory / f"{name}.bundle").unlink(missing_ok=True)  # its keys are no longer valid
+        (Path(directory) / f"{name}.bundle").unlink(missing_ok=True)  # its keys are no longer valid
     return load_public_roster(directory)
 
 
@@ -226,53 +229,13 @@ def enroll(
     """
     _check_day(expires)
     asked = [replace(load_request(Path(file)), role=role, expires=expires) for file in requests]
-
-    def enrol(roster: Roster, fleet_public: bytes) -> tuple[list[RosterPeer], dict[str, Bundle]]:
-        entries = list(roster.peers)
+    with _editing(directory, passphrase) as edit:
         for peer in asked:
-            if any(peer.name == other.name for other in entries):
-                raise UsageError(_taken(peer.name, directory))
-            if any(peer.curve_public == other.curve_public for other in entries):
+            edit.check_free(peer.name)
+            if any(peer.curve_public == other.curve_public for other in edit.entries.values()):
                 raise UsageError(f"the key of {peer.name!r} is on the roster already: make the request again")
-            entries.append(peer)
-        return entries, {}
-
-    _change(Path(directory), passphrase, enrol)
+            edit.entries[peer.name] = peer
     return asked
-
-
-_Change = Callable[[Roster, bytes], tuple[list[RosterPeer], dict[str, Bundle]]]
-
-
-def _change(directory: Path, passphrase: str | None, change: _Change) -> list[Path]:
-    """Change the roster, raise its serial, sign it again, and write the bundles that were made."""
-    with exclusive(directory, create=False):
-        key = load_signing_key(directory / FLEET_KEY, passphrase)
-        fleet_public = key.public_key().public_bytes_raw()
-        roster = load_roster(directory / ROSTER, fleet_public)
-        entries, bundles = change(roster, fleet_public)
-        newer = sign(key, roster.serial + 1, entries)
-        # Bundles come first: after a crash before the roster is written the names are still free, and the next try
-        # replaces the files.
-        for name, bundle in bundles.items():
-            write(directory / f"{name}.bundle", replace(bundle, roster=newer).to_bytes(), 0o600)
-        write(directory / ROSTER, newer.to_bytes(), 0o644)
-    return [directory / f"{name}.bundle" for name in bundles]
-
-
-def _entries(roster: Roster, names: Sequence[str], directory: Path | str) -> list[RosterPeer]:
-    found = [roster.entry(name) for name in dict.fromkeys(names)]
-    if None in found:
-        missing = next(name for name in names if roster.entry(name) is None)
-        raise UsageError(f"{missing!r} is not on the roster of {directory}: `p2pclust keys show` lists its entries")
-    return [peer for peer in found if peer is not None]
-
-
-def _taken(name: str, directory: Path | str) -> str:
-    return (
-        f"the name {name!r} is taken in the fleet of {directory}: choose another name; or, if it is that device, "
-        f"`p2pclust keys rotate {name}` gives it new keys, and `p2pclust keys revoke {name}` takes it off the roster"
-    )
 
 
 def _check_day(expires: str) -> None:
@@ -281,19 +244,7 @@ def _check_day(expires: str) -> None:
 
 
 def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
-    """Make a fleet in memory for one run; its signing key is not kept. See `Throwaway`.
-
-    Parameters
-    ----------
-    names : iterable of str
-        One name per peer.
-
-    Returns
-    -------
-    roster : Roster
-    bundles : dict of str to Bundle
-        In the order of `names`.
-    """
+    """Make a fleet in memory for one run; its signing key is not kept. See `Throwaway`."""
     made = Throwaway(names)
     return made.roster, made.bundles
 
@@ -301,16 +252,12 @@ def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
 class Throwaway:
     """A fleet in memory whose roster may change: this object keeps its signing key.
 
-    Parameters
-    ----------
-    names : iterable of str
-        One name per peer.
-
     Attributes
     ----------
     roster : Roster
         The newest one.
     bundles : dict of str to Bundle
+        In the order of the names.
 
     Raises
     ------

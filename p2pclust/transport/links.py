@@ -7,23 +7,21 @@ is queued or refused, and a connection that breaks loses the messages under way.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
 from p2pclust.transport.keys import Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_FRAMES
 
-__all__ = [
-    "Counters",
-    "Lane",
-    "Links",
-    "Receive",
-    "misfit",
-    "parse_address",
-    "tcp_endpoint",
-]
+__all__ = ["Counters", "Lane", "Links", "Receive", "misfit", "parse_address", "tcp_endpoint"]
+
+
+_ADDRESS: Final = re.compile(
+    r"(?:\[(?P<ipv6>[0-9a-fA-F:.%]{1,253})\]|(?P<host>[A-Za-z0-9._-]{1,253})):(?P<port>[0-9]{1,5})"
+)
 
 
 class Lane(enum.IntEnum):
@@ -86,10 +84,7 @@ class Links(Protocol):
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:
         """Queue one message; never blocks, never raises for a peer's state.
 
-        Returns
-        -------
-        bool
-            False if the message was not queued: no such link, not connected, queue full, or too large.
+        Return False if the message was not queued: no such link, not connected, queue full, or too large.
         """
 
     async def refused(self, peer: str, timeout_s: float) -> bool:
@@ -101,18 +96,6 @@ class Links(Protocol):
 
 def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
     """Return why a message breaks the limits of its lane, or None if it fits.
-
-    Parameters
-    ----------
-    frames : sequence of bytes
-        The whole message.
-    lane : Lane
-        The lane that it travels on.
-
-    Returns
-    -------
-    str or None
-        ``"no frames"``, ``"too many frames"``, ``"too large"``, or None.
 
     Examples
     --------
@@ -131,17 +114,7 @@ def misfit(frames: Sequence[bytes], lane: Lane) -> str | None:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split ``"host:port"``; an IPv6 host stands in brackets.
-
-    Returns
-    -------
-    tuple of (str, int)
-        The host, without brackets, and the port.
-
-    Raises
-    ------
-    UsageError
-        If the text is not an address.
+    """Split ``"host:port"``, or raise UsageError; an IPv6 host has brackets in the text, but not in what is returned.
 
     Examples
     --------
@@ -150,20 +123,10 @@ def parse_address(address: str) -> tuple[str, int]:
     >>> parse_address("[::1]:5001")
     ('::1', 5001)
     """
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if bracketed else host
-    letters = frozenset("0123456789abcdefABCDEF:.%" if bracketed else _HOST_LETTERS)
-    if (
-        not colon
-        or not 0 < len(bare) <= 253
-        or not letters.issuperset(bare)
-        or not (port.isascii() and port.isdigit())
-        or int(port[:6]) > 65535
-        or len(port) > 5
-    ):
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found["port"]) > 65535:
         raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
-    return bare, int(port)
+    return found["ipv6"] or found["host"], int(found["port"])
 
 
 def tcp_endpoint(host: str, port: int) -> str:
@@ -175,6 +138,3 @@ def tcp_endpoint(host: str, port: int) -> str:
     'tcp://[::1]:5001'
     """
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-
-
-_HOST_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"

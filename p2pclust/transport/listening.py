@@ -35,13 +35,7 @@ def open_router(context: zmq.Context[zmq.Socket[bytes]], curve_secret: bytes) ->
 
 
 def bind(router: zmq.Socket[bytes], host: str, port: int) -> str:
-    """Listen at an address; return it, with the port that was chosen for port 0.
-
-    Raises
-    ------
-    UsageError
-        When the address cannot be listened on.
-    """
+    """Listen at an address, or raise UsageError; return it, with the port that was chosen for port 0."""
     where = tcp_endpoint(host, port).removeprefix("tcp://")
     try:
         if ":" in host:

@@ -26,14 +26,8 @@ _REQUEST = b"p2pclust request to be enrolled 1\n"
 def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
     """Make a device's keys on the device itself, and a request to be enrolled, which holds only the public keys.
 
-    Parameters
-    ----------
-    directory : path
-        For both files; created if it does not exist.
-    name : str
-        The device's name.
-    fleet_public : str
-        The fleet's public key, 64 hexadecimal digits: the device will accept rosters of this fleet only.
+    The device will accept rosters only of the fleet with this public key, 64 hexadecimal digits. The directory is created
+    if it does not exist.
 
     Returns
     -------
@@ -72,13 +66,7 @@ def _request(entry: RosterPeer, sign_secret: bytes) -> bytes:
 
 
 def load_request(path: Path) -> RosterPeer:
-    """Read a device's request to be enrolled.
-
-    Raises
-    ------
-    UsageError
-        If the file is not a request, or the device did not sign it.
-    """
+    """Read a device's request to be enrolled; refuse it unless the device signed it."""
     fields = ("name", "curve_public", "sign_public", "signature")
     document = read_json(path, "request to be enrolled", dict.fromkeys(fields, str))
     try:

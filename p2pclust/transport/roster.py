@@ -124,13 +124,7 @@ class Roster:
         return None if entry is None else entry.curve_public
 
     def valid_at(self, now: float) -> Roster:
-        """Return the roster without expired entries, for use on this device: it differs from what was signed.
-
-        Parameters
-        ----------
-        now : float
-            Seconds since 1970, of the wall clock.
-        """
+        """Return the roster without entries that expired by `now`, in seconds since 1970; it differs from the signed one."""
         left = tuple(peer for peer in self.peers if now < peer.expires_at)
         return self if len(left) == len(self.peers) else replace(self, peers=left)
 
@@ -162,13 +156,7 @@ def fleet_id_of(fleet_public: bytes) -> str:
 
 
 def parse(data: bytes) -> Roster:
-    """Read a roster, which may be hostile, without checking its signature.
-
-    Raises
-    ------
-    ValueError
-        If it is malformed, with the reason in a few words.
-    """
+    """Read a roster, which may be hostile, without checking its signature; raise ValueError with the reason if malformed."""
     if len(data) > MAX_ROSTER_BYTES:
         raise ValueError(f"{len(data)} bytes")
     try:
@@ -204,13 +192,7 @@ def is_signed(roster: Roster, fleet_public: bytes) -> bool:
 
 
 def signed_by(data: bytes, fleet_public: bytes) -> Roster:
-    """Read a roster and verify its signature.
-
-    Raises
-    ------
-    ValueError
-        If it is malformed or not signed by that fleet, with the reason in a few words.
-    """
+    """Read a roster and verify its signature; raise ValueError, with the reason in a few words, if either fails."""
     roster = parse(data)
     if not is_signed(roster, fleet_public):
         raise ValueError("it does not carry the signature of this fleet")
@@ -276,13 +258,7 @@ def last_day(text: str) -> bool:
 
 
 def curve_key(text: str) -> bytes:
-    """Return a Z85 key as bytes; only the canonical text is valid, since keys are compared as text.
-
-    Raises
-    ------
-    ValueError
-        If it is not a key.
-    """
+    """Return a Z85 key as bytes, or raise ValueError; only the canonical text is valid, since keys are compared as text."""
     data = text.encode()
     try:
         canonical = len(data) == 40 and z85.encode(z85.decode(data)) == data
@@ -294,13 +270,7 @@ def curve_key(text: str) -> bytes:
 
 
 def sign_key(text: str) -> bytes:
-    """Return the bytes of an Ed25519 key in hexadecimal digits.
-
-    Raises
-    ------
-    ValueError
-        If it is not a key.
-    """
+    """Return the bytes of an Ed25519 key in hexadecimal digits, or raise ValueError."""
     if not re.fullmatch(r"[0-9a-f]{64}", text):
         raise ValueError("an Ed25519 key is 64 hexadecimal digits")
     return bytes.fromhex(text)

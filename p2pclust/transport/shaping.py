@@ -124,33 +124,19 @@ class Shape:
         return cls(way(fields["up"]), way(fields["down"]))
 
 
-class _Waiting(Generic[T]):
-    __slots__ = ("flow", "item", "left", "n_bytes")
-
-    def __init__(self, n_bytes: int, left: float, flow: tuple[str, Lane], item: T) -> None:
-        self.n_bytes = n_bytes
-        self.left = left  # bytes that are not over the line yet
-        self.flow = flow
-        self.item = item
+@dataclass(slots=True)
+class _Queued(Generic[T]):
+    n_bytes: int
+    left: float  # bytes that are not over the line yet
+    flow: tuple[str, Lane]
+    item: T
 
 
 class Line(Generic[T]):
     """One direction of one device's link, with the messages that wait and travel on it.
 
-    Parameters
-    ----------
-    way : Way
-    rng : numpy.random.Generator
-        Draws losses and jitter; not used if there are none.
-
-    Attributes
-    ----------
-    way : Way
-        The present properties of the line; see `change`.
-    lost, lost_bytes : int
-        Messages, and their bytes, that were lost so far.
-    refused : int
-        Messages that were refused because the queue was full.
+    Losses and jitter are drawn from `rng`. `lost` and `lost_bytes` count what was lost so far, `refused` the messages that
+    found their queue full.
 
     Examples
     --------
@@ -167,7 +153,7 @@ class Line(Generic[T]):
     def __init__(self, way: Way, rng: np.random.Generator) -> None:
         self.way = way
         self._rng = rng
-        self._queues: dict[Lane, deque[_Waiting[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
+        self._queues: dict[Lane, deque[_Queued[T]]] = {Lane.CONTROL: deque(), Lane.BULK: deque()}
         self._bytes = {Lane.CONTROL: 0, Lane.BULK: 0}
         self._free_since = -math.inf  # while nothing is on the line
         self._idle: deque[tuple[float, float]] = deque(maxlen=_MOST_SPANS)  # the latest spans without a message
@@ -188,28 +174,13 @@ class Line(Generic[T]):
     def push(
         self, now: float, n_bytes: int, lane: Lane, peer: str, item: T, rate_before: float = math.inf
     ) -> bool:  # fmt: skip
-        """Put a message onto the line, or into its lane's queue.
+        """Put a message onto the line, or into its lane's queue; return False if that is full.
 
-        Parameters
-        ----------
-        now : float
-            Not less than in the previous call.
-        n_bytes : int
-        lane : Lane
-        peer : str
-            The other end; messages of one peer and lane keep their order.
-        item : object
-            The message, which `pop` returns.
-        rate_before : float
-            Bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
-
-        Returns
-        -------
-        bool
-            False if its queue is full.
+        `now` is not less than in the previous call. Messages of one peer and lane keep their order. `rate_before` is the
+        bytes per second at which the message arrives here, if its first bytes may continue while the rest arrives.
         """
         self._settle(now)
-        waiting = _Waiting(n_bytes, float(n_bytes), (peer, lane), item)
+        waiting = _Queued(n_bytes, float(n_bytes), (peer, lane), item)
         if self._on_the_line() is None:
             if self._free_since < now:
                 self._idle.append((self._free_since, now))
@@ -252,7 +223,7 @@ class Line(Generic[T]):
         ends = math.inf if head is None else self._began + head.left / self.way.rate
         return min(ends, self._travelling[0][0]) if self._travelling else ends
 
-    def _on_the_line(self) -> _Waiting[T] | None:
+    def _on_the_line(self) -> _Queued[T] | None:
         for queue in self._queues.values():  # control first
             if queue:
                 return queue[0]
@@ -288,7 +259,7 @@ class Line(Generic[T]):
             head.left -= min(head.left, (now - self._began) * self.way.rate) if now > self._began else 0.0
             self._began = now
 
-    def _travel(self, leaves: float, message: _Waiting[T]) -> None:
+    def _travel(self, leaves: float, message: _Queued[T]) -> None:
         way = self.way
         if way.loss and self._rng.random() < way.loss:
             self.lost += 1

@@ -10,15 +10,7 @@ __all__ = ["verified"]
 
 
 def verified(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Return True if the owner of a public key signed the message.
-
-    Parameters
-    ----------
-    public : bytes
-        32 bytes.
-    signature : bytes
-        64 bytes; any other length is invalid.
-    message : bytes
+    """Return True if the owner of a public key (32 bytes) signed the message with this signature (64 bytes).
 
     Examples
     --------

@@ -49,21 +49,9 @@ _KIND_AT: Final = 3  # after the mark of a list, the version, and the mark of a 
 
 
 def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> list[bytes]:
-    """Encode one message.
+    """Encode one message: return the header, then the frames, at most eight large payloads that are sent unchanged.
 
-    Parameters
-    ----------
-    kind : str
-        Which message it is.
-    fields : dict
-        Plain values only: int, bool, str, bytes, float, and lists or maps of them.
-    frames : sequence of bytes, at most 8
-        Large payloads, sent unchanged.
-
-    Returns
-    -------
-    list of bytes
-        The header, then the frames.
+    Fields are plain values: int, bool, str, bytes, float, and lists or maps of them.
 
     Examples
     --------
@@ -75,18 +63,7 @@ def pack(kind: str, fields: dict[str, Any], frames: Sequence[bytes] = ()) -> lis
 
 
 def unpack(parts: Sequence[bytes]) -> tuple[str, dict[str, Any], list[bytes]]:
-    """Decode one message, which may be hostile.
-
-    Parameters
-    ----------
-    parts : sequence of bytes
-        The header and the frames from the network.
-
-    Returns
-    -------
-    kind : str
-    fields : dict
-    frames : list of bytes
+    """Decode one message, which may be hostile, into its kind, its fields and its frames.
 
     Raises
     ------

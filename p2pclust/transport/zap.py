@@ -31,16 +31,8 @@ _BURST = 64
 class ZapHandler:
     """Answers handshakes of one ZeroMQ context; the admitted sender's User-Id is its CURVE public key in Z85.
 
-    Parameters
-    ----------
-    context : zmq.Context
-        The context of the listening socket; a context has one handler.
-    loop : asyncio.AbstractEventLoop
-        Where requests are answered.
-    admits : callable
-        Called with a CURVE public key (Z85, 40 bytes); returns whether its owner may connect.
-    admits_operator : callable
-        The same for the socket of operators.
+    `admits` gets a CURVE public key (Z85, 40 bytes) and returns whether its owner may connect; `admits_operator` decides
+    the same for the socket of operators.
     """
 
     def __init__(

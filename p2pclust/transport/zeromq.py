@@ -64,20 +64,7 @@ class _Link:
 class ZmqLinks:
     """Links of one peer to other peers of its fleet; follows `p2pclust.transport.links.Links`.
 
-    Parameters
-    ----------
-    bundle : Bundle
-        Our name and keys; must be on the roster.
-    roster : Roster
-        Peers that may connect, and to which we may connect.
-    listen : str
-        ``"host:port"`` to listen on; port 0 takes a free one.
-    receive : callable
-        Called on the loop with the sender's name, the frames and the lane of each message.
-    loop : asyncio.AbstractEventLoop, optional
-        Default: the running one.
-    bulk_idle_s : float
-        A bulk connection that carried nothing for this long is closed.
+    Port 0 in `listen` takes a free port. A bulk connection that carried nothing for `bulk_idle_s` is closed.
 
     Raises
     ------
@@ -242,13 +229,7 @@ class ZmqLinks:
                 return False
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Close every link and the listening socket.
-
-        Parameters
-        ----------
-        linger_s : float
-            How long the loop waits at most for messages that are queued on connections that are up.
-        """
+        """Close every link and the listening socket; messages queued on connections that are up have `linger_s` to go."""
         if self._closed:
             return
         self._closed = True

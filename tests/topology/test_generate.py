@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
 from p2pclust.topology import KINDS, Overlay, make_overlay
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.kinds import grid_columns
 
 DRAWN = ("regular", "random", "small-world", "scale-free", "geometric", "mobility", "expander")
@@ -97,7 +96,7 @@ def test_regular_overlays_are_regular(n_peers: int, degree: int, seed: int) -> N
 def test_expanders_are_ramanujan(n_peers: int, seed: int) -> None:
     overlay = made("expander", n_peers, seed)
     (degree,) = set(overlay.degrees.tolist())
-    values = np.sort(np.abs(np.linalg.eigvalsh(nx.to_numpy_array(graph_of(overlay)))))
+    values = np.sort(np.abs(np.linalg.eigvalsh(nx.to_numpy_array(overlay.graph()))))
     assert values[-1] == pytest.approx(degree)
     assert values[-2] <= 2 * math.sqrt(degree - 1) + 1e-6
 

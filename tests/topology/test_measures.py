@@ -21,7 +21,6 @@ from p2pclust.topology import (
     measures,
     metropolis_hastings,
 )
-from p2pclust.topology.convert import graph_of
 from p2pclust.topology.matrices import hops
 from p2pclust.topology.measures import Measures, edge_connectivity, node_connectivity
 
@@ -101,7 +100,7 @@ def test_the_second_eigenvalue_may_be_a_negative_one() -> None:
 @given(overlays())
 def test_as_networkx_measures(overlay: Overlay) -> None:
     assume(len(overlay.components()) == 1)
-    found, graph = measure(overlay, np.random.default_rng(0)), graph_of(overlay)
+    found, graph = measure(overlay, np.random.default_rng(0)), overlay.graph()
     assert found.diameter == nx.diameter(graph)
     assert found.radius == nx.radius(graph)
     assert found.clustering == pytest.approx(nx.average_clustering(graph))

@@ -74,17 +74,6 @@ def test_components_in_order() -> None:
     assert overlay.components() == (("y", "w"), ("x", "v"), ("z",))
 
 
-def test_without_and_with_links() -> None:
-    line = Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")], {"a": (0, 0), "b": (1, 0), "c": (2, 0)}, "line")
-    left = line.without(["b"])
-    assert left == Overlay(("a", "c"), [], {"a": (0, 0), "c": (2, 0)})
-    assert left.kind == "custom"  # a line that lost its middle is none
-    closed = line.with_links([("c", "a")])
-    assert closed.links == (("a", "b"), ("a", "c"), ("b", "c"))
-    assert (closed.positions, closed.kind) == (line.positions, "custom")
-    line.require_connected()
-
-
 REFUSED = {
     "nobody": (lambda: Overlay((), []), "overlay: no peers: name at least one"),
     "named twice": (lambda: Overlay(("a", "b", "a"), []), "overlay: peer 'a' is named twice: name every peer once"),
@@ -110,11 +99,6 @@ REFUSED = {
         lambda: Overlay(("a",), []).neighbours("x"),
         "overlay: unknown peer 'x': expected one of 'a'",
     ),
-    "without an unknown": (
-        lambda: Overlay(("a", "b"), []).without(["x"]),
-        "overlay: unknown peer 'x': expected one of 'a', 'b'",
-    ),
-    "without all": (lambda: Overlay(("a",), []).without(["a"]), "overlay: no peers: name at least one"),
     "a position of nobody": (
         lambda: Overlay(("a",), [], {"a": (0, 0), "x": (0, 0)}),
         "overlay: position: unknown peer 'x': expected one of 'a'",

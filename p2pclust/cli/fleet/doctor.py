@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 
 import typer
 
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 
 __all__ = ["Check", "doctor", "examine"]
@@ -42,7 +42,7 @@ class Check:
         return not self.advice
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check that this machine can run peers. Exits with 1 if something should be changed.
 
     \b
@@ -70,15 +70,14 @@ def _show(checks: list[Check]) -> None:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    console = stdout()
-    shown = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
+    shown = Table.grid(padding=(0, 3, 0, 0))
     shown.add_column(no_wrap=True)
     shown.add_column(no_wrap=True)
     shown.add_column(overflow="fold")
     for check in checks:
         verdict = Text("ok", style="green") if check.ok else Text("warn", style="bold yellow")
         shown.add_row(verdict, check.what, check.found + (f": {check.advice}" if check.advice else ""))
-    console.print(shown)
+    stdout().print(shown)
 
 
 def _versions() -> Check:

@@ -4,49 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.fleet import peers
-from p2pclust.cli.fleet.peers import AsJson, InventoryPath
-from p2pclust.cli.show.output import put_json, stdout
-from p2pclust.errors import FleetError, UsageError
+from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end_with, on_hosts
+from p2pclust.cli.show.options import AsJson, group
+from p2pclust.cli.show.output import stdout
+from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from p2pclust.fleet.hosts.inventory import Host, Inventory
 
 __all__ = ["app"]
 
 _RECORD = "hosts.json"
-#: Extra time for a host to connect, copy and answer.
-_SLACK_S = 60.0
+app = group("""Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 
-app = typer.Typer(rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def fleet(context: typer.Context) -> None:
-    """Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
-
-    \b
-    Example:
-      p2pclust fleet up fleet.toml
-      p2pclust fleet status fleet.toml
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+\b
+Example:
+  p2pclust fleet up fleet.toml
+  p2pclust fleet status fleet.toml
+""")
 
 
 @app.command()
 def up(
     inventory: InventoryPath,
-    wait: Annotated[
-        float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
-    ] = 20.0,
+    wait: Wait = 20.0,
     forget: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,38 +56,30 @@ def up(
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import everywhere  # noqa: PLC0415
 
     loaded = load_inventory(inventory)
     recorded = [host for host in _recorded(loaded) if host.name not in loaded.hosts]
     for name in forget or ():
-        if name not in [host.name for host in recorded]:
-            raise UsageError(f"--forget {name}: not a host of former peers: expected one of {_names(recorded)}")
+        known = [host.name for host in recorded]
+        if name not in known:
+            expected = ", ".join(known) or "none"
+            raise UsageError(f"--forget {name}: not a host of former peers: expected one of {expected}")
     gone = [host for host in recorded if host.name not in (forget or ())]
     hosts = [*loaded.hosts.values(), *gone]
     _record(loaded, hosts)  # before anything is started, so that `down` finds it in any case
-    answers = everywhere(hosts, lambda host: _bring(host, loaded, wait))
-    _record(loaded, [host for host in hosts if host not in gone or isinstance(answers[host.name], FleetError)])
-    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    done, failed = on_hosts(hosts, lambda host: _bring(host, loaded, wait))
+    _record(loaded, [host for host in hosts if host not in gone or host.name in failed])
     for host in gone:
         if host.name in failed:
             failed[host.name] += f" (no longer in the inventory: if it is gone for good, --forget {host.name})"
-    done = {name: answer for name, answer in answers.items() if not isinstance(answer, FleetError)}
-    down_ = [name for answer in done.values() for name, peer in answer["peers"].items() if is_down(peer)]
-    if as_json:
-        put_json({"well": not failed and not down_, "errors": failed, "hosts": done})
-    else:
-        _tell_changes(done, failed)
-    if failed or down_:
-        raise typer.Exit(3)
+    well = not failed and not any(is_down(peer) for answer in done.values() for peer in answer["peers"].values())
+    end_with({"well": well, "errors": failed, "hosts": done}, lambda: _show_changes(done), as_json=as_json)
 
 
 @app.command(short_help="End all peers and their supervisors.")
 def down(
     inventory: InventoryPath,
-    deadline: Annotated[
-        float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")
-    ] = 10.0,
+    deadline: Deadline = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """End all peers of the fleet and their supervisors, by force after the deadline.
@@ -112,25 +91,19 @@ def down(
       p2pclust fleet down fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
-    answers = everywhere(
-        hosts, lambda host: ask(host, "down", ["--deadline", f"{deadline:g}"], timeout_s=deadline + _SLACK_S)
-    )
-    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    options = ["--deadline", f"{deadline:g}"]
+    done, failed = on_hosts(hosts, lambda host: ask(host, "down", options, timeout_s=deadline + SLACK_S))
     _record(loaded, [host for host in hosts if host.name in failed])
-    if as_json:
-        put_json({"well": not failed, "errors": failed})
-    else:
-        console = stdout()
-        for name, answer in answers.items():
-            if not isinstance(answer, FleetError):
-                console.print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
-        _complain(failed)
-    if failed:
-        raise typer.Exit(3)
+
+    def show() -> None:
+        for name, answer in done.items():
+            stdout().print(f"{name}: {len(answer['peers'])} peers have left", soft_wrap=True)
+
+    end_with({"well": not failed, "errors": failed}, show, as_json=as_json)
 
 
 @app.command(short_help="Show every peer, and what is wrong.")
@@ -146,20 +119,14 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
-    answers = everywhere(list(loaded.hosts.values()), lambda host: ask(host, "status"))
-    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
-    peers = judge(loaded, answers)
+    done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))
+    peers = judge(loaded, done)
     well = not failed and all(not peer["trouble"] for peer in peers.values())
-    if as_json:
-        put_json({"well": well, "errors": failed, "peers": peers})
-    else:
-        stdout().print(show(peers), soft_wrap=True)
-        _complain(failed)
-    if not well:
-        raise typer.Exit(3)
+    answer = {"well": well, "errors": failed, "peers": peers}
+    end_with(answer, lambda: stdout().print(show(peers), soft_wrap=True), as_json=as_json)
 
 
 @app.command(short_help="Print the logs of one peer or of all.")
@@ -182,8 +149,8 @@ def logs(
     from p2pclust.fleet.hosts.remote import listening  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
-    names = [device.name for device in loaded.devices]
     check_names(loaded, [] if name is None else [name])
+    names = [device.name for device in loaded.devices]
     hosts = {h: host for h, host in loaded.hosts.items() if name is None or any(d.name == name for d in loaded.on(h))}
     options = ["--lines", f"{lines}", *(["--follow"] if follow else [])]
     wanted = {host: [*options] if name is None else [name, *options] for host in hosts}
@@ -221,7 +188,7 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
     plan = parts.plan(devices, prints, DOWN_S)
     return ask(
         host, "up", ["--wait", f"{wait_s:g}"], lambda stream: parts.pack(stream, inventory, devices, changed, plan),
-        timeout_s=wait_s + _SLACK_S,
+        timeout_s=wait_s + SLACK_S,
     )  # fmt: skip
 
 
@@ -229,26 +196,22 @@ def _recorded(inventory: Inventory) -> list[Host]:
     """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
     from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
 
-    file = inventory.keys / _RECORD
-    if not file.exists():
-        return []
-    entries = json.loads(file.read_text(encoding="utf-8")).get(str(inventory.path.absolute()), [])
+    entries = _records(inventory).get(str(inventory.path.absolute()), [])
     return [Host(**{**entry, "ssh_options": tuple(entry["ssh_options"])}) for entry in entries]
 
 
-def _names(hosts: Sequence[Host]) -> str:
-    return ", ".join(host.name for host in hosts) or "none"
+def _records(inventory: Inventory) -> dict[str, list[dict[str, Any]]]:
+    file = inventory.keys / _RECORD
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
     from p2pclust.transport.key_files import exclusive, write  # noqa: PLC0415
 
-    file = inventory.keys / _RECORD
     with exclusive(inventory.keys, create=False):
-        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        known[str(inventory.path.absolute())] = [dataclasses.asdict(host) for host in hosts]
+        known = _records(inventory) | {str(inventory.path.absolute()): [dataclasses.asdict(host) for host in hosts]}
         kept = {path: entries for path, entries in known.items() if entries}
-        write(file, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
+        write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
@@ -263,7 +226,7 @@ _WORDS = {
 }
 
 
-def _tell_changes(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str]) -> None:
+def _show_changes(done: Mapping[str, Mapping[str, Any]]) -> None:
     from p2pclust.cli.fleet.view import how  # noqa: PLC0415
 
     console = stdout()
@@ -272,19 +235,9 @@ def _tell_changes(done: Mapping[str, Mapping[str, Any]], failed: Mapping[str, st
             for name in names:
                 peer = answer["peers"].get(name, {})
                 console.print(f"{name} on {host}: {_WORDS[change]}{how(peer)}", soft_wrap=True)
-        _tell_roster(console, host, answer.get("roster", {}))
-    _complain(failed)
-
-
-def _tell_roster(console: Console, host: str, roster: Mapping[str, Any]) -> None:
-    if roster.get("newer"):
-        console.print(f"{roster['peer']} on {host}: took roster {roster['serial']}, and passes it on", soft_wrap=True)
-    elif "error" in roster:
-        console.print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)
-
-
-def _complain(failed: Mapping[str, str] | Sequence[str]) -> None:
-    from p2pclust.cli.show.output import complain  # noqa: PLC0415
-
-    for line in failed.values() if isinstance(failed, Mapping) else failed:
-        complain(line)
+        roster = answer.get("roster", {})
+        if roster.get("newer"):
+            passed_on = f"took roster {roster['serial']}, and passes it on"
+            console.print(f"{roster['peer']} on {host}: {passed_on}", soft_wrap=True)
+        elif "error" in roster:
+            console.print(f"{host}: no peer there took the roster: {roster['error']}", soft_wrap=True)

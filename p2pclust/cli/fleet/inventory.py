@@ -6,7 +6,6 @@ a class, or for one. The resulting configurations are checked as by that command
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections import Counter
@@ -22,9 +21,10 @@ from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import Table, device_name, not_empty, renamed, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import Table, device_name, not_empty, refuse, renamed, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.load import read_toml
+from p2pclust.tools.spelling import nearest
 from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
 
@@ -53,10 +53,6 @@ def _settings(value: dict[str, Any]) -> dict[str, Any]:
         if key not in known:
             raise wrong_value(f"unknown key {key!r}: expected {', '.join(known)}")
     return value
-
-
-def _class_name(value: str | None) -> str | None:
-    return None if value is None else device_name(value)
 
 
 Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
@@ -104,7 +100,7 @@ class DeviceTable(Table):
     data: Annotated[str | dict[str, Any], PlainValidator(source)]
     #: Whether `data` is a file here, to be copied to the host.
     send: bool = False
-    group: Annotated[str | None, AfterValidator(_class_name), Field(alias="class")] = None
+    group: Annotated[Annotated[str, AfterValidator(device_name)] | None, Field(alias="class")] = None
     settings: Settings = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -114,8 +110,7 @@ class DeviceTable(Table):
             problems.append("expected either listen = HOST:PORT or port")
         if self.send and not isinstance(self.data, str):
             problems.append("send is for files: a command runs on the host, and its program must be there")
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
@@ -151,29 +146,14 @@ class InventoryFile(Table):
             for device in self.devices
             if self.classes and device.group is not None and device.group not in self.classes
         ]
-        if problems:
-            raise wrong_table(problems)
+        refuse(problems)
         return self
 
 
 def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
     """Read an inventory, and check it as far as that is possible from here.
 
-    Parameters
-    ----------
-    path : Path
-        Relative paths in it start in its folder.
-    to_start : bool
-        Whether peers are to be started: then keys and files to be copied must exist.
-
-    Returns
-    -------
-    Inventory
-
-    Raises
-    ------
-    UsageError
-        If the file is invalid, a device has no keys, two devices have the same address, or a configuration is invalid.
+    Relative paths in it start in its folder. If peers are `to_start`, the keys and the files to be copied must exist.
     """
     try:
         file = InventoryFile.model_validate(read_toml(path))
@@ -194,18 +174,12 @@ def load_inventory(path: Path, *, to_start: bool = True) -> Inventory:
 
 
 def check_names(inventory: Inventory, names: Sequence[str]) -> None:
-    """Check that an inventory has devices with these names.
-
-    Raises
-    ------
-    UsageError
-        If a name is unknown; suggests a similar one.
-    """
+    """Check that an inventory has devices with these names; suggest a similar name for an unknown one."""
     known = [device.name for device in inventory.devices]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            near = nearest(name, known)
+            meant = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
             raise UsageError(f"{inventory.path}: there is no device {name!r}: {meant}")
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of
+from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of, table_of
+from p2pclust.cli.show.options import group
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -21,7 +22,15 @@ __all__ = ["app"]
 
 _PASSPHRASE = "P2PCLUST_PASSPHRASE"
 
-app = typer.Typer(rich_markup_mode=None)
+app = group("""Make a fleet's keys, enrol its devices and revoke them; peers talk only to peers on the fleet's signed roster.
+
+\b
+Example:
+  p2pclust keys init fleet
+  p2pclust keys device meter-01 meter-02 --fleet fleet
+  p2pclust keys revoke meter-02 --fleet fleet
+  p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
+""")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The devices' names.")]
 Fleet = Annotated[Path, typer.Option("--fleet", metavar="DIR", help="The fleet's directory.")]
@@ -31,21 +40,6 @@ Operator = Annotated[
 Expires = Annotated[
     str, typer.Option(metavar="DAY", help="The last day on which the keys are valid, like 2027-01-31 (UTC).")
 ]
-
-
-@app.callback(invoke_without_command=True)
-def keys(context: typer.Context) -> None:
-    """Make a fleet's keys, enrol its devices and revoke them; peers talk only to peers on the fleet's signed roster.
-
-    \b
-    Example:
-      p2pclust keys init fleet
-      p2pclust keys device meter-01 meter-02 --fleet fleet
-      p2pclust keys revoke meter-02 --fleet fleet
-      p2pclust keys publish --fleet fleet --peer /var/lib/p2pclust/meter-01
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command(short_help="Make a fleet: its signing key and an empty roster.")
@@ -223,10 +217,7 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
     console, columns = stdout(), ("name", "role", "fingerprint", "expires")
     console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
-    shown = [columns, *(tuple(row[column] or "never" for column in columns) for row in rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
-    for row in shown:
-        console.print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    console.print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 
 def _remind(fleet: Path, n_names: int) -> None:

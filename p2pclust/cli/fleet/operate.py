@@ -98,7 +98,7 @@ def status(
     )  # fmt: skip
     if answer["waiting"]:
         console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
-    console.print(table_of(["peer", "status", "heard", "why"], map(_member_row, answer["members"])))
+    console.print(_members(answer["members"], "peer", "status", "heard", "why"))
     _show_newest(_own(answer["jobs"]))
 
 
@@ -128,21 +128,17 @@ def peers(
         put_json({"views": [{"peer": view["peer"], "members": view["members"]} for view in views]})
         return
     console = stdout()
-    if len(views) > 1:
-        console.print(_matrix(views))
+    if len(views) == 1:
+        view = views[0]
+        console.print(f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True)
+        console.print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
+        return
+    console.print(_matrix(views))
     for view in views:
-        if len(views) == 1:
-            console.print(
-                f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True
-            )
-            columns = ["peer", "status", "incarnation", "address", "heard", "why"]
-            console.print(table_of(columns, ([*_row(m)] for m in view["members"])))
-            continue
         for member in view["members"]:
+            about = f"{view['peer']} about {member['name']}: {member['status']}"
             if member["why"]:
-                console.print(
-                    f"{view['peer']} about {member['name']}: {member['status']}: {member['why']}", soft_wrap=True
-                )
+                console.print(f"{about}: {member['why']}", soft_wrap=True)
 
 
 def jobs(
@@ -240,17 +236,13 @@ def drift_of(job: Mapping[str, Any]) -> str:
     return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
 
 
-def _heard(member: Mapping[str, Any]) -> str:
-    return "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
-
-
-def _member_row(member: Mapping[str, Any]) -> list[str]:
-    return [member["name"], member["status"], _heard(member), member["why"]]
-
-
-def _row(member: Mapping[str, Any]) -> list[str]:
-    name, state, why = member["name"], member["status"], member["why"]
-    return [name, state, str(member["incarnation"]), member["address"], _heard(member), why]
+def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Any:
+    """Return a table with a row for each member."""
+    cells = []
+    for member in members:
+        heard = "never" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago"
+        cells.append({**member, "peer": member["name"], "heard": heard})
+    return table_of(columns, ([str(cell[column]) for column in columns] for cell in cells))
 
 
 def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
@@ -265,11 +257,6 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     """Return a table for people, whose cells are never cut."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415 - imports rich
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return table(columns, rows, wrap=columns, gap=2)

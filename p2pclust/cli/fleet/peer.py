@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from p2pclust.cli.show.columns import column, renamed_option
-from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.show.options import column, renamed_option
+from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:

@@ -112,25 +112,17 @@ def load_config(
 ) -> dict[str, Any]:
     """Check everything that a peer needs, and return the configuration of `p2pclust.peer.main.run_peer`.
 
+    Options replace values of the file, and settings, ``KEY=VALUE`` each, those of both. Relative paths in the file start in
+    its folder, where also a command runs that reads the data; those in options start in the current folder.
+
     Parameters
     ----------
-    file : Path or None
-        Relative paths in it start in its folder, and a command that reads the data runs there.
-    options : mapping
-        Replace values of the file; relative paths start in the current folder.
-    settings : sequence of str
-        ``KEY=VALUE`` each, for all keys; replace values of file and options.
     try_command : bool
         Whether to run a command that reads the data now, to check its output. A peer runs it anyway when it starts.
     insecure : bool
         Whether a peer without keys may listen where others can reach it.
     on_data : callable
         Called with the rows, if they are read.
-
-    Raises
-    ------
-    UsageError, DataError
-        If a value is wrong, a file cannot be used, or the device's key is not on the roster.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
     for former, name in FORMER_NAMES.items():

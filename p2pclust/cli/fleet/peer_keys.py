@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 from p2pclust.data.sources import FORMATS
 from p2pclust.data.table import Choice
 from p2pclust.errors import DataError, UsageError
 from p2pclust.scenario.file.fields import wrong_value
+from p2pclust.transport.insecure import beyond_this_device
 
 __all__ = ["address", "local_address", "missing_rule", "neighbour", "reachable", "source"]
 
@@ -35,18 +35,8 @@ def reachable(value: str) -> str:
 
 
 def local_address(value: str, where: str) -> None:
-    """Refuse an address that other devices can reach.
-
-    Raises
-    ------
-    UsageError
-    """
-    host = value.rpartition(":")[0].strip("[]")
-    try:
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # another name, which may mean another address later
-        local = False
-    if not local:
+    """Refuse an address that other devices can reach."""
+    if beyond_this_device(value.rpartition(":")[0]):
         raise UsageError(
             f"{where}: metrics = {value!r}: everyone who can reach this address may read it, without a key: use "
             "127.0.0.1, or set metrics_beyond_this_device = true"

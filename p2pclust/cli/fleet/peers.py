@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.inventory import Host, Inventory
+    from p2pclust.fleet.hosts.inventory import Host
 
-__all__ = ["AsJson", "InventoryPath", "fault", "restart", "stop"]
+__all__ = [
+    "SLACK_S", "Deadline", "InventoryPath", "Wait", "end_with", "fault", "on_hosts", "restart", "stop",
+]  # fmt: skip
 
-#: Extra time for a host to connect and answer.
-_SLACK_S = 60.0
+#: Extra time for a host to connect, copy and answer.
+SLACK_S = 60.0
 
 InventoryPath = Annotated[
     Path, typer.Argument(metavar="INVENTORY.toml", help="The fleet's devices and where they are.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers of the inventory.")]
 Deadline = Annotated[float, typer.Option(metavar="S", min=0, help="A peer that has not left by then is killed.")]
+Wait = Annotated[
+    float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
+]
 
 
-class Fault(StrEnum):
-    """The faults of a drill."""
+def on_hosts(hosts: Sequence[Host], do: Callable[[Host], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
+    from p2pclust.fleet.hosts.remote import everywhere  # noqa: PLC0415
+
+    answers = everywhere(hosts, do)
+    failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
+    return {name: answer for name, answer in answers.items() if name not in failed}, failed
+
+
+def end_with(answer: Mapping[str, Any], show: Callable[[], None], *, as_json: bool, code: int = 3) -> None:
+    """Print the answer of a command as JSON, or show it and its errors; exit with the code unless all is well."""
+    if as_json:
+        put_json(answer)
+    else:
+        show()
+        for line in answer["errors"].values():
+            complain(line)
+    if not answer["well"]:
+        raise typer.Exit(code)
+
+
+class Drill(StrEnum):
+    """The faults that a drill causes."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -48,9 +74,7 @@ _DONE = {
 def restart(
     inventory: InventoryPath,
     names: Names,
-    wait: Annotated[
-        float, typer.Option(metavar="S", min=0, help="How long to wait for peers to report that they are ready.")
-    ] = 20.0,
+    wait: Wait = 20.0,
     deadline: Deadline = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +109,7 @@ def fault(
     inventory: InventoryPath,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A peer of the inventory.")],
     what: Annotated[
-        Fault,
+        Drill,
         typer.Argument(
             metavar="FAULT",
             help="kill: end it as a crash would; its supervisor starts it again. pause: stop it like a device that hangs. "
@@ -113,46 +137,32 @@ def _do(
     """Do this on all hosts that have one of these peers, and show the outcome."""
     from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask, everywhere  # noqa: PLC0415
+    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
 
     inventory = load_inventory(path, to_start=False)
     check_names(inventory, names)
-    wanted = _by_host(inventory, names)
+    wanted: dict[str, list[str]] = {}
+    for device in inventory.devices:
+        if device.name in names:
+            wanted.setdefault(device.host, []).append(device.name)
 
     def do(host: Host) -> dict[str, Any]:
         options = ["--wait", f"{wait_s:g}", "--deadline", f"{deadline_s:g}"]
-        return ask(host, verb, [*wanted[host.name], *options], timeout_s=wait_s + deadline_s + _SLACK_S)
+        return ask(host, verb, [*wanted[host.name], *options], timeout_s=wait_s + deadline_s + SLACK_S)
 
-    answers = everywhere([inventory.hosts[host] for host in wanted], do)
-    failed = {host: str(answer) for host, answer in answers.items() if isinstance(answer, FleetError)}
-    answered = {host: answer for host, answer in answers.items() if not isinstance(answer, FleetError)}
+    answered, failed = on_hosts([inventory.hosts[host] for host in wanted], do)
     refused = {name: f"{name}: {why}" for answer in answered.values() for name, why in answer["refused"].items()}
     peers = [(host, name, peer) for host, answer in answered.items() for name, peer in answer["peers"].items()]
     down = verb == "restart" and not refused and any(is_down(peer) for _, _, peer in peers)
-    if as_json:
-        shown = {name: _shown(host, peer) for host, name, peer in peers}
-        put_json({"well": not (failed or refused or down), "errors": {**failed, **refused}, "peers": shown})
-    else:
-        _report(verb, answered)
-        for line in (*failed.values(), *refused.values()):
-            complain(line)
-    if failed or refused or down:
-        raise typer.Exit(3 if failed or down else 2)
+    shown = {name: _shown(host, peer) for host, name, peer in peers}
+    answer = {"well": not (failed or refused or down), "errors": {**failed, **refused}, "peers": shown}
+    end_with(answer, lambda: _report(verb, answered), as_json=as_json, code=3 if failed or down else 2)
 
 
 def _shown(host: str, peer: Mapping[str, Any]) -> dict[str, Any]:
     """Return a peer's entry for ``--json``, with the keys of `fleet status`."""
     keys = ("status", "restarts", "ended")
     return {"host": host, "pid": peer["pid"] or None} | {key: peer[key] for key in keys}
-
-
-def _by_host(inventory: Inventory, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of these peers by host."""
-    hosts: dict[str, list[str]] = {}
-    for device in inventory.devices:
-        if device.name in names:
-            hosts.setdefault(device.host, []).append(device.name)
-    return hosts
 
 
 def _report(verb: str, answered: Mapping[str, Mapping[str, Any]]) -> None:

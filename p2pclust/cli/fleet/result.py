@@ -6,15 +6,23 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
-from p2pclust.cli.show.columns import column
-from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.fleet.operate import (
+    BundleOption,
+    JobArgument,
+    JsonOption,
+    PeerOption,
+    RosterOption,
+    client_of,
+    table_of,
+)
+from p2pclust.cli.show.options import column
+from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
@@ -101,39 +109,39 @@ def _told(found: FinishedJob) -> dict[str, Any]:
 
 
 def _show(told: Mapping[str, Any]) -> None:
-    from p2pclust.cli.fleet.operate import table_of  # noqa: PLC0415
+    console = stdout()
+    for line in _lines(told):
+        console.print(line, style="yellow" if line.startswith("doubt: ") else None, soft_wrap=True)
+    if told["centers"] is not None:
+        rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
+        console.print(table_of(["label", *told["features"]], rows))
+
+
+def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
 
-    console = stdout()
     how = "converged" if told["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
     before = told["rounds_in_all"] - told["rounds"]
     of = f"{told['rounds_in_all']} rounds" if before else f"{told['rounds']} rounds"
     of += f" ({told['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
-    console.print(f"{told['name']}: {told['protocol']}, {of}, {how}", soft_wrap=True)
-    console.print(f"contributors: {', '.join(told['contributors'])}", soft_wrap=True)
+    yield f"{told['name']}: {told['protocol']}, {of}, {how}"
+    yield f"contributors: {', '.join(told['contributors'])}"
     if told["objective"] is not None:
-        console.print(f"objective: {told['objective']:.6g}, in squared working coordinates", soft_wrap=True)
+        yield f"objective: {told['objective']:.6g}, in squared working coordinates"
     for doubt in told["doubts"]:
-        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
+        yield f"doubt: {doubt}"
     for why, names in by_reason(told["abstained"]).items():
-        console.print(f"{', '.join(names)} abstained: {why}", soft_wrap=True)
+        yield f"{', '.join(names)} abstained: {why}"
     if told["suppressed"]:
-        console.print(f"suppressed by privacy rules: {told['suppressed']} times", soft_wrap=True)
+        yield f"suppressed by privacy rules: {told['suppressed']} times"
     if told["terms"]:
-        told_terms = ", ".join(f"{term} {name}" for term, name in told["terms"])
-        console.print(f"terms that this peer saw: {told_terms}", soft_wrap=True)
+        yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in told['terms'])}"
     if told["centers"] is None:
-        console.print("this protocol ends without centers; `p2pclust assign` gives each row's label", soft_wrap=True)
-        return
-    if told["drift"]:
+        yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
+    elif told["drift"]:
         each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
-        console.print(
-            f"since the previous turn the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}",
-            soft_wrap=True,
-        )
-    rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
-    console.print(table_of(["label", *told["features"]], rows))
+        yield f"since the previous turn the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:

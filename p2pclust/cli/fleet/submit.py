@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,9 @@ import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.progress import counted
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,13 +89,10 @@ def submit(
     from p2pclust.scenario.file.submission import request_from  # noqa: PLC0415
 
     options = {
-        "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience, "deadline_s": deadline,
-        "collect": collect, "every": every, "seed": seed,
+        "protocol": protocol, "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience,
+        "deadline_s": deadline, "collect": collect, "every": every, "seed": seed,
     }  # fmt: skip
-    given: dict[str, Any] = {
-        "protocol": protocol,
-        **{key: value for key, value in options.items() if value is not None},
-    }
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     request, spec = request_from(given | parameters(context.args))
@@ -102,7 +100,7 @@ def submit(
     with client_of(peer, bundle, fleet_roster) as client:
 
         def submitted(named: str, names: Sequence[str]) -> None:
-            console.print(f"submitted {named} for {_count(len(names), 'peer')}: {', '.join(names)}", soft_wrap=True)
+            console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
         named = submission.submit(client, request, spec.roster or (), within, submitted)
         console.print("accepted: a majority has it on disk", soft_wrap=True)
@@ -118,11 +116,6 @@ def submit(
 
 def parameters(words: Sequence[str]) -> dict[str, Any]:
     """Return the parameters in the remaining words of a command line: ``--name value``, or ``--name=value``.
-
-    Raises
-    ------
-    UsageError
-        If a word is neither.
 
     Examples
     --------
@@ -140,8 +133,8 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
         if not equals:
             if not left:
-                near = difflib.get_close_matches(name, _FLAGS, n=1)
-                raise UsageError(f"submit: {name} needs a value" + (f" (did you mean {near[0]}?)" if near else ""))
+                near = nearest(name, _FLAGS)
+                raise UsageError(f"submit: {name} needs a value" + (f" (did you mean {near}?)" if near else ""))
             text = left.pop(0)
         key = name.removeprefix("--").replace("-", "_")
         if key in given:
@@ -202,22 +195,14 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
     if console is None:
         yield lambda event: None
         return
-    if not console.is_terminal:
-        rounds = _Rounds()
-
-        def tell(event: Mapping[str, Any]) -> None:
-            if line := rounds.line(event):
-                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
-
-        yield tell
-        return
-    with console.status("") as live:
+    rounds = _Rounds()
+    with console.status("") if console.is_terminal else nullcontext() as live:
 
         def show(event: Mapping[str, Any]) -> None:
-            if event["verb"] in ("phase", "mixing", "averaged", "combined"):
+            if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
                 live.update(_line(event))
-            else:
-                console.print(f"{datetime.now():%H:%M:%S} {_line(event)}", soft_wrap=True)
+            elif line := rounds.line(event) if live is None else _line(event):
+                console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
 
         yield show
 
@@ -273,7 +258,7 @@ def _standing(event: Mapping[str, Any]) -> str:
 
 def _finished(event: Mapping[str, Any]) -> str:
     outcome = str(event.get("outcome", "finished"))
-    after = f" after {_count(event['round'], 'round')}" if event["round"] >= 0 else ""
+    after = f" after {counted(event['round'], 'rounds')}" if event["round"] >= 0 else ""
     return outcome + after + (f": {event['reason']}" if event.get("reason") else "")
 
 
@@ -284,11 +269,7 @@ def _combined(event: Mapping[str, Any]) -> str:
     moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
     gone: Mapping[str, str] = event.get("abstained", {})
     others = "".join(f"; {', '.join(names)} abstained: {why}" for why, names in by_reason(gone).items())
-    return f"round {event['round']} combined from {_count(len(event['contributors']), 'peer')}{moved}{others}"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+    return f"round {event['round']} combined from {counted(len(event['contributors']), 'peers')}{moved}{others}"
 
 
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.cli.fleet.operate import OVER, name_of
-from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -31,14 +30,8 @@ _DOWN = {
 Answer = Mapping[str, Any]
 
 
-def judge(inventory: Inventory, answers: Mapping[str, Answer | FleetError]) -> dict[str, dict[str, Any]]:
-    """Return the state of every device of the inventory.
-
-    Parameters
-    ----------
-    inventory : Inventory
-    answers : mapping
-        By host: its answer to ``status``, or an error.
+def judge(inventory: Inventory, answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:
+    """Return the state of every device of the inventory, from the answers to ``status`` of the hosts that can be reached.
 
     Returns
     -------
@@ -48,13 +41,12 @@ def judge(inventory: Inventory, answers: Mapping[str, Answer | FleetError]) -> d
         running job, else of the newest), ``round``, ``phase``, ``says``, ``ended`` and ``last_line`` (if it is down), and
         ``trouble``: its problem, or an empty string.
     """
-    told: dict[str, Answer] = {}
-    for device in inventory.devices:
-        answer = answers[device.host]
-        known: Answer = (
-            {"status": "unreachable"} if isinstance(answer, FleetError) else answer["peers"].get(device.name, {})
-        )
-        told[device.name] = known
+    told: dict[str, Answer] = {
+        device.name: answers[device.host]["peers"].get(device.name, {})
+        if device.host in answers
+        else {"status": "unreachable"}
+        for device in inventory.devices
+    }
     rounds = _farthest(told.values())
     return {
         device.name: {"host": device.host, "class": device.group}
@@ -70,6 +62,7 @@ def _row(told: Answer) -> dict[str, Any]:
     snapshot = told.get("snapshot", {})
     near = [member for member in snapshot.get("members", ()) if member["linked"]]
     job = _job(snapshot)
+    failed = told.get("failed") if status == "starting" else status not in ("running", "paused", "stopped")
     return {
         "status": status,
         "pid": told.get("pid") or None,
@@ -83,14 +76,8 @@ def _row(told: Answer) -> dict[str, Any]:
         "phase": job["phase"] if job else "",
         "says": told.get("says", ""),
         "ended": told.get("ended", ""),
-        "last_line": ""
-        if status in ("running", "paused", "stopped") or not _failed(told)
-        else told.get("last_line", ""),
+        "last_line": told.get("last_line", "") if failed else "",
     }
-
-
-def _failed(told: Answer) -> bool:
-    return told.get("status") != "starting" or bool(told.get("failed"))
 
 
 def _job(snapshot: Answer) -> Answer | None:
@@ -174,11 +161,11 @@ def show(peers: Mapping[str, Answer]) -> Group:
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
     numbers = ("pid", "restarts", "linked", "round")
     columns = ("peer", "class", "host", "status", "pid", "up since", "restarts", "linked", "job", "round")
-    shown = table(*((name, "right" if name in numbers else "left") for name in columns))
+    shown = table(columns, right=numbers)
     for name, peer in peers.items():
         linked = "" if peer["linked"] is None else f"{peer['linked']} of {peer['neighbours']}"
         at = "" if peer["round"] is None else f"{peer['phase']} {peer['round']}"

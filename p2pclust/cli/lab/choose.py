@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.run import Backend, ended_like_ctrl_c
+from p2pclust.cli.lab.run import BackendName, ended_like_ctrl_c
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
@@ -37,17 +39,14 @@ def choose(
         typer.Option(metavar="N", min=1, help="Runs for each number, with different first centers; the best counts."),
     ] = 3,
     backend: Annotated[
-        Backend,
+        BackendName,
         typer.Option(
             metavar="processes|simulated|in-process",
             help="Where the peers run; the results are the same.",
         ),
-    ] = Backend.IN_PROCESS,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
-    ] = None,
+    ] = BackendName.IN_PROCESS,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),
@@ -72,6 +71,7 @@ def choose(
     from p2pclust.choose.plots import plot_refusal  # noqa: PLC0415
     from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
 
     least, most = _range(clusters)
     refusal = "" if plot is None else plot_refusal(plot)
@@ -82,7 +82,7 @@ def choose(
     if plot is not None:
         found.plot(plot)
     if as_json:
-        put_json(_plain(found.to_dict()))
+        put_json(plain(found.to_dict()))
     else:
         _show(found, plot)
 
@@ -96,8 +96,6 @@ def _range(text: str) -> tuple[int, int]:
 
 def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
     """Run all trials on one fleet and choose."""
-    from dataclasses import replace  # noqa: PLC0415
-
     from p2pclust.choose.choice import choice  # noqa: PLC0415
     from p2pclust.choose.trials import (  # noqa: PLC0415
         final_states,
@@ -146,12 +144,12 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
 
     console = stdout()
     columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
-    shown = table(*((heading, "right") for heading in columns))
+    shown = table(columns, right=columns)
     for row in found.table:
 
         def cell(measure: str, value: float, clusters: int = row.clusters) -> str:
@@ -173,10 +171,3 @@ def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
     console.print(Text(found.reason), soft_wrap=True)
     if plot is not None:
         console.print(Text(f"plot: {plot}"), soft_wrap=True)
-
-
-def _plain(value: dict[str, Any]) -> Any:
-    """Return the result for JSON, with null for an infinite measure."""
-    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
-
-    return plain(value)

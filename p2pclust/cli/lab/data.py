@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.columns import column, renamed_option
-from p2pclust.cli.show.columns import columns as columns_of
+from p2pclust.cli.show.options import AsJson, column, group, key_values, renamed_option
+from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
-from p2pclust.scenario.file.toml_files import toml_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,25 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None)
+app = group("""List data sets, download them, and split one among peers.
 
-
-@app.callback(invoke_without_command=True)
-def data(context: typer.Context) -> None:
-    """List data sets, download them, and split one among peers.
-
-    \b
-    Example:
-      p2pclust data list
-      p2pclust data fetch xclara
-      p2pclust data split xclara --scheme dirichlet --beta 0.5 --peers 8 --out parts
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+\b
+Example:
+  p2pclust data list
+  p2pclust data fetch xclara
+  p2pclust data split xclara --scheme dirichlet --beta 0.5 --peers 8 --out parts
+""")
 
 
 @app.command(name="list", short_help="List the data sets.")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def list_(as_json: AsJson = False) -> None:
     """List the data sets: built in, generated, here already, or to be fetched from their public homes.
 
     \b
@@ -56,14 +48,10 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     if as_json:
         put_json({"folder": str(cache_dir()), "data": [item.to_dict() for item in found]})
         return
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading, justify in (
-        ("name", "left"), ("rows", "right"), ("columns", "right"), ("classes", "right"), ("groups", "right"),
-        ("here", "left"), ("size", "right"), ("what", "left"),
-    ):  # fmt: skip
-        shown.add_column(heading, justify=justify, no_wrap=heading != "what")  # type: ignore[arg-type]
+    numbers = ("rows", "columns", "classes", "groups")
+    shown = table(("name", *numbers, "here", "size", "what"), right=(*numbers, "size"), wrap=("what",), gap=2)
     for item in found:
         sizes = (str(n) if n else "-" for n in (item.rows, item.columns, item.classes, item.groups))
         shown.add_row(item.name, *sizes, item.here, item.size, item.title)
@@ -82,7 +70,7 @@ def fetch(
         Path | None,
         typer.Option("--from", metavar="PATH", help="The home's file, or folder of files, already here: no network."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Download data sets from their public homes, check them, and store each as NAME.npz.
 
@@ -194,6 +182,7 @@ def split(
 
     if picture is not None and picture.suffix.lower() not in FORMATS:
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
+    options = key_values("--option", option, "noise=1.5")
     rows = load(
         source,
         label_column=column(label_column),
@@ -201,7 +190,7 @@ def split(
         id_column=column(id_column),
         columns=columns_of(columns),
         missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
-        options=dict(_option(text) for text in option or ()),
+        options=options,
     )
     settings = {
         "beta": beta,
@@ -211,7 +200,7 @@ def split(
     }
     shares = _shares(rows, scheme, peers, settings, seed)
     held = holdings(rows, peer_names(len(shares)), shares, vertical=scheme == "vertical")
-    made = {"source": source, "scheme": scheme, "seed": seed, "options": dict(_option(text) for text in option or ())}
+    made = {"source": source, "scheme": scheme, "seed": seed, "options": options}
     made |= {key: value for key, value in settings.items() if value is not None}
     title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
     # Drawn first, so that a missing library leaves no files behind.
@@ -268,27 +257,13 @@ def _whole(what: str, text: str) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _option(text: str) -> tuple[str, Any]:
-    """Return one ``key=value``, the value as TOML writes it."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--option {text}: expected KEY=VALUE, such as noise=1.5")
-    return key.strip(), toml_value(value)
-
-
 def _summarise(console: Console, rows: DataSet, held: Holdings, out: Path) -> None:
     """Print how much each peer holds."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    shown.add_column("peer")
-    shown.add_column(held.what, justify="right")
     by_class = held.what == "rows" and bool(held.columns)
-    if by_class:
-        shown.add_column("classes", justify="right")
-        shown.add_column("largest class", justify="right")
-    elif held.what == "features":
-        shown.add_column("which", overflow="ellipsis", no_wrap=True)
+    numbers = (held.what, "classes", "largest class") if by_class else (held.what,)
+    shown = table(("peer", *numbers, *(["which"] if held.what == "features" else [])), right=numbers, gap=2)
     for peer, (name, size, counts) in enumerate(zip(held.peers, held.sizes, held.counts, strict=True)):
         cells = [name, str(size)]
         if by_class:

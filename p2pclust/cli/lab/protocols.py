@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from importlib.metadata import entry_points
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
@@ -119,7 +118,7 @@ PROTOCOLS = {
 """By id."""
 
 
-def protocols(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def protocols(as_json: AsJson = False) -> None:
     """List the clustering protocols: what each peer reveals, and when it stops.
 
     \b

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.lab.run import Backend
+from p2pclust.cli.lab.run import BackendName
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -40,12 +40,12 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The seed of all randomness.")] = 0,
     backend: Annotated[
-        Backend,
+        BackendName,
         typer.Option(
             metavar="processes|simulated|in-process",
             help="Where the peers run: processes on this machine, virtual time, or this process. The results are the same.",
         ),
-    ] = Backend.IN_PROCESS,
+    ] = BackendName.IN_PROCESS,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Repetitions at the same time; default one per core.")
     ] = None,
@@ -121,17 +121,14 @@ def _carry_out(tables: Sequence[Table], plan: Plan, out: Path | None, console: C
 
 
 def _list(tables: Sequence[Table], *, as_json: bool) -> None:
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
     if as_json:
         put_json({"tables": [{"table": item.id, "shows": item.shows, "time": item.time} for item in tables]})
         return
-    shown = table(("table", "left"), ("time", "right"), ("what it shows", "left"))
-    shown.columns[2].no_wrap = False
-    for item in tables:
-        shown.add_row(item.id, item.time, item.shows)
     console = stdout()
-    console.print(shown)
+    rows = ((item.id, item.time, item.shows) for item in tables)
+    console.print(table(("table", "time", "what it shows"), rows, right=("time",), wrap=("what it shows",)))
     console.print("\nOne table: p2pclust reproduce TABLE. All: --all. Times are of full runs on one core.")
 
 
@@ -151,7 +148,7 @@ def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.reproduce.published import published  # noqa: PLC0415
     from p2pclust.reproduce.report import comparison  # noqa: PLC0415
 
@@ -160,9 +157,8 @@ def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Cl
     where += "; ±: 95 % confidence interval of the mean" if item.interval else ""
     where += f"; {measured.kept} found in the output directory" if measured.kept else ""
     console.print(Text(where, style="dim"), soft_wrap=True)
-    right = [(heading, "right") for heading in ("paper", "measured", "median", "difference")]
-    shown = table(("row", "left"), ("", "left"), *right)
-    shown.padding = (0, 2, 0, 0)  # the rows are long
+    numbers = ("paper", "measured", "median", "difference")
+    shown = table(("row", "", *numbers), right=numbers, gap=2)  # the rows are long
     for line in comparison(item, measured):
         ours, theirs = (line.ci, line.paper_ci) if item.interval else (line.sd, line.paper_sd)
         places = _places(line.paper, line.mean)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from p2pclust.fleet.spec import Event, FleetSpec
     from p2pclust.scenario.file.schema import Scenario
 
-__all__ = ["Backend", "ended_like_ctrl_c", "run"]
+__all__ = ["BackendName", "ended_like_ctrl_c", "run"]
 
 
-class Backend(StrEnum):
+class BackendName(StrEnum):
     """Where the peers run."""
 
     PROCESSES = "processes"
@@ -44,18 +45,15 @@ def run(
         ),
     ] = None,
     backend: Annotated[
-        Backend,
+        BackendName,
         typer.Option(
             metavar="processes|namespaces|simulated|in-process",
             help="Real processes on this machine, each with a network namespace of its own (as root), the same agents in "
             "virtual time, or the pure functions in this process.",
         ),
-    ] = Backend.PROCESSES,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
-    ] = None,
+    ] = BackendName.PROCESSES,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Output directory; default runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,

@@ -41,20 +41,10 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(2))]
     ['', '']
     """
-    from p2pclust.simulation.swarms import (  # noqa: PLC0415
-        cancel,
-        fedcref,
-        lasting,
-        leaderless,
-        series,
-        swarm,
-    )
+    from p2pclust.simulation.swarms import cancel, fedcref, lasting, leaderless, series, swarm  # noqa: PLC0415
     from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415
 
-    own = {
-        "fedcref": fedcref, "leaderless": leaderless, "cancel": cancel, "series": series,
-        "lasting": lasting,
-    }  # fmt: skip
+    own = {"fedcref": fedcref, "leaderless": leaderless, "cancel": cancel, "series": series, "lasting": lasting}
     run = own[asked.protocol].run if asked.protocol in own else swarm.run
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:

@@ -10,6 +10,7 @@ import typer
 
 from p2pclust.cli.lab.seeds import Asked, Finding, explore
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
@@ -50,7 +51,7 @@ def simulate(
     seed_trace: Annotated[
         bool, typer.Option("--seed-trace", help="Print each seed with the hash of its trace.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
@@ -107,25 +108,19 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
     if mutant is None:
         return
-    from p2pclust.simulation.swarms.mutants import (  # noqa: PLC0415
-        CANCEL_MUTANTS,
-        DESK_MUTANTS,
-        LASTING_MUTANTS,
-        MUTANTS,
-        SERIES_MUTANTS,
-    )
+    from p2pclust.simulation.swarms import mutants  # noqa: PLC0415
 
-    own = {None: {}, "cancel": CANCEL_MUTANTS, "lasting": LASTING_MUTANTS, "series": SERIES_MUTANTS}
-    known = MUTANTS | own.get(protocol, DESK_MUTANTS)
+    own = {
+        None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
+    }  # fmt: skip
+    known = mutants.MUTANTS | own.get(protocol, mutants.DESK_MUTANTS)
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = asked._asdict().items()
-    return " ".join(
-        [f"p2pclust simulate --seeds {seed}:{seed + 1}", *(f"--{name} {value}" for name, value in options if value)]
-    )
+    options = "".join(f" --{name} {value}" for name, value in asked._asdict().items() if value)
+    return f"p2pclust simulate --seeds {seed}:{seed + 1}{options}"
 
 
 def _counts(findings: list[Finding]) -> dict[str, int]:
@@ -136,18 +131,16 @@ def _counts(findings: list[Finding]) -> dict[str, int]:
 
 
 def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> dict[str, Any]:
-    failed = [finding for finding in findings if finding.failure]
     return {
         "seeds": [first, last],
-        "protocol": asked.protocol,
-        "mutant": asked.mutant,
-        "overlay": asked.overlay,
+        **asked._asdict(),
         "counts": _counts(findings),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
         "failed": [
             {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
-            for finding in failed
+            for finding in findings
+            if finding.failure
         ],
     }
 
@@ -155,12 +148,10 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
 def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = table(("what happened", "left"), ("times", "right"))
-    for what, times in _counts(findings).items():
-        shown.add_row(what, f"{times}")
-    console.print(shown)
+    rows = ((what, f"{times}") for what, times in _counts(findings).items())
+    console.print(table(("what happened", "times"), rows, right=("times",)))
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
         console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)

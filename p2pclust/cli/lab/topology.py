@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p2pclust.cli.lab.sweep import sweep
+from p2pclust.cli.show.options import AsJson, group, key_values
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
-from p2pclust.scenario.file.toml_files import toml_value
 from p2pclust.topology.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None)
+app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.
+
+\b
+Example:
+  p2pclust topology kinds
+  p2pclust topology show small-world --peers 20 -o overlay.graphml
+  p2pclust topology measure ring grid expander --peers 64
+  p2pclust topology sweep gossip-spread
+""")
 
 _PEERS_MAX = 5000
 _PICTURES = (".svg", ".png")
@@ -32,23 +41,8 @@ _Peers = Annotated[int | None, typer.Option(metavar="N", help="Number of peers; 
 _Seed = Annotated[int, typer.Option(metavar="S", help="The overlay equals that of a scenario with this seed.")]
 
 
-@app.callback(invoke_without_command=True)
-def topology(context: typer.Context) -> None:
-    """Make overlays (which peers are linked), measure and draw them, and experiment with them.
-
-    \b
-    Example:
-      p2pclust topology kinds
-      p2pclust topology show small-world --peers 20 -o overlay.graphml
-      p2pclust topology measure ring grid expander --peers 64
-      p2pclust topology sweep gossip-spread
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
 @app.command()
-def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def kinds(as_json: AsJson = False) -> None:
     """List the kinds of overlays with their options.
 
     \b
@@ -58,11 +52,9 @@ def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     if as_json:
         put_json({"kinds": [_plain_kind(name) for name in KINDS]})
         return
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in ("kind", "option", "default", "what"):
-        shown.add_column(heading, no_wrap=heading != "what")
+    shown = table(("kind", "option", "default", "what"), wrap=("what",), gap=2)
     for name, kind in KINDS.items():
         shown.add_row(name, "", "", kind.what)
         for option, described in kind.options.items():
@@ -72,16 +64,8 @@ def kinds(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
 
 def _plain_kind(name: str) -> dict[str, Any]:
     options = [
-        {
-            "name": option,
-            "type": described.type.__name__,
-            "default": described.default,
-            "otherwise": described.otherwise or None,
-            "least": described.least,
-            "most": described.most,
-            "what": described.what,
-        }
-        for option, described in KINDS[name].options.items()
+        {"name": option} | asdict(item) | {"type": item.type.__name__, "otherwise": item.otherwise or None}
+        for option, item in KINDS[name].options.items()
     ]
     return {"name": name, "what": KINDS[name].what, "fewest_peers": KINDS[name].fewest, "options": options}
 
@@ -116,18 +100,18 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
-    from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
-    from p2pclust.topology import measure, write_overlay  # noqa: PLC0415
+    from p2pclust.protocols.engine.random_streams import gossiping, linking  # noqa: PLC0415 - imports NumPy
+    from p2pclust.topology import make_trace, measure, write_overlay, write_trace  # noqa: PLC0415
 
     _check_outputs(out or (), what)
-    chosen = _settings(settings)
+    chosen = key_values("--set", settings, "neighbours=4")
     overlay = _made(what, peers, seed, chosen)
     measures = measure(overlay, gossiping(seed))
     for file in out or ():
         if file.suffix.lower() in _PICTURES:
             _draw(overlay, file)
         elif file.suffix.lower() == _TRACE:
-            _write_trace(what, overlay, seed, chosen, file)
+            write_trace(make_trace(what, overlay.names, linking(seed), **chosen), file)
         else:
             write_overlay(overlay, file)
     _summarise(stderr() if as_json else stdout(), what, measures)
@@ -153,7 +137,7 @@ def measure_(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option of all kinds that have it; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure several overlays and print them side by side, one per line.
 
@@ -164,7 +148,7 @@ def measure_(
     from p2pclust.protocols.engine.random_streams import gossiping  # noqa: PLC0415 - imports NumPy
     from p2pclust.topology import measure  # noqa: PLC0415
 
-    chosen = _settings(settings)
+    chosen = key_values("--set", settings, "neighbours=4")
     _check_shared(whats, chosen)
     overlays = []
     for what in whats:
@@ -200,17 +184,6 @@ def _made(what: str, peers: int | None, seed: int, options: Mapping[str, Any]) -
     return make_overlay(what, peer_names(peers or 12), linking(seed), **options)
 
 
-def _settings(given: Iterable[str] | None) -> dict[str, Any]:
-    """Return options; a value is parsed as TOML, or else is text."""
-    found: dict[str, Any] = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--set {text}: expected KEY=VALUE, such as neighbours=4")
-        found[key.strip()] = toml_value(value)
-    return found
-
-
 def _check_shared(whats: Iterable[str], chosen: Mapping[str, Any]) -> None:
     """Refuse an option that none of the kinds has."""
     named = [what for what in whats if not _is_file(what)]
@@ -237,44 +210,29 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
                 raise UsageError("a picture needs Matplotlib: pip install 'p2pclust[plots]'")
 
 
-def _write_trace(what: str, overlay: Overlay, seed: int, options: Mapping[str, Any], file: Path) -> None:
-    """Write the links of walking peers over time."""
-    from p2pclust.protocols.engine.random_streams import linking  # noqa: PLC0415 - imports NumPy
-    from p2pclust.topology import make_trace, write_trace  # noqa: PLC0415
-
-    write_trace(make_trace(what, overlay.names, linking(seed), **options), file)
-
-
 def _draw(overlay: Overlay, file: Path) -> None:
     from p2pclust.scenario.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
     from p2pclust.scenario.pictures.overlay import overlay_figure  # noqa: PLC0415
+    from p2pclust.topology.plans import write_bytes  # noqa: PLC0415
 
-    image = image_bytes(overlay_figure(overlay), file.suffix[1:].lower())
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(image)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written ({error.strerror or error})") from error
+    write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))
 
 
-def _or_unknown(number: int | None) -> str:
-    return "not computed" if number is None else str(number)
+def _number(number: int | None, otherwise: str) -> str:
+    return otherwise if number is None else str(number)
 
 
 def _some(names: tuple[str, ...]) -> str:
-    if not names:
-        return "none"
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"{len(names)}: {', '.join(names[:8])}{more}"
+    return f"{len(names)}: {', '.join(names[:8])}{more}" if names else "none"
 
 
 def _summarise(console: Console, what: str, found: Measures) -> None:
     """Print the measures of one overlay."""
     from rich.table import Table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(no_wrap=True)
-    shown.add_column()
     degrees = f"{found.degree_least} to {found.degree_greatest}, {found.degree_mean:.3g} on average"
     for name, value in (
         ("peers", str(found.peers)),
@@ -285,8 +243,8 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
         ("clustering", f"{found.clustering:.4g}"),
         ("algebraic connectivity", f"{found.algebraic_connectivity:.4g}"),
         ("second eigenvalue", f"{found.second_eigenvalue:.4g}, gap {found.spectral_gap:.4g} (Metropolis-Hastings)"),
-        ("edge connectivity", _or_unknown(found.edge_connectivity)),
-        ("node connectivity", _or_unknown(found.node_connectivity)),
+        ("edge connectivity", _number(found.edge_connectivity, "not computed")),
+        ("node connectivity", _number(found.node_connectivity, "not computed")),
         ("cut vertices", _some(found.cut_vertices)),
         (
             "gossip rounds",
@@ -302,13 +260,11 @@ def _summarise(console: Console, what: str, found: Measures) -> None:
 
 def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) -> None:
     """Print the measures of several overlays side by side."""
-    from rich.table import Table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    shown.add_column("overlay", overflow="fold")
-    for heading in ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node",
-                    "cut", "gossip", "95 %"):  # fmt: skip
-        shown.add_column(heading, justify="right", no_wrap=True)
+    numbers = ("peers", "links", "degree", "diameter", "path", "clustering", "alg. conn.", "gap", "edge", "node", "cut",
+               "gossip", "95 %")  # fmt: skip
+    shown = table(("overlay", *numbers), right=numbers, wrap=("overlay",), gap=2)
     for what, row in zip(whats, found, strict=True):
         degree = (
             f"{row.degree_least}-{row.degree_greatest}" if row.degree_least < row.degree_greatest else row.degree_least
@@ -316,9 +272,8 @@ def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) 
         shown.add_row(
             what, str(row.peers), str(row.links), str(degree), str(row.diameter), f"{row.average_path:.3g}",
             f"{row.clustering:.3g}", f"{row.algebraic_connectivity:.3g}", f"{row.spectral_gap:.3g}",
-            "-" if row.edge_connectivity is None else str(row.edge_connectivity),
-            "-" if row.node_connectivity is None else str(row.node_connectivity),
-            str(len(row.cut_vertices)), f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
+            _number(row.edge_connectivity, "-"), _number(row.node_connectivity, "-"), str(len(row.cut_vertices)),
+            f"{row.gossip_mean:.3g}", f"{row.gossip_95:.3g}",
         )  # fmt: skip
     console.print(shown)
 

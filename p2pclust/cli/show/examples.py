@@ -13,27 +13,16 @@ __all__ = ["list_examples"]
 def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> None:
     """Print the names and titles of the installed files, and what each needs that is not here.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the files.
-    what : str
-        What such a file is called.
-    command : str
-        Takes one of the names.
-    as_json : bool
+    Such a file is called `what`, and `command` takes one of the names.
     """
-    from p2pclust.cli.show.live import table  # noqa: PLC0415
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
     from p2pclust.scenario.file.examples import examples  # noqa: PLC0415
 
     found = examples(folder)
     if as_json:
         put_json({f"{what}s": [asdict(example) for example in found]})
         return
-    shown = table((what, "left"), ("what it shows", "left"), ("needs", "left"))
-    shown.columns[1].no_wrap = False
-    for example in found:
-        shown.add_row(example.name, example.title, example.needs)
+    rows = ((example.name, example.title, example.needs) for example in found)
     console = stdout()
-    console.print(shown)
+    console.print(table((what, "what it shows", "needs"), rows, wrap=("what it shows",)))
     console.print(f"\nOne of them: {command} NAME. One of your own: {command} FILE.toml", soft_wrap=True)

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.progress import GroupView, JobView, PeerView, Progress, counted
+from p2pclust.cli.show.tables import table
 from p2pclust.tools.units import size
 
-__all__ = ["Watch", "sparkline", "table"]
+__all__ = ["Watch", "sparkline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.:-=+*#"
@@ -29,30 +30,15 @@ _STYLES = {
 _LAST_EVENTS = 6
 _BAR = 24  # columns of the bar of a class of devices
 _STRUCK = {
-    "fault": "bold red",
-    "exited": "red",
-    "waiting": "yellow",
-    "elected": "bold",
-    "drained": "red",
-    "resumed": "green",
-}
+    "fault": "bold red", "exited": "red", "waiting": "yellow", "elected": "bold", "drained": "red", "resumed": "green",
+}  # fmt: skip
 
 
 class Watch:
     """Show a run; a context manager whose `take` gets every event.
 
-    Parameters
-    ----------
-    console : Console
-        Of standard error.
-    title : str
-    details : str
-        One line below the title.
-    progress : Progress
-    tol : sequence of float
-        For each job, the movement of its centers below which it ends.
-    clock : bool
-        Whether the events are in real time, not in virtual time.
+    `tol` has for each job the movement of its centers below which it ends. With `clock` the events are in real time, not in
+    virtual time.
     """
 
     def __init__(
@@ -118,11 +104,7 @@ class Watch:
             passed_s = time.monotonic() - self._last_event_at if self._clock else 0.0
             details.append(f"   {self.progress.t + passed_s:.1f} s")
             parts: list[RenderableType] = [head, details, Text(""), self._job_line(job)]
-            if job is not None and job.graph:
-                parts.append(self._graph(job))
-            else:
-                parts.append(self._moves(job))
-            parts += [self._load(), Text("")]
+            parts += [self._graph(job) if job is not None and job.graph else self._moves(job), self._load(), Text("")]
             parts += [self._group(group) for group in self.progress.groups[: max(1, self._console.height // 5)]]
             parts.append(Text(""))
             events = [self._event_line(*last) for last in self._last]
@@ -163,9 +145,8 @@ class Watch:
         graph = job.graph
         line = Text("communities   ", no_wrap=True, overflow="ellipsis")
         line.append(f"{graph.get('groups', 0)}", style="bold cyan")
-        line.append(
-            f"   {counted(graph.get('isolated', 0), 'clusters')} isolated   {counted(graph.get('links', 0), 'links')}"
-        )
+        line.append(f"   {counted(graph.get('isolated', 0), 'clusters')} isolated")
+        line.append(f"   {counted(graph.get('links', 0), 'links')}")
         if "clusters" in graph:
             line.append(f" among {graph['clusters']} clusters")
         if "changed" in graph:
@@ -197,18 +178,14 @@ class Watch:
         return Text.assemble((f"{t:7.2f} s  ", "dim"), (line, style), no_wrap=True, overflow="ellipsis")
 
     def _peers(self, room: int) -> Table:
-        shown = table(("peer", "left"), ("status", "left"), ("role", "left"), ("round", "right"))
+        shown = table(("peer", "status", "role", "round"), right=("round",))
         peers = list(self.progress.peers.values())
         # If not all fit, peers that need attention come first.
         kept = peers if len(peers) <= room else sorted(peers, key=_attention)[: room - 1]
         for peer in kept:
             again = f", life {peer.lives}" if peer.lives > 1 else ""
-            shown.add_row(
-                peer.name,
-                Text(peer.status + again, style=_STYLES[peer.status]),
-                _role(peer),
-                "" if peer.round is None else str(peer.round),
-            )
+            status = Text(peer.status + again, style=_STYLES[peer.status])
+            shown.add_row(peer.name, status, _role(peer), "" if peer.round is None else str(peer.round))
         if len(kept) < len(peers):
             shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
         return shown
@@ -219,14 +196,6 @@ def _role(peer: PeerView) -> Text:
         return Text("")
     gone = peer.status in ("down", "lost", "left")
     return Text(f"{'aggregated' if gone else 'aggregates'} term {peer.term}", style="dim" if gone else "bold")
-
-
-def table(*columns: tuple[str, str]) -> Table:
-    """Return an empty table without frames; each column is (heading, "left" or "right")."""
-    made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-    for heading, justify in columns:
-        made.add_column(heading, justify="right" if justify == "right" else "left", no_wrap=True, overflow="ellipsis")
-    return made
 
 
 def sparkline(values: Sequence[float], bars: str = _BARS) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AWAY", "GroupView", "JobView", "PeerView", "Progress"]
+__all__ = ["GroupView", "JobView", "PeerView", "Progress", "counted"]
 
 Event = Mapping[str, Any]
 
@@ -44,9 +44,8 @@ _FAULTS = {
     "revoke": ("revoked", "lost"),
 }
 
-
 #: The statuses of peers that are absent.
-AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
+_AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
 
 
 @dataclass
@@ -87,7 +86,7 @@ class JobView:
     shift_of: dict[int, float] = field(default_factory=dict)
     graph: dict[str, int] = field(default_factory=dict)  # counts of the association graph; FedCRef only
     phase: str = ""
-    finished: dict[str, None] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
 
     @property
     def protocol(self) -> str:
@@ -105,20 +104,9 @@ class JobView:
 class Progress:
     """The state of a run, updated by one event at a time.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of all peers.
-    stages : sequence of sequences of str
-        For each job, in the order of submission, the protocols of its stages.
-    groups : mapping of str to str, optional
-        Each peer's device class; by default there is one class.
-
-    Attributes
-    ----------
-    load : mapping
-        The newest counts of what the peers have sent: ``messages_sent``, ``bytes_sent``, ``busiest`` (a name) and
-        ``busiest_bytes``; empty before the first report.
+    `stages` has for each job, in the order of submission, the protocols of its stages; `groups` each peer's device class,
+    by default one for all. `load` has the newest counts of what the peers have sent: ``messages_sent``, ``bytes_sent``,
+    ``busiest`` (a name) and ``busiest_bytes``; it is empty before the first report.
 
     Examples
     --------
@@ -136,18 +124,20 @@ class Progress:
         self.load: Event = {}
         self.jobs = [JobView(tuple(of_job)) for of_job in stages]
         self.t = 0.0
-        self._sees: dict[str, dict[str, None]] = {name: {} for name in names}
+        self._sees: dict[str, set[str]] = {name: set() for name in names}
         self._linked = False
-        self._waiting: dict[str, None] = {}
-        self._strangers: dict[str, None] = {}
+        self._waiting: set[str] = set()
+        self._strangers: set[str] = set()
         self._roster_serial = 0
         self._by_id: dict[str, JobView] = {}
         self._verbs: dict[str, Callable[[Event], str]] = {
-            "started": self._started, "member": self._member, "submitted": self._submitted, "elected": self._elected,
-            "phase": self._phase, "combined": self._combined, "finished": self._finished, "fault": self._fault,
-            "resumed": self._resumed, "exited": self._exited, "waiting": self._wait, "circle": self._circle,
+            "started": self._started, "member": self._member, "submitted": self._submitted, "phase": self._phase,
+            "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
             "relayed": _relayed, "link": _relinked, "load": self._loaded, "asleep": self._turns, "awake": self._turns,
             "refused-stranger": self._stranger, "roster": self._roster,
+        }  # fmt: skip
+        self._verbs_of_jobs: dict[str, Callable[[JobView, Event], str]] = {
+            "elected": self._elected, "combined": self._combined, "finished": self._finished, "circle": _circle,
         }  # fmt: skip
 
     @property
@@ -166,7 +156,7 @@ class Progress:
         found = []
         for name in dict.fromkeys(peer.group for peer in self.peers.values()):
             own = [peer.status for peer in self.peers.values() if peer.group == name]
-            finished, away = own.count("finished"), sum(status in AWAY for status in own)
+            finished, away = own.count("finished"), sum(status in _AWAY for status in own)
             found.append(GroupView(name, len(own), own.count("alive"), away, finished))
         return found
 
@@ -174,17 +164,23 @@ class Progress:
         """Follow one event; return a line about it, or an empty string if it needs none."""
         self.t = max(self.t, float(event.get("t", 0.0)))
         verb = event["verb"]
-        line = self._verbs[verb](event) if verb in self._verbs else _LINES.get(verb, "").format_map(event)
+        if verb in self._verbs_of_jobs:
+            job = self._by_id.get(event["job"])
+            line = "" if job is None else self._verbs_of_jobs[verb](job, event)
+        else:
+            line = self._verbs[verb](event) if verb in self._verbs else _LINES.get(verb, "").format_map(event)
         if line and verb != "waiting":
             self._waiting.clear()
         return line
 
     # -- peers ------------------------------------------------------------------------------------------------------
 
+    def _peer(self, event: Event) -> PeerView:
+        """Return the view of an event's peer; that of a peer outside of the fleet is not shown."""
+        return self.peers.get(event["peer"]) or PeerView(event["peer"])
+
     def _started(self, event: Event) -> str:
-        peer = self.peers.get(event["peer"])
-        if peer is None:
-            return ""
+        peer = self._peer(event)
         peer.lives += 1
         peer.status, peer.noticed = "alive", False
         return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
@@ -193,9 +189,9 @@ class Progress:
         reporter, member, status = event["peer"], event["member"], event["status"]
         if reporter in self._sees:
             if status == "alive":
-                self._sees[reporter][member] = None
+                self._sees[reporter].add(member)
             elif status in ("dead", "left"):
-                self._sees[reporter].pop(member, None)
+                self._sees[reporter].discard(member)
         peer = self.peers.get(member)
         if status == "dead" and peer is not None and not peer.noticed:
             peer.noticed = True
@@ -216,18 +212,17 @@ class Progress:
         return f"{len(self.peers)} peers linked to each other"
 
     def _fault(self, event: Event) -> str:
-        peer = self.peers.get(event["peer"])
         done, status = _FAULTS[event["do"]]
-        if peer is not None and status:
-            peer.status = status
+        peer = self._peer(event)
+        peer.status = status or peer.status
         round_ = event.get("round", event.get("planned"))
         when = f" while {event['phase']} round {round_}" if event.get("phase") else ""
         return f"{', '.join(event.get('who', ())) or event['peer']} {done}{when}"
 
     def _turns(self, event: Event) -> str:
         """Follow the sleep of a device, which is part of its day and needs no line."""
-        peer = self.peers.get(event["peer"])
-        if peer is not None and peer.status in ("alive", "asleep"):
+        peer = self._peer(event)
+        if peer.status in ("alive", "asleep"):
             peer.status = "asleep" if event["verb"] == "asleep" else "alive"
         return ""
 
@@ -252,9 +247,6 @@ class Progress:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _view(self, event: Event) -> JobView | None:
-        return self._by_id.get(event["job"])
-
     def _submitted(self, event: Event) -> str:
         if len(self._by_id) == len(self.jobs):
             return ""
@@ -268,25 +260,17 @@ class Progress:
         at = f" at {event['peer']}" if event["peer"] else ""
         return f"job {self.job_number} of {len(self.jobs)} handed in{at}: {job.protocol}, {job.n_peers} peers"
 
-    def _elected(self, event: Event) -> str:
-        job = self._view(event)
-        if job is None:
-            return ""
+    def _elected(self, job: JobView, event: Event) -> str:
         for peer in self.peers.values():
             peer.term = event["term"] if peer.name == event["peer"] else None
         job.term, job.aggregator = event["term"], event["peer"]
         return f"{event['peer']} aggregates term {event['term']} ({event['votes']} of {event['of']} votes)"
 
     def _phase(self, event: Event) -> str:
-        peer = self.peers.get(event["peer"])
-        if peer is not None:
-            peer.round = event["round"]
+        self._peer(event).round = event["round"]
         return ""
 
-    def _combined(self, event: Event) -> str:
-        job = self._view(event)
-        if job is None:
-            return ""
+    def _combined(self, job: JobView, event: Event) -> str:
         before, job.stage = job.stage, job.stages[min(event["stage"], len(job.stages) - 1)]
         job.round = event["round"]
         for name in event["contributors"]:
@@ -310,14 +294,10 @@ class Progress:
             line += f"; next is {job.stage}"
         return line
 
-    def _finished(self, event: Event) -> str:
-        job = self._view(event)
-        if job is None:
-            return ""
+    def _finished(self, job: JobView, event: Event) -> str:
         first = not job.finished
-        job.finished[event["peer"]] = None
-        if event["peer"] in self.peers:
-            self.peers[event["peer"]].status = "finished"
+        job.finished.add(event["peer"])
+        self._peer(event).status = "finished"
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
     def _wait(self, event: Event) -> str:
@@ -325,12 +305,12 @@ class Progress:
         peers = "peers of a job within the job" if event.get("within") else "peers"
         line = f"waiting: {event['present']} of {event['of']} {peers} are here"
         said = line in self._waiting
-        self._waiting[line] = None
+        self._waiting.add(line)
         return "" if said else f"{line}, as {event['peer']} sees it"
 
     def _stranger(self, event: Event) -> str:
         first = event["print"] not in self._strangers
-        self._strangers[event["print"]] = None
+        self._strangers.add(event["print"])
         return f"{event['peer']} refuses a stranger with the key {event['print']}: {event['hint']}" if first else ""
 
     def _roster(self, event: Event) -> str:
@@ -340,13 +320,9 @@ class Progress:
         gone = f", {', '.join(event['revoked'])} is not on it" if event["revoked"] else ""
         return f"{event['peer']} has fleet roster {event['serial']}{gone}" if first else ""
 
-    def _circle(self, event: Event) -> str:
-        job = self._view(event)
-        return (
-            ""
-            if job is None
-            else f"{event['peer']} begins the round anew, with {len(event['members'])} of {job.n_peers}"
-        )
+
+def _circle(job: JobView, event: Event) -> str:
+    return f"{event['peer']} begins the round anew, with {len(event['members'])} of {job.n_peers}"
 
 
 def _relinked(event: Event) -> str:

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.live import table
+from p2pclust.cli.show.tables import table
 from p2pclust.tools.units import size
 
-__all__ = ["size", "summarise"]
+__all__ = ["summarise"]
 
 _PEERS_SHOWN = 24
 _FILES_SHOWN = 8
 
 Result = Mapping[str, Any]
+Fact = tuple[str, str | Text]
 
 
 def summarise(console: Console, result: Result) -> None:
-    """Print the summary of a run.
-
-    Parameters
-    ----------
-    console : Console
-        Of standard error.
-    result : mapping
-        What ``result.json`` holds.
-    """
-    facts = Table(box=None, show_header=False, padding=(0, 3, 0, 0), pad_edge=False)
+    """Print the summary of a run from what ``result.json`` holds."""
+    facts = Table.grid(padding=(0, 3, 0, 0))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for number, job in enumerate(result["jobs"], start=1):
@@ -82,81 +75,75 @@ def _limit(job: Result) -> str:
     return next((name for name in names if name in job["parameters"]), "its last round")
 
 
-def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> list[tuple[str, str | Text]]:
+def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator[Fact]:
     name = f"job {number}" if n_jobs > 1 else "job"
-    facts: list[tuple[str, str | Text]] = [(name, _what(job))]
+    yield name, _what(job)
     if job["failure"]:
-        facts.append(("failed", Text(job["failure"], style="red")))
+        yield "failed", Text(job["failure"], style="red")
     if job["rounds"] is not None:
         how = job["stops"] if job["converged"] else f"{_limit(job)} was reached"
-        facts.append(("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")))
+        yield "rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})")
     if job["terms"]:
-        facts.append(("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])))
-    facts += _agreed(job)
-    lost = [name for name, peer in peers.items() if peer["lost"]]
-    facts.append(("lost", ", ".join(lost) or "none"))
+        yield "terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"])
+    yield from _agreed(job)
+    yield "lost", ", ".join(name for name, peer in peers.items() if peer["lost"]) or "none"
     for reason, names in _abstained(job).items():
-        facts.append(("abstained", f"{', '.join(names)}: {reason}"))
-    facts += _damaged(job)
+        yield "abstained", f"{', '.join(names)}: {reason}"
+    yield from _damaged(job)
     for name, warning in job["warnings"].items():
-        facts.append(("warning", Text(f"{name}: {warning}", style="yellow")))
+        yield "warning", Text(f"{name}: {warning}", style="yellow")
     if job["suppressed"]:
-        facts.append(("suppressed", f"{job['suppressed']} times, by privacy rules"))
+        yield "suppressed", f"{job['suppressed']} times, by privacy rules"
     if job["coarse"]:
         of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
-        facts.append(("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"))
+        yield "coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"
     if "communities" in job:
         found, alone = job["communities"], len(job["isolated"])
         words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
-        facts.append(("communities", words if found else f"none: {alone} clusters, all isolated"))
-    facts += _drift(job)
+        yield "communities", words if found else f"none: {alone} clusters, all isolated"
+    yield from _drift(job)
     if job["metrics"]:
-        facts.append(_scores(job["metrics"]))
-    facts += _compared(job)
+        yield _scores(job["metrics"])
+    yield from _compared(job)
     if job["digests"]:
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else Text(f"{distinct} different results", style="red")
-        facts.append(("identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)))
-    return facts
+        yield "identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)
 
 
-def _compared(job: Result) -> list[tuple[str, str | Text]]:
+def _compared(job: Result) -> Iterator[Fact]:
     """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
-    facts: list[tuple[str, str | Text]] = []
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
         words = "not a number" if relative is None else f"{relative:.1e}"
-        facts.append(("pooled", f"differs by {words} of a feature's range at most, over the same contributors"))
+        yield "pooled", f"differs by {words} of a feature's range at most, over the same contributors"
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
-        facts.append(("objective", own + job["best_pooled"]["words"]))
-    facts += [("doubt", Text(doubt, style="yellow")) for doubt in job["doubts"]]
+        yield "objective", own + job["best_pooled"]["words"]
+    for doubt in job["doubts"]:
+        yield "doubt", Text(doubt, style="yellow")
     if job["gap"]:
         gap = job["gap"]
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
-        facts.append(("gap", f"the centers end {words}; no equality is promised"))
-    return facts
+        yield "gap", f"the centers end {words}; no equality is promised"
 
 
-def _damaged(job: Result) -> list[tuple[str, str | Text]]:
+def _damaged(job: Result) -> Iterator[Fact]:
     """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
-    facts: list[tuple[str, str | Text]] = []
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else Text("no peer could detect it", style="yellow")
         since = f"from round {one['round']} on, " if one["round"] else ""
-        facts.append(("damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)))
+        yield "damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)
     if job.get("harm"):
         apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
-        facts.append(("harm", f"the centers lie {apart} from those of the sound rows (best matching)"))
-    return facts
+        yield "harm", f"the centers lie {apart} from those of the sound rows (best matching)"
 
 
-def _agreed(job: Result) -> list[tuple[str, str | Text]]:
+def _agreed(job: Result) -> Iterator[Fact]:
     """Return how closely peers agreed on sums that gossip approximates."""
-    if job.get("tolerance") is None or not job["ticks"]:
-        return []
-    words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
-    return [("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")]
+    if job.get("tolerance") is not None and job["ticks"]:
+        words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
+        yield "agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most"
 
 
 def _scores(metrics: Result) -> tuple[str, str]:
@@ -169,16 +156,15 @@ def _scores(metrics: Result) -> tuple[str, str]:
     )
 
 
-def _drift(job: Result) -> list[tuple[str, str | Text]]:
+def _drift(job: Result) -> Iterator[Fact]:
     """Return one line for each batch of a stream in which something changed, or one that says that nothing did."""
     batches = job["drift"]
     changed = [batch for batch in batches if batch["verdict"].startswith("drift: ")]
     if batches and not changed:
-        return [("drift", f"none in {len(batches)} batches")]
-    return [
-        ("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {batch['verdict'].removeprefix('drift: ')}")
-        for batch in changed
-    ]
+        yield "drift", f"none in {len(batches)} batches"
+    for batch in changed:
+        verdict = batch["verdict"].removeprefix("drift: ")
+        yield "drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {verdict}"
 
 
 def _abstained(job: Result) -> dict[str, list[str]]:
@@ -197,33 +183,22 @@ def _seconds(result: Result) -> str:
 
 
 def _peers(console: Console, peers: Result) -> None:
-    shown = table(
-        ("peer", "left"), ("rows", "right"), ("finished", "left"), ("messages", "right"), ("sent", "right"),
-        ("received", "right"), ("memory", "right"),
-    )  # fmt: skip
+    numbers = ("rows", "messages", "sent", "received", "memory")
+    shown = table(("peer", "rows", "finished", *numbers[1:]), right=numbers)
     for name, peer in list(peers.items())[:_PEERS_SHOWN]:
-        memory = peer.get("max_rss_mb")
+        sent, memory = peer.get("messages_sent"), peer.get("max_rss_mb")
         status = Text("lost", style="red") if peer["lost"] else Text("yes" if peer["finished"] else "no")
         shown.add_row(
-            name,
-            f"{peer['n_rows']}",
-            status,
-            _count(peer.get("messages_sent")),
-            size(peer.get("bytes_sent")),
-            size(peer.get("bytes_received")),
-            "-" if memory is None else f"{memory:.0f} MB",
-        )
+            name, f"{peer['n_rows']}", status, "-" if sent is None else str(sent), size(peer.get("bytes_sent")),
+            size(peer.get("bytes_received")), "-" if memory is None else f"{memory:.0f} MB",
+        )  # fmt: skip
     if len(peers) > _PEERS_SHOWN:
         shown.add_row(f"and {len(peers) - _PEERS_SHOWN} more", *[""] * 6)
     console.print(shown)
 
 
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value}"
-
-
 def _expectations(console: Console, expectations: Sequence[Result]) -> None:
-    shown = table(("expected", "left"), ("found", "right"), ("held", "left"))
+    shown = table(("expected", "found", "held"), right=("found",))
     for item in expectations:
         held = Text("yes", style="green") if item["held"] else Text("NO", style="bold red")
         why = f"\n({item['why']})" if item.get("why") else ""
