@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
 from p2pclust.fleet.power import Rest
-from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
+from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.extras import require_extras
@@ -35,6 +36,7 @@ from p2pclust.scenario.outcome.labels import write_labels
 from p2pclust.scenario.outcome.left_out import rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
+from p2pclust.transport.shaping import Shape
 
 __all__ = ["Backend", "carry_out", "fleet_spec"]
 
@@ -235,11 +237,12 @@ def _peers(
     )
 
 
-def _link(device: Device) -> Link | None:
+def _link(device: Device) -> Shape | None:
     link = device.link
     if link is None:
         return None
-    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(device), link.down_mbit or link.mbit)
+    up, down = _up_mbit(device) or math.inf, link.down_mbit or link.mbit or math.inf
+    return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
 
 
 def _up_mbit(device: Device) -> float | None:

@@ -33,25 +33,8 @@ _ENDS_S = 10.0  # how long a killed process may take to end, or a peer to confir
 class ProcessActions(Actions):
     """What faults and plans do to the processes of a fleet.
 
-    Parameters
-    ----------
-    spec : FleetSpec
-    record : Record
-    directory : pathlib.Path
-        The run's: peers decide in it which of them a fault strikes, and damaged rows are kept there.
-    children : mapping of str to Child
-        The processes that were set up so far.
-    now : callable
-        Seconds since the fleet was made.
-    until : callable
-        Waits for a condition on what the processes wrote, and for so many seconds at most.
-
-    Attributes
-    ----------
-    keys : Throwaway or None
-        Signs rosters; None before the fleet has keys.
-    flaw : Exception or None
-        What kept an action from being carried out: the driver raises it.
+    In `directory`, peers decide which of them a fault strikes, and damaged rows are kept. `until` waits for a condition on
+    what the processes wrote, and for so many seconds at most.
     """
 
     def __init__(
@@ -76,8 +59,8 @@ class ProcessActions(Actions):
         self._links = (
             None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
         )
-        self.keys: Throwaway | None = None
-        self.flaw: Exception | None = None
+        self.keys: Throwaway | None = None  # sign rosters
+        self.flaw: Exception | None = None  # what kept an action from being carried out: the fleet raises it
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -28,14 +28,6 @@ class ReservedPorts:
     Each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and no other
     fleet can reserve it.
 
-    Parameters
-    ----------
-    count : int
-
-    Attributes
-    ----------
-    numbers : tuple of int
-
     Raises
     ------
     FleetError

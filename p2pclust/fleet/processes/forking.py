@@ -18,23 +18,14 @@ from p2pclust.errors import FleetError
 
 __all__ = ["ForkServer", "Forked"]
 
-_MAX_LINE = 64 * 1024 * 1024  # a final state on one line
+_MAX_LINE = 64 * 1024 * 1024  # of a report
 _LOG = "fork-server.log"
 #: A library that starts threads on import could not be forked safely, and bits must not depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Forked:
-    """One forked peer.
-
-    Attributes
-    ----------
-    pid : int
-    stdin : asyncio.WriteTransport
-        Its input; when it ends, the peer leaves.
-    stdout : asyncio.StreamReader
-        Its output.
-    """
+    """One forked peer. When its input ends, it leaves."""
 
     def __init__(
         self, pid: int, stdin: asyncio.WriteTransport, stdout: asyncio.StreamReader, exit_code: asyncio.Future[int]
@@ -98,14 +89,7 @@ class ForkServer:
         self._reader = asyncio.get_running_loop().create_task(self._read(self._process))
 
     async def fork(self, config: Path, log: Path) -> Forked:
-        """Start a peer.
-
-        Parameters
-        ----------
-        config : pathlib.Path
-            Its configuration.
-        log : pathlib.Path
-            Its standard error is appended there.
+        """Start a peer with this configuration; its standard error is appended to the log.
 
         Raises
         ------
