@@ -119,7 +119,7 @@ async def _live(config: Mapping[str, Any]) -> int:
             conditions = Conditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
             shell.start(breakable, worker)
             Control(shell, lines, conditions).serve(0)
-        allow_list.follow(shell, links, shell.signer)
+        allow_list.follow(shell, links.set_roster, shell.signer.set_roster)
         error = await shell.ended
         if services is not None:
             await services.close()

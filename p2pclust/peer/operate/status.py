@@ -90,7 +90,7 @@ def _why(shell: Shell, name: str) -> str:
     """Return why a member is not alive, or cannot be reached directly; empty if all is well."""
     core = shell.core
     member, routing = core.membership.members[name], core.routing
-    if member.status not in ("alive", "left") and shell.allow_list is not None and name in shell.allow_list.outdated:
+    if member.status not in ("alive", "left") and name in shell.allow_list.outdated:
         return "it uses revoked keys: copy its new bundle to it"
     if member.status != "alive":
         return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
