@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -43,14 +44,7 @@ HELP: Final[Mapping[str, str]] = {
 
 
 class Metrics(Collector):
-    """Collects the metrics of one peer.
-
-    Parameters
-    ----------
-    snapshot : callable
-        See `p2pclust.peer.operate.status.snapshot`.
-    kind : str
-        The class of the peer's device.
+    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device.
 
     Examples
     --------
@@ -120,18 +114,14 @@ def _of_jobs(jobs: list[Mapping[str, Any]]) -> Iterator[Metric]:
     yield _gauge("p2pclust_job_peers_absent", [(named, len(job["absent"])) for job, named in labels])
 
 
-Samples = list[tuple[dict[str, str], Any]]
-
-
-def _gauge(name: str, samples: Samples) -> Metric:
-    return _filled(GaugeMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
-
-
-def _counter(name: str, samples: Samples) -> Metric:
-    return _filled(CounterMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
-
-
-def _filled(family: Any, samples: Samples) -> Metric:
+def _family(
+    of: type[GaugeMetricFamily | CounterMetricFamily], name: str, samples: list[tuple[dict[str, str], Any]]
+) -> Metric:
+    family = of(name, HELP[name], labels=sorted(samples[0][0]) if samples else [])
     for labels, value in samples:
         family.add_metric([labels[name] for name in sorted(labels)], float(value))
-    return family  # type: ignore[no-any-return]
+    return family
+
+
+_gauge = partial(_family, GaugeMetricFamily)
+_counter = partial(_family, CounterMetricFamily)

@@ -30,18 +30,10 @@ def name_of(document: Document) -> str:
 
 
 def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | GossipJob:
-    """Return the job with that name, or the only one whose name begins with it.
+    """Return the job of this peer with that name, or the only one whose name begins with it.
 
-    Parameters
-    ----------
-    jobs : mapping
-        The jobs of the peer, by id.
-    named : str
-    peer : str
-        The peer's name, for messages.
-    ended : bool
-        Whether a series without a turn means its newest turn that has ended, if there is one. Otherwise it means the
-        running turn, or the newest.
+    A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
+    the newest.
 
     Raises
     ------
@@ -52,8 +44,7 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | G
     exact = shown.get(named)
     if exact is not None:
         return exact
-    turns = _series(shown, named)
-    if turns is not None:
+    if (turns := _series(shown, named)) is not None:
         return _turn(turns, named, peer, ended=ended)
     found = [
         job for job_id, job in shown.items() if named and job_id.removeprefix(_JOB).startswith(named.removeprefix(_JOB))

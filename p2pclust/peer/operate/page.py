@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from p2pclust.tools.units import duration, size
+
 __all__ = ["status_page"]
 
 _REFRESH_S = 5
@@ -41,24 +43,19 @@ _COLOURS = {
 
 
 def status_page(status: Mapping[str, Any], kind: str = "") -> str:
-    """Return the page, a self-contained HTML document.
+    """Return the page, a self-contained HTML document, for a `snapshot` of a peer whose device is of this class.
 
-    Parameters
-    ----------
-    status : mapping
-        See `p2pclust.peer.operate.status.snapshot`. All values are escaped.
-    kind : str
-        The class of the peer's device.
+    All values are escaped.
     """
     fleet, counters, jobs = status["fleet"], status["counters"], status["jobs"]
     going = sum(job["phase"] not in ("done", "failed", "cancelled") for job in jobs)
     tiles = [
         (f"{fleet['alive']} of {fleet['enrolled']}", f"peers here; a majority is {fleet['majority']}"),
         (str(going), f"of {len(jobs)} jobs running"),
-        (_span(status["uptime_s"]), "since it started"),
+        (duration(status["uptime_s"]), "since it started"),
         (f"{status['rss_mb']:.0f} MB", f"of memory; {status['max_rss_mb']:.0f} at most"),
-        (_size(counters["bytes_sent"]), f"sent in {counters['messages_sent']} messages"),
-        (_size(counters["bytes_received"]), f"received in {counters['messages_received']}"),
+        (size(counters["bytes_sent"]), f"sent in {counters['messages_sent']} messages"),
+        (size(counters["bytes_received"]), f"received in {counters['messages_received']}"),
     ]
     device = f"{kind}, " if kind else ""
     return "\n".join([
@@ -113,7 +110,7 @@ def _members(members: Sequence[Mapping[str, Any]]) -> str:
         (
             escape(member["name"]),
             _dot(member["status"], "none"),
-            "" if member["heard_s"] is None else f"{_span(member['heard_s'])} ago",
+            "" if member["heard_s"] is None else f"{duration(member['heard_s'])} ago",
             f"<code>{escape(member['address'])}</code>",
             escape(member["why"]),
         )
@@ -142,23 +139,3 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empt
 
 def _dot(word: str, otherwise: str) -> str:
     return f'<span class="{_COLOURS.get(word, otherwise)}">{escape(word)}</span>'
-
-
-def _span(seconds: float) -> str:
-    """Return a duration in words, in the largest unit of which there are two.
-
-    >>> _span(0.25), _span(100), _span(7200), _span(172800)
-    ('0.2 s', '100 s', '2 h', '2 days')
-    """
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -9,7 +9,6 @@ import resource
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -18,6 +17,7 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import Ref
+from p2pclust.peer.operate.device import kernel_kib
 from p2pclust.peer.operate.names import name_of
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
@@ -214,7 +214,7 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]
 
 def rss_mb() -> float:
     """Return the resident memory of this process in MB, with shared pages; 0 if the system does not report it."""
-    return _of_kernel("VmRSS:") or 0.0
+    return (kernel_kib("VmRSS") or 0.0) / 1024
 
 
 def max_rss_mb() -> float:
@@ -222,13 +222,4 @@ def max_rss_mb() -> float:
 
     `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process.
     """
-    return _of_kernel("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _of_kernel(label: str) -> float | None:
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith(label):
-                return int(line.split()[1]) / 1024
-    return None
+    return (kernel_kib("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024

@@ -42,19 +42,9 @@ _SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}
 
 
 class Log:
-    """Writes one line for each event to a descriptor.
+    """Writes one line for each event to a descriptor; levels below `level` are left out.
 
-    Parameters
-    ----------
-    peer : str
-        Its name, on every line.
-    form : {"text", "json"}
-        ``TIME PEER WORD KEY=VALUE ...``, or one JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
-    level : str
-        One of `LEVELS`: lower levels are left out.
-    fd : int
-    clock : callable
-        Returns the time.
+    A line is ``TIME PEER WORD KEY=VALUE ...``, or a JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
 
     Examples
     --------

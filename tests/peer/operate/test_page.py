@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 def test_what_is_known_stands_on_it() -> None:
     words = Reader(status_page(TOLD, "meter")).words
     for expected in (
-        "a", "2 of 3", "2 h", "50 MB", "3 kB", "4 MB", "gathering", "7", "waits for b, c", "dead", "0.2 s ago",
+        "a", "2 of 3", "2 h 1 min", "50 MB", "3.0 kB", "4.0 MB", "gathering", "7", "waits for b, c", "dead", "0.2 s ago",
         "silent, declared dead 9 s ago", "malformed", "llf-fcm, 3 clusters", "llf-fcm", "done",
     ):  # fmt: skip
         assert expected in words, expected
