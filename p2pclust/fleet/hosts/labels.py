@@ -114,13 +114,7 @@ def label_file(
 def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
 
-    Parameters
-    ----------
-    found : FinishedJob
-    local : Local
-        The rows.
-    own : int
-        The roster index of the peer whose rows these are; -1 for other rows.
+    `own` is the roster index of the peer whose rows these are; -1 for other rows.
     """
     job, state = found.job, found.state
     if problem := local.problem:

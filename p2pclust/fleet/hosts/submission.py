@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,18 +27,8 @@ def submit(
 ) -> str:  # fmt: skip
     """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
-    Parameters
-    ----------
-    door : Connection
-    request : JobRequest
-    roster : tuple of str
-        By default, all peers that are alive.
-    within_s : float
-        How long the fleet may take.
-    on_submitted : callable
-        Receives the id and the roster as soon as these are known.
-    every_s : float
-        If above 0, repeat the job so long after each end, from the centers that it ended with.
+    The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
+    known. With `every_s`, the job is repeated so long after each end, from the centers that it ended with.
 
     Raises
     ------
@@ -73,19 +63,17 @@ def fetch(door: Connection, job_id: str, what: str, digest: bytes = b"") -> byte
     FleetError
         If the bytes do not have this digest.
     """
-    data = b"".join(_parts(door, job_id, what, digest))
+    asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
+    parts: list[bytes] = []
+    last = False
+    while not last:
+        answer = door.ask("read", job=job_id, what=what, part=len(parts), **asked)
+        parts.append(answer["data"])
+        last = answer["last"]
+    data = b"".join(parts)
     if digest and digest_of(data) != digest:
         raise FleetError(f"{job_id}: the {what} arrived damaged, or changed meanwhile: try again")
     return data
-
-
-def _parts(door: Connection, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
-    asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
-    for part in range(1 << 20):
-        answer = door.ask("read", job=job_id, what=what, part=part, **asked)
-        yield answer["data"]
-        if answer["last"]:
-            return
 
 
 @dataclass(frozen=True)
@@ -135,15 +123,9 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
 
 
 def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
-    """Return the result of a finished job.
+    """Return the result of a finished job, named by its id or the beginning of it.
 
-    Parameters
-    ----------
-    door : Connection
-    job_id : str
-        Or the first letters of one.
-    own : bool
-        Also read what the peer keeps for itself; possible on its own device only.
+    With `own`, also read what the peer keeps for itself; possible on its own device only.
 
     Raises
     ------
