@@ -7,7 +7,7 @@ meant for people becomes the answer. A peer's private note is given out on its o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
@@ -121,7 +121,7 @@ class Questions:
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
     def _status(self, caller: Caller, fields: dict[str, Any]) -> None:
-        caller.answer(snapshot(self._shell))
+        caller.answer(asdict(snapshot(self._shell)))
 
     def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
@@ -146,8 +146,8 @@ class Questions:
         job = self._find(fields["job"])
         turn = job.document.turn
         if job.ledger.finished and turn is None:
-            told = job_snapshot(self._shell, job.id)
-            caller.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
+            status = job_snapshot(self._shell, job.id)
+            caller.answer({"job": job.id, "outcome": status.phase, "reason": status.reason, "late": True})
             return
         running = self._running(job)
         if turn is not None and running is None and (before := self._shell.core.jobs.series_cancelled_by(turn.series)):
@@ -193,10 +193,10 @@ class Questions:
         job = self._find(fields["job"], ended=True)
         ref = job.ledger.register.ref
         caller.answer({
-            **job_snapshot(self._shell, job.id), "finished": job.ledger.finished, "mathematics": job.document.job,
+            **asdict(job_snapshot(self._shell, job.id)), "finished": job.ledger.finished, "mathematics": job.document.job,
             "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
             "terms": [[term, name] for term, name in sorted(job.terms.items())],
-            "features": self._shell.worker.rows["features"],
+            "features": self._shell.worker.features,
         })  # fmt: skip
 
     def _read(self, caller: Caller, fields: dict[str, Any]) -> None:
@@ -230,8 +230,9 @@ class Questions:
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
         over = job.ledger.finished
-        told = job_snapshot(self._shell, job.id)
-        caller.answer({"verb": "standing", **told, **({"outcome": told["phase"]} if over else {})}, last=over)
+        status = job_snapshot(self._shell, job.id)
+        outcome = {"outcome": status.phase} if over else {}
+        caller.answer({"verb": "standing", **asdict(status), **outcome}, last=over)
         if not over:
             self._check_room()
             self._watching.setdefault(job.id, []).append(caller)
@@ -270,8 +271,8 @@ class Questions:
         over = verb == "finished" and job is not None
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
-            standing = job_snapshot(self._shell, job_id)
-            told |= {"outcome": standing["phase"], "reason": standing["reason"]}
+            status = job_snapshot(self._shell, job_id)
+            told |= {"outcome": status.phase, "reason": status.reason}
         elif verb == "phase" and job is not None and job_id in self._watching:
             told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):

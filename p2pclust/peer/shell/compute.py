@@ -8,9 +8,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,19 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["Worker"]
+__all__ = ["DataStatus", "Worker"]
 
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
 _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
+
+
+@dataclass(frozen=True)
+class DataStatus:
+    """The rows of a peer, and the problem that keeps them out, or an empty text."""
+
+    rows: int
+    columns: int
+    problem: str
 
 
 class Worker:
@@ -49,8 +58,8 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
-        #: For operators: the number of rows, the columns, and the error that keeps the rows out.
-        self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
+        #: For operators.
+        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
         self._unread = False  # whether the rows could not be read
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
@@ -101,10 +110,8 @@ class Worker:
 
     def _read(self) -> None:
         self._local = self._load()
-        self.rows = {
-            "rows": self._local.n_samples, "columns": self._local.n_features,
-            "features": list(self._local.feature_names), "problem": self._local.problem,
-        }  # fmt: skip
+        self.data = DataStatus(self._local.n_samples, self._local.n_features, self._local.problem)
+        self.features = list(self._local.feature_names)
         self._unread = bool(self._local.problem)
 
     def _use(self, X: NDArray[np.float64]) -> None:
