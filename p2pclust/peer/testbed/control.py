@@ -29,14 +29,14 @@ from p2pclust.peer.core.events import Linked, Submit
 from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.testbed.conditions import Conditions
+from p2pclust.peer.testbed.conditions import ImposedConditions
 
-__all__ = ["Control", "Lines"]
+__all__ = ["Control", "JsonLines"]
 
 _MAX_BUFFERED = 8 * 1024 * 1024
 
 
-class Lines:
+class JsonLines:
     """Writes lines to a descriptor without blocking the loop; if the reader stops reading, old lines are dropped."""
 
     def __init__(self, fd: int) -> None:
@@ -74,7 +74,7 @@ class Lines:
 class Control:
     """Carries out the requests that come on a descriptor."""
 
-    def __init__(self, shell: Shell, lines: Lines, conditions: Conditions) -> None:
+    def __init__(self, shell: Shell, lines: JsonLines, conditions: ImposedConditions) -> None:
         self._shell = shell
         self._lines = lines
         self._conditions = conditions
