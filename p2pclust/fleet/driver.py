@@ -51,10 +51,7 @@ class FleetPort(ABC):
     async def start(self) -> None:
         """Start all peers that are not late, and wait until they are linked.
 
-        Raises
-        ------
-        FleetError
-            If they do not link in time.
+        Raise FleetError if they do not link in time.
         """
 
     @abstractmethod
@@ -135,10 +132,7 @@ class Driver:
     async def run(self) -> FleetResult:
         """Start the fleet, run all jobs and stop it.
 
-        Raises
-        ------
-        FleetError
-            If the peers do not find each other, or do not take the first job.
+        Raise FleetError if the peers do not find each other, or do not take the first job.
         """
         failure = ""
         try:
@@ -172,10 +166,7 @@ class Driver:
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job; with the first one, the clock of faults and plans starts.
 
-        Raises
-        ------
-        FleetError
-            If no peer takes it.
+        Raise FleetError if no peer takes it.
         """
         record = self._record
         before = dict.fromkeys(record.jobs)

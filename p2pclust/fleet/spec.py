@@ -133,13 +133,7 @@ class FleetSpec:
         return {name: rate for name, rate in rates.items() if math.isfinite(rate)}
 
     def refuse_floods(self) -> None:
-        """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for.
-
-        Raises
-        ------
-        UsageError
-            If there is one.
-        """
+        """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for."""
         for request in self.jobs if len(self.peers) > LARGE_FLEET else ():
             protocol = request.job.protocols[request.job.main]
             if isinstance(protocol, WithWorkspace) and not request.all_to_all:

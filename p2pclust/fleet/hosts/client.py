@@ -113,12 +113,8 @@ class Connection:
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return the answer; ``docs/wire.md`` lists the verbs and their fields.
 
-        Raises
-        ------
-        UsageError
-            If the request is not valid.
-        FleetError
-            If no peer listens there, it does not answer in time, or it cannot do what was requested.
+        Raise UsageError if the request is not valid; FleetError if no peer listens there, or it does not answer in time, or
+        it cannot do what was requested.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)

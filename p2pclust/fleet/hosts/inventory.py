@@ -92,10 +92,7 @@ def _toml(value: Any) -> str:
 def print_of(device: InventoryDevice, host: Host) -> str:
     """Return a digest of everything that a peer is started with; if it changes, the peer is started again.
 
-    Raises
-    ------
-    DataError
-        If a file to copy cannot be read.
+    Raise DataError if a file to copy cannot be read.
     """
     config = {key: value for key, value in device.config.items() if key not in _NO_REASON}
     digest = hashlib.sha256()

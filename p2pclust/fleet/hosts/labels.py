@@ -69,10 +69,7 @@ class Labelled:
 def label_own(door: Connection, job_id: str) -> Labelled:
     """Label the rows of the device of this peer, read again from their source.
 
-    Raises
-    ------
-    UsageError
-        If the peer is not on this device: no row leaves its device.
+    Raise UsageError if the peer is not on this device: no row leaves its device.
     """
     if door.state_dir is None:
         raise UsageError(

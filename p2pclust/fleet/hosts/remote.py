@@ -63,10 +63,7 @@ def ask(
 ) -> dict[str, Any]:
     """Run a verb on a host, and return its answer. `send` writes the input of the command.
 
-    Raises
-    ------
-    FleetError
-        If the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
+    Raise FleetError if the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
     """
     with tempfile.TemporaryFile() as content:
         if send is not None:

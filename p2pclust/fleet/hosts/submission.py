@@ -56,13 +56,7 @@ def submit(
 
 
 def fetch(door: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
-    """Read a large object, part by part.
-
-    Raises
-    ------
-    FleetError
-        If the bytes do not have this digest.
-    """
+    """Read a large object, part by part. Raise FleetError if the bytes do not have this digest."""
     asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
     parts: list[bytes] = []
     last = False

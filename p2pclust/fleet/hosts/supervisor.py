@@ -68,10 +68,7 @@ class Supervisor:
     def run(self) -> None:
         """Supervise the peers until ordered to end.
 
-        Raises
-        ------
-        FleetError
-            If another supervisor runs in this folder, or there is no plan.
+        Raise FleetError if another supervisor runs in this folder, or there is no plan.
         """
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:

@@ -51,12 +51,7 @@ def carry_out(
 ) -> FleetResult:
     """Run the spec on real processes, by default on loopback; whatever happens, no process and no port is left behind.
 
-    Raises
-    ------
-    FleetError
-        If the fleet did not even start.
-    UsageError
-        If a job is not meant for so many peers.
+    Raise FleetError if the fleet did not even start; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
     with contextlib.ExitStack() as stack:

@@ -91,10 +91,7 @@ class ForkServer:
     async def fork(self, config: Path, log: Path) -> Forked:
         """Start a peer with this configuration; its standard error is appended to the log.
 
-        Raises
-        ------
-        FleetError
-            If the server has ended.
+        Raise FleetError if the server has ended.
         """
         loop = asyncio.get_running_loop()
         theirs_in, ours_in = _pipe()

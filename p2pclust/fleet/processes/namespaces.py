@@ -33,12 +33,8 @@ _ANSWER_S: Final = 30.0
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     """Run the spec on processes in namespaces of their own, and remove these in every case.
 
-    Raises
-    ------
-    FleetError
-        If the fleet did not even start.
-    UsageError
-        If namespaces cannot be made here, or a job is not meant for so many peers.
+    Raise FleetError if the fleet did not even start; UsageError if namespaces cannot be made here, or a job is not meant
+    for so many peers.
     """
     spec.refuse_floods()
     require()
@@ -47,13 +43,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
 
 
 def require() -> None:
-    """Check that network namespaces can be made.
-
-    Raises
-    ------
-    UsageError
-        If they cannot; one line says what is missing.
-    """
+    """Check that network namespaces can be made. Raise UsageError if they cannot; one line says what is missing."""
     if shutil.which("ip") is None:
         raise UsageError("the namespaces backend needs the command ip: install iproute2, or choose --backend processes")
     probe = f"{_prefix()}-0"
@@ -83,12 +73,7 @@ def remove_leftovers() -> tuple[str, ...]:
 def device_network(names: Sequence[str]) -> Iterator[DeviceNetwork]:
     """Join one namespace per device by a bridge in one more, while the ``with`` block lasts.
 
-    Raises
-    ------
-    UsageError
-        If there are more devices than a bridge has ports.
-    FleetError
-        If that fails; what was made so far is removed.
+    Raise UsageError if there are more devices than a bridge has ports. If making the network fails, remove what was made.
     """
     if len(names) > _MOST:
         raise UsageError(f"{len(names)} devices: the namespaces backend joins at most {_MOST}")

@@ -37,12 +37,7 @@ _NOTICE_S = 1.0  # how long a job waits until goodbyes are heard
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     """Run the spec in virtual time.
 
-    Raises
-    ------
-    FleetError
-        If the peers do not find each other.
-    UsageError
-        If a job is not meant for so many peers.
+    Raise FleetError if the peers do not find each other; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
     return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())

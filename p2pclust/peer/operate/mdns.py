@@ -58,13 +58,7 @@ class Discovery:
         self._browser: AsyncServiceBrowser | None = None
 
     async def start(self) -> None:
-        """Announce the peer, and listen for others.
-
-        Raises
-        ------
-        OSError
-            If the network has no multicast.
-        """
+        """Announce the peer, and listen for others. Raise OSError if the network has no multicast."""
         self._network = AsyncZeroconf(interfaces=[self._interface])
         await self._network.zeroconf.async_wait_for_start()
         announced = await self._network.async_register_service(self._info)

@@ -123,10 +123,7 @@ class ControlServer:
     def open_here(self, state_dir: Path) -> None:
         """Listen on the Unix socket of the state directory, for the user who runs this peer only.
 
-        Raises
-        ------
-        UsageError
-            If the path is longer than the system's limit, or cannot be used.
+        Raise UsageError if the path is longer than the system's limit, or cannot be used.
         """
         path = state_dir / SOCKET
         name, self._folder = short_name(path)
@@ -149,10 +146,7 @@ class ControlServer:
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
         """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0.
 
-        Raises
-        ------
-        UsageError
-            If the address is malformed, or cannot be listened on.
+        Raise UsageError if the address is malformed, or cannot be listened on.
         """
         host, port = parse_address(address)
         socket = self._socket()

@@ -42,12 +42,7 @@ def _wall() -> float:
 def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
     """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest.
 
-    Raises
-    ------
-    UsageError
-        If a file cannot be used.
-    FleetError
-        If this device is no longer on the newest roster.
+    Raise UsageError if a file cannot be used; FleetError if this device is no longer on the newest roster.
     """
     bundle = load_bundle(config["bundle"])
     # The process that checked the configuration has verified it; that of the store was verified on arrival.
@@ -174,10 +169,7 @@ class AllowList:
     def take(self, data: bytes) -> bool:
         """Take a roster that a person provides; return whether it was newer than the one in force.
 
-        Raises
-        ------
-        UsageError
-            If the fleet did not sign it.
+        Raise UsageError if the fleet did not sign it.
         """
         event, before = self._check("", data), self.roster.serial
         if not event.valid:
