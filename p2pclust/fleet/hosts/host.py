@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.fleet.hosts.log_files import added, tail
+from p2pclust.fleet.hosts.log_files import added, last_line, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
 from p2pclust.tools.files import replacing
@@ -219,8 +219,7 @@ def _start_supervisor() -> None:
 
     def answers() -> bool:
         if process.poll() is not None:
-            said = Path(LOG).read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
-            raise FleetError(f"the supervisor ended at once: {said[-1] if said else 'without a message'}")
+            raise FleetError(f"the supervisor ended at once: {last_line(Path(LOG), began) or 'without a message'}")
         try:
             return "peers" in _ask({"do": "status"})
         except FleetError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from p2pclust.errors import FleetError
 
-__all__ = ["ForkServer", "Forked"]
+__all__ = ["ForkServer", "Forked", "last_line"]
 
 _MAX_LINE = 64 * 1024 * 1024  # of a report
 _LOG = "fork-server.log"
@@ -110,7 +110,7 @@ class ForkServer:
                 heard.close()
                 stdin.close()
                 if isinstance(error, OSError):
-                    raise FleetError(f"the fork server ended: {self._why()}") from None
+                    raise FleetError(f"the fork server ended: {last_line(self._log)}") from None
                 raise
         return Forked(pid, stdin, stdout, exit_code)
 
@@ -129,13 +129,9 @@ class ForkServer:
         await process.wait()
         for born in self._unborn:
             if not born.done():
-                born.set_exception(FleetError(f"the fork server ended: {self._why()}"))
+                born.set_exception(FleetError(f"the fork server ended: {last_line(self._log)}"))
         for end in self._ends.values():  # the peers were killed with the server
             end.set_result(-signal.SIGKILL)
-
-    def _why(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "its log is empty"
 
     async def close(self) -> None:
         """Kill the server, and on Linux the peers that are left; a second call does nothing."""
@@ -144,6 +140,12 @@ class ForkServer:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()  # it may be importing for seconds before it would notice anything else
             await self._reader
+
+
+def last_line(log: Path) -> str:
+    """Return why a process ended: the last line of its log."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "its log is empty"
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:
