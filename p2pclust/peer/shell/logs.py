@@ -15,27 +15,30 @@ from typing import Any, Final, Literal
 __all__ = ["LEVELS", "LEVEL_OF", "Log", "plain"]
 
 #: Every word that a peer reports, by its level.
-_WORDS: Final = {
-    "debug": "averaged circle fenced floor late-answer mixing outside phase pulling took",
-    "info": """
-        accepted cancel cancelling catches-up combined data deposed door elected finished job left mdns
-        member metrics proposer refuted relayed replaced roster roster-unchanged series-ended started
-        submitted wire-version without
-    """,
-    "warning": """
-        abstains bad-document bad-links bad-part bad-tree blob-corrupt contradiction corrupt damaged differs
-        expired expires-soon fault job-gone left-out malformed no-answer no-job no-next not-reloaded out-of-reach
-        refused refused-expired refused-operator refused-revoked refused-stranger revoked roster-refused
-        stands-still term-leap too-many-facts unable unread waiting
-    """,
-    "error": """
-        data-refused failed insecure lines-lost no-door no-mdns no-metrics other-version store-damaged
-        store-forgot
-    """,
-}
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "debug": (
+        "averaged", "circle", "fenced", "floor", "late-answer", "mixing", "outside", "phase", "pulling", "took",
+    ),
+    "info": (
+        "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected",
+        "finished", "job", "left", "mdns", "member", "metrics", "proposer", "refuted", "relayed", "replaced",
+        "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version", "without",
+    ),
+    "warning": (
+        "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction",
+        "corrupt", "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "left-out",
+        "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused",
+        "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "revoked",
+        "roster-refused", "stands-still", "term-leap", "too-many-facts", "unable", "unread", "waiting",
+    ),
+    "error": (
+        "data-refused", "failed", "insecure", "lines-lost", "no-door", "no-mdns", "no-metrics", "other-version",
+        "store-damaged", "store-forgot",
+    ),
+}  # fmt: skip
 LEVELS: Final = tuple(_WORDS)
 #: The level of every word.
-LEVEL_OF: Final[Mapping[str, str]] = {word: level for level, words in _WORDS.items() for word in words.split()}
+LEVEL_OF: Final[Mapping[str, str]] = {word: level for level, words in _WORDS.items() for word in words}
 
 #: Words that any peer on the roster can cause with each message: seconds between two lines about one sender.
 _SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}

@@ -88,7 +88,7 @@ class Shell:
         self.step(Started())
 
     def leave(self) -> None:
-        """End after telling the other peers."""
+        """Say goodbye to the other peers, and end."""
         self.step(Leave())
         self._end(None)
 
