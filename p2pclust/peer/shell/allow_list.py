@@ -17,6 +17,7 @@ from p2pclust.peer.core.effects import CheckRoster, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Expired, RosterRead
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import RosterCopy
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
@@ -31,8 +32,6 @@ _MOST_STRANGERS: Final = 100  # named in the log
 _LOOK_S: Final = 60.0  # how often to look at the wall clock, which people may set
 _WARNING_S: Final = 14 * 86400.0
 _DAY_S: Final = 86400.0
-
-Watch = Callable[[str, Mapping[str, Any]], None]
 
 
 def _wall() -> float:

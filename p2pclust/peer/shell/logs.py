@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-__all__ = ["LEVELS", "LEVEL_OF", "Log", "plain"]
+__all__ = ["LEVELS", "LEVEL_OF", "Log", "Watch", "plain"]
+
+#: Called with the word and the fields of each report.
+Watch = Callable[[str, Mapping[str, Any]], None]
 
 #: Every word that a peer reports, by its level.
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -8,8 +8,6 @@ could break its promises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
 from p2pclust.peer.core.codec import decode, encode
@@ -36,6 +34,7 @@ from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
@@ -47,7 +46,6 @@ __all__ = ["Shell", "exit_code", "explain"]
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
 
 Row = tuple[str, str, bytes | None]
-Watch = Callable[[str, Mapping[str, Any]], None]
 
 
 class Shell:
