@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.rounds.job import AggregatedJob
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
+__all__ = ["AnyJob", "find", "name_of", "newest"]
 
-    Jobs = Mapping[str, AggregatedJob | GossipJob]
-
-__all__ = ["find", "name_of", "newest"]
+AnyJob = AggregatedJob | GossipJob
+Jobs = Mapping[str, AnyJob]
 
 _JOB, _SERIES = "job-", "series-"
 
@@ -29,7 +27,7 @@ def name_of(document: Document) -> str:
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
-def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | GossipJob:
+def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
     """Return the job of this peer with that name, or the only one whose name begins with it.
 
     A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
@@ -55,18 +53,18 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | G
     return found[0]
 
 
-def newest(turns: Mapping[int, AggregatedJob | GossipJob], *, ended: bool) -> AggregatedJob | GossipJob:
+def newest(turns: Mapping[int, AnyJob], *, ended: bool) -> AnyJob:
     """Return the turn that a series without a turn means."""
     wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
     return turns[max(wanted or turns)]
 
 
-def _series(shown: Jobs, named: str) -> dict[int, AggregatedJob | GossipJob] | None:
+def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
     """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
     beginning = named.partition("/")[0]
     if not beginning.removeprefix(_SERIES):
         return None
-    found: dict[str, dict[int, AggregatedJob | GossipJob]] = {}
+    found: dict[str, dict[int, AnyJob]] = {}
     for job in shown.values():
         turn = job.document.turn
         if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
@@ -77,9 +75,7 @@ def _series(shown: Jobs, named: str) -> dict[int, AggregatedJob | GossipJob] | N
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _turn(
-    turns: Mapping[int, AggregatedJob | GossipJob], named: str, peer: str, *, ended: bool
-) -> AggregatedJob | GossipJob:
+def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
     series, slash, number = named.partition("/")
     if not slash:
         return newest(turns, ended=ended)
@@ -91,8 +87,5 @@ def _turn(
     why = (
         "has not begun" if wanted > max(turns) else "is not kept any more: of a series a peer keeps the last two turns"
     )
-    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {_numbers(turns)}")
-
-
-def _numbers(turns: Mapping[int, AggregatedJob | GossipJob]) -> str:
-    return " and ".join(f"turn {number + 1}" for number in sorted(turns))
+    there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
+    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {there}")

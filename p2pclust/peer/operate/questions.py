@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.gossip.job import GossipJob
-from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.operate.names import find
+from p2pclust.peer.operate.names import AnyJob, find
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
@@ -116,7 +114,7 @@ class Questions:
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, named: str, *, ended: bool = False) -> AggregatedJob | GossipJob:
+    def _find(self, named: str, *, ended: bool = False) -> AnyJob:
         core = self._shell.core
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
@@ -178,12 +176,12 @@ class Questions:
         return tag
 
     @staticmethod
-    def _named(job: AggregatedJob | GossipJob) -> dict[str, str]:
+    def _named(job: AnyJob) -> dict[str, str]:
         """Return the series that a cancel of the job ends, if the job is repeated."""
         turn = job.document.turn
         return {} if turn is None else {"series": turn.series}
 
-    def _running(self, job: AggregatedJob | GossipJob) -> AggregatedJob | GossipJob | None:
+    def _running(self, job: AnyJob) -> AnyJob | None:
         """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
         turn, jobs = job.document.turn, self._shell.core.jobs
         turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.turns(turn.series) if d.id in jobs.jobs]

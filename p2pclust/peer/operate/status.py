@@ -18,7 +18,7 @@ from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib
-from p2pclust.peer.operate.names import name_of
+from p2pclust.peer.operate.names import AnyJob, name_of
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.registry import main_stage
@@ -26,8 +26,6 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
     from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
     from p2pclust.transport.links import Counters
@@ -222,7 +220,7 @@ def _mathematics(data: bytes) -> tuple[str, int | None]:
         return "unknown", None  # for example of another version
 
 
-def _outcome(shell: Shell, job: AggregatedJob | GossipJob) -> tuple[str, str]:
+def _outcome(shell: Shell, job: AnyJob) -> tuple[str, str]:
     """Return the outcome of a finished job, and the reason if it failed; cached, because a state may be large."""
     ref = job.ledger.register.ref
     assert ref is not None
