@@ -13,7 +13,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["AnyJob", "find", "name_of", "newest"]
+__all__ = ["AnyJob", "find", "name_of"]
 
 AnyJob = AggregatedJob | GossipJob
 Jobs = Mapping[str, AnyJob]
@@ -53,12 +53,6 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
     return found[0]
 
 
-def newest(turns: Mapping[int, AnyJob], *, ended: bool) -> AnyJob:
-    """Return the turn that a series without a turn means."""
-    wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
-    return turns[max(wanted or turns)]
-
-
 def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
     """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
     beginning = named.partition("/")[0]
@@ -78,7 +72,8 @@ def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
 def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
     series, slash, number = named.partition("/")
     if not slash:
-        return newest(turns, ended=ended)
+        there = [number for number, job in turns.items() if job.ledger.finished is ended]
+        return turns[max(there or turns)]
     if not re.fullmatch(r"[1-9]\d{0,17}", number):
         raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
     wanted = int(number) - 1
