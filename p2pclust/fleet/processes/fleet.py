@@ -270,7 +270,7 @@ class ProcessFleet(FleetPort):
             elif fields["status"] in ("dead", "left"):
                 self._sees[name].pop(fields["member"], None)
         self.record.take(t, name, verb, fields)
-        if verb == "combined" and "within" not in fields and self._counters.due:
+        if verb == "combined" and "within" not in fields and self._counters.due and not self._ended:
             self._ask_counters()
         elif verb == "fault":
             self.faults.met(fields["number"], name)
