@@ -72,8 +72,8 @@ def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
 def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
     series, slash, number = named.partition("/")
     if not slash:
-        there = [number for number, job in turns.items() if job.ledger.finished is ended]
-        return turns[max(there or turns)]
+        candidates = [number for number, job in turns.items() if job.ledger.finished is ended]
+        return turns[max(candidates or turns)]
     if not re.fullmatch(r"[1-9]\d{0,17}", number):
         raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
     wanted = int(number) - 1
