@@ -59,10 +59,7 @@ class Backend:
     def result(self, job: Job, locals: Sequence[Local]) -> JobResult:
         """Run one job with these peers, in this order, without faults.
 
-        Raises
-        ------
-        FleetError
-            If the fleet could not finish.
+        Raise FleetError if the fleet could not finish.
         """
         from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
 

@@ -24,15 +24,7 @@ _PLAN, _BATTERY = "plan", "battery"
 
 
 class Devices:
-    """Keeps the energy accounts of a fleet, and lets its devices sleep and wake.
-
-    Parameters
-    ----------
-    spec : FleetSpec
-    record : Record
-        Receives which devices fall asleep, wake up and run out of energy.
-    actions : DeviceActions
-    """
+    """Keeps the energy accounts of a fleet, and lets its devices sleep and wake."""
 
     def __init__(self, spec: FleetSpec, record: Record, actions: DeviceActions) -> None:
         self._peers = {peer.name: peer for peer in spec.peers}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.devices import Devices
 from p2pclust.fleet.fault_engine import FaultEngine
-from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import JobRecord, Record, needs
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
 from p2pclust.peer.core.timing import preset
@@ -19,32 +18,22 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.simulation.world.traffic import LinkTraffic
 
-__all__ = ["Driver", "FleetPort"]
+__all__ = ["Driver", "FleetPort", "What"]
 
 _JOIN_S = 10.0  # how long the next job waits until the others know a late peer
 
+What = Literal["state", "note", "blob"]
+
 
 class FleetPort(ABC):
-    """What the driver needs of a fleet. Times are seconds of the fleet: real or virtual.
-
-    Attributes
-    ----------
-    spec : FleetSpec
-    record : Record
-    faults : FaultEngine
-    devices : Devices
-    answer_s : float
-        How long the answer to a job may take.
-    unit : str
-        What its seconds are called in messages.
-    """
+    """What the driver needs of a fleet. Times are seconds of the fleet: real or virtual."""
 
     spec: FleetSpec
     record: Record
     faults: FaultEngine
     devices: Devices
-    answer_s: float
-    unit: str
+    answer_s: float  # how long the answer to a job may take
+    unit: str  # what its seconds are called in messages
     #: Whether the clock of faults starts when the first job is offered; else when a peer has taken it.
     faults_strike_submissions: bool = False
 
@@ -62,10 +51,7 @@ class FleetPort(ABC):
     async def start(self) -> None:
         """Start all peers that are not late, and wait until they are linked.
 
-        Raises
-        ------
-        FleetError
-            If they do not link in time.
+        Raise FleetError if they do not link in time.
         """
 
     @abstractmethod
@@ -105,16 +91,11 @@ class FleetPort(ABC):
         """Hand in a job at a peer."""
 
     @abstractmethod
-    async def read_state(self, name: str, job_id: str) -> bytes | None:
-        """Return a peer's final state of a job; None if it does not answer."""
+    async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
+        """Return the ``state`` or the ``note`` of a job, or the ``blob`` with this digest in hex, of each of these peers.
 
-    @abstractmethod
-    async def read_notes(self, names: Sequence[str], job_id: str) -> dict[str, bytes]:
-        """Return what each of these peers kept of a job for itself, by name, without those that do not answer."""
-
-    @abstractmethod
-    async def read_blob(self, name: str, digest: bytes) -> bytes | None:
-        """Return a blob that a peer has; None if it does not have it, or does not answer."""
+        Peers that do not have it, or do not answer, are left out.
+        """
 
     @abstractmethod
     async def read_counters(self) -> None:
@@ -138,12 +119,7 @@ class FleetPort(ABC):
 
 
 class Driver:
-    """One run of a fleet. Benchmarks call the steps themselves.
-
-    Parameters
-    ----------
-    fleet : FleetPort
-    """
+    """One run of a fleet. Benchmarks call the steps themselves."""
 
     def __init__(self, fleet: FleetPort) -> None:
         self._fleet = fleet
@@ -156,10 +132,7 @@ class Driver:
     async def run(self) -> FleetResult:
         """Start the fleet, run all jobs and stop it.
 
-        Raises
-        ------
-        FleetError
-            If the peers do not find each other, or do not take the first job.
+        Raise FleetError if the peers do not find each other, or do not take the first job.
         """
         failure = ""
         try:
@@ -185,7 +158,7 @@ class Driver:
         """Carry out the faults before a job; a peer that joined is in the job if the others know it in time."""
         self._faults.before_job(number)
         await self._fleet.settle()
-        if joins(self._spec.faults):
+        if self._spec.plans("join"):
             await self._fleet.advance(self._fleet.linked, _JOIN_S)
 
     # -- handing in ---------------------------------------------------------------------------------------------------
@@ -193,10 +166,7 @@ class Driver:
     async def submit(self, request: JobRequest) -> JobRecord:
         """Hand in a job; with the first one, the clock of faults and plans starts.
 
-        Raises
-        ------
-        FleetError
-            If no peer takes it.
+        Raise FleetError if no peer takes it.
         """
         record = self._record
         before = dict.fromkeys(record.jobs)
@@ -268,7 +238,7 @@ class Driver:
                 break
             silent_s = fleet.now - self._record.progress_at
             lost = [name for name in job.roster if not self._faults.counts(name)]
-            failure = self._record.stuck(job, lost)
+            failure = job.stuck(lost)
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > give_up_s:
@@ -280,10 +250,10 @@ class Driver:
         name = next(filter(fleet.readable, names), None)
         if name is None:
             return "every peer that had finished is gone"
-        state = await fleet.read_state(name, job.job_id)
-        if not state:
+        states = await fleet.read([name], "state", job.job_id)
+        if not states:
             return f"{name} does not send its final state"
-        job.state = JobState.decode(state)
+        job.state = JobState.decode(states[name])
         if mathematics.has_workspace:
             await self._collect(job, job.state, mathematics)
         return ""
@@ -301,8 +271,8 @@ class Driver:
     async def _collect(self, job: JobRecord, state: JobState, mathematics: Job) -> None:
         """Read the parts of the result that peers keep for themselves."""
         names = sorted(job.digests)
-        notes = await self._fleet.read_notes(names, job.job_id)
-        job.notes |= {name: Arrays.decode(note) for name, note in notes.items() if note}
+        notes = await self._fleet.read(names, "note", job.job_id)
+        job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}
         await self._collect_blobs(job, engine.results(mathematics, state), names)
         if state.status == "done":
             for name, note in job.notes.items():
@@ -311,8 +281,8 @@ class Driver:
     async def _collect_blobs(self, job: JobRecord, digests: Sequence[bytes], names: Sequence[str]) -> None:
         for digest in digests:
             for name in names:
-                if digest not in job.blobs and (data := await self._fleet.read_blob(name, digest)):
-                    job.blobs[digest] = data
+                if digest not in job.blobs and (found := await self._fleet.read([name], "blob", digest.hex())):
+                    job.blobs[digest] = found[name]
 
     # -- the result ---------------------------------------------------------------------------------------------------
 

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from p2pclust.fleet.actions import Actions
 from p2pclust.fleet.devices import Devices
-from p2pclust.fleet.faults import Cuts, Damage, Fault, comes, damage_of, goes_on, heals, late, reaches, unfired
+from p2pclust.fleet.faults import Cuts, Damage, Do, Fault, damage_of, late, unfired
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.timing import preset
+from p2pclust.topology.routes import Ways
 from p2pclust.topology.traces import LinkChange
 
 __all__ = ["FaultEngine"]
 
 
 class FaultEngine:
-    """The faults and the trace of a spec.
-
-    Parameters
-    ----------
-    spec : FleetSpec
-    record : Record
-        Receives the faults that struck.
-    actions : Actions
-    devices : Devices
-        Their batteries can be drained.
-
-    Attributes
-    ----------
-    late : dict of str to None
-        Devices on the fleet roster that have not started yet.
-    returning : dict of str to None
-        Peers that are down and will be started again.
-    revoked : dict of str to None
-        Devices that are no longer on the fleet roster.
-    damage : list of Damage
-        Rows that were used in the place of others.
-    """
+    """The faults and the trace of a spec."""
 
     def __init__(self, spec: FleetSpec, record: Record, actions: Actions, devices: Devices) -> None:
         self._spec = spec
@@ -52,9 +32,11 @@ class FaultEngine:
         self._cuts = Cuts(list(self._rows))
         self._cuts_to_end = 0  # that will end by themselves
         self._latest: dict[tuple[str, str], int] = {}  # the newest fault of each kind on each device
+        #: Devices on the fleet roster that have not started yet, and peers that are down and will be started again.
         self.late = dict.fromkeys(late(spec.faults))
         self.returning: dict[str, None] = {}
-        self.revoked: dict[str, None] = {}
+        self._revoked: dict[str, None] = {}
+        #: Rows that were used in the place of others.
         self.damage: list[Damage] = []
 
     # -- when, and which peers -----------------------------------------------------------------------------------------
@@ -143,20 +125,16 @@ class FaultEngine:
         self._actions.start(name)
 
     def _impair(self, number: int, fault: Fault, name: str) -> None:
+        slows, actions = fault.do == "slow", self._actions
+        change, value, normal = (actions.slow, fault.factor, 1.0) if slows else (actions.lose, fault.probability, 0.0)
         self._latest[fault.do, name] = number
-        if fault.do == "slow":
-            self._actions.slow(name, fault.factor)
-        else:
-            self._actions.lose(name, fault.probability)
+        change(name, value)
         if fault.for_s is not None:
-            self._actions.at(fault.for_s, partial(self._repair, number, fault, name))
+            actions.at(fault.for_s, partial(self._repair, number, fault, name, partial(change, name, normal)))
 
-    def _repair(self, number: int, fault: Fault, name: str) -> None:
+    def _repair(self, number: int, fault: Fault, name: str, repair: Callable[[], None]) -> None:
         if self._latest[fault.do, name] == number:  # no newer fault of its kind took its place
-            if fault.do == "slow":
-                self._actions.slow(name, 1.0)
-            else:
-                self._actions.lose(name, 0.0)
+            repair()
             self._recovered(fault, name)
 
     def _recovered(self, fault: Fault, name: str) -> None:
@@ -182,8 +160,8 @@ class FaultEngine:
         self._recovered(fault, name)
 
     def _revoke(self, name: str) -> None:
-        self.revoked[name] = None
-        self._actions.revoke(name, tuple(self.revoked))
+        self._revoked[name] = None
+        self._actions.revoke(name, tuple(self._revoked))
 
     def _relink(self, change: LinkChange) -> None:
         self._record.take(self._actions.now, change.a, "link", {"to": change.b, "up": change.up})
@@ -200,29 +178,36 @@ class FaultEngine:
 
     def belongs(self, name: str) -> bool:
         """Whether the device is on the fleet roster."""
-        return name in self._enrolled and name not in self.revoked
+        return name in self._enrolled and name not in self._revoked
 
     def counts(self, name: str) -> bool:
         """Whether a peer runs, or will run or wake again."""
         return self._up(name) and not self._devices.gone(name)
 
     def _up(self, name: str) -> bool:
-        if name in self.revoked or self.still(name):
+        if name in self._revoked or self.still(name):
             return False
-        if self._actions.alive(name) or name in self.returning:
-            return True
-        return comes(self._spec.faults, self._struck, name)
+        return self._actions.alive(name) or name in self.returning or self._will(name, "join", "restart")
 
     def still(self, name: str) -> bool:
         """Whether a peer is stopped and nothing will resume it."""
-        return self._actions.stopped_for_good(name) and not goes_on(self._spec.faults, self._struck, name)
+        return self._actions.stopped_for_good(name) and not self._will(name, "resume", "restart")
+
+    def _will(self, name: str, *do: Do) -> bool:
+        """Whether one of these faults is still to strike a device by second."""
+        return any(fault.seconds is not None and fault.do in do and name in fault.who for fault in self._to_come())
+
+    def _to_come(self) -> Iterator[Fault]:
+        return (fault for number, fault in enumerate(self._spec.faults) if number not in self._struck)
 
     def cut_off(self, name: str, finished: Sequence[str]) -> bool:
         """Whether a peer can never hear from those that finished: no path is left, and none will appear again."""
-        if self._cuts_to_end or self._spec.trace or heals(self._spec.faults, self._struck):
+        heals = any(fault.do == "heal" and fault.job is None for fault in self._to_come())
+        if self._cuts_to_end or self._spec.trace or heals:
             return False
         links = self._cuts.links(self._actions.neighbours())
-        return not reaches({a: [b for b in near if self._up(b)] for a, near in links.items()}, name, finished)
+        reached = Ways(links, [other for other in links if not self._up(other)]).distances(name)
+        return not any(other in reached for other in finished)
 
     def links(self, roster: Sequence[str]) -> Mapping[str, Sequence[str]] | None:
         """Return the open links between peers that run or are on the roster; None if all peers are linked."""

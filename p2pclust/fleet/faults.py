@@ -18,13 +18,8 @@ __all__ = [
     "Damage",
     "Do",
     "Fault",
-    "comes",
     "damage_of",
-    "goes_on",
-    "heals",
     "late",
-    "reaches",
-    "revokes",
     "unfired",
 ]
 
@@ -142,41 +137,6 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
     return tuple(str(fault) for fault in missed if not fault.drawn or fault is first_of[fault.drawn])
 
 
-def comes(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
-    """Whether a device that is down will be started at a second that is still to come."""
-    planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
-    return any(fault.do in ("join", "restart") and name in fault.who for fault in planned)
-
-
-def goes_on(faults: Sequence[Fault], struck: Iterable[int], name: str) -> bool:
-    """Whether a paused device will be resumed, or started again, at a second that is still to come.
-
-    Examples
-    --------
-    >>> plan = [Fault("pause", ("a",), seconds=1.0), Fault("resume", ("a",), seconds=9.0)]
-    >>> goes_on(plan, [0], "a"), goes_on(plan, [0, 1], "a")
-    (True, False)
-    """
-    planned = (fault for number, fault in enumerate(faults) if number not in struck and fault.seconds is not None)
-    return any(fault.do in ("resume", "restart") and name in fault.who for fault in planned)
-
-
-def joins(faults: Iterable[Fault]) -> bool:
-    """Whether any peer is started while the others run."""
-    return any(fault.do == "join" for fault in faults)
-
-
-def revokes(faults: Iterable[Fault]) -> bool:
-    """Whether the fleet roster changes while the fleet runs."""
-    return any(fault.do == "revoke" for fault in faults)
-
-
-def heals(faults: Sequence[Fault], struck: Iterable[int]) -> bool:
-    """Whether cuts will be healed at a second or a round that is still to come."""
-    left = (fault for number, fault in enumerate(faults) if number not in struck and fault.job is None)
-    return any(fault.do == "heal" for fault in left)
-
-
 def damage_of(fault: Fault, number: int, X: NDArray[np.float64], name: str, seed: int) -> NDArray[np.float64]:
     """Return the rows that a device uses in place of its own; the draws are the same on every backend."""
     return damaged(X, fault.how, (seed, number, *name.encode()))
@@ -185,11 +145,6 @@ def damage_of(fault: Fault, number: int, X: NDArray[np.float64], name: str, seed
 class Cuts:
     """Counts, for each direction, the cuts that have not ended.
 
-    Parameters
-    ----------
-    names : sequence of str
-        All peers.
-
     Examples
     --------
     >>> cuts = Cuts(["a", "b", "c"])
@@ -197,8 +152,8 @@ class Cuts:
     >>> cuts.deaf("a"), cuts.deaf("b"), cuts.links(None)
     (('b', 'c'), ('a',), {'a': [], 'b': ['c'], 'c': ['b']})
     >>> cuts.heal(cuts.pairs(["a"], ["b"], one_way=False))
-    >>> cuts.deaf("a"), reaches(cuts.links(None), "c", ["a"])
-    (('c',), True)
+    >>> cuts.deaf("a")
+    ('c',)
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -256,17 +211,3 @@ class Cuts:
             name: [other for other in others if self.open(name, other) and self.open(other, name)]
             for name, others in near.items()
         }
-
-
-def reaches(links: Mapping[str, Sequence[str]], name: str, others: Iterable[str]) -> bool:
-    """Whether a path leads from a peer to one of the others."""
-    wanted, seen, ahead = dict.fromkeys(others), {name: None}, [name]
-    while ahead:
-        here = ahead.pop()
-        if here in wanted:
-            return True
-        for near in links.get(here, ()):
-            if near not in seen:
-                seen[near] = None
-                ahead.append(near)
-    return False

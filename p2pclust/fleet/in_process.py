@@ -29,19 +29,18 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     for number, request in enumerate(spec.jobs):
         start, job_id = time.monotonic(), f"job-{number}"
         record.take(start - began, "", "submitted", {"job": job_id, "roster": names})
-        report = _Reports(
+        rounds = _Rounds(
             request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
         )
-        workspaces, mixed = Workspaces(n_cores()), _Mixed(report)
-        treatment = request.treatment
+        workspaces, treatment = Workspaces(n_cores()), request.treatment
         if treatment.collect == "gossip":
             links = links_between(names, spec.overlay, treatment.mixing or usual_mixing(treatment.ticks))
             rows = [peer.local() for peer in peers]
             state = run_leaderless(
-                request.job, rows, links, tolerance=treatment.tolerance, ticks=treatment.ticks, on_round=mixed
+                request.job, rows, links, tolerance=treatment.tolerance, ticks=treatment.ticks, on_round=rounds.mixed
             )
         else:
-            state = run_in_process(request.job, [peer.local() for peer in peers], report, workspaces)
+            state = run_in_process(request.job, [peer.local() for peer in peers], rounds.combined, workspaces)
         digests = dict.fromkeys(names, digest_of(state.encode()).hex())
         notes = {names[index]: note for index, note in sorted(workspaces.notes.items())}
         own = [digest for note in notes.values() for digest in engine.own_results(request.job, state, note)]
@@ -50,7 +49,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         results.append(
             JobResult(
                 job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, treatment.tolerance or None,
-                mixed.reached, tuple(mixed.ticks),
+                rounds.reached, tuple(rounds.ticks),
             )
         )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}
@@ -67,22 +66,8 @@ def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | N
     return Links([[place[other] for other in claims[name] if other in place] for name in names], mixing)
 
 
-class _Mixed:
-    """Keeps the ticks of rounds without an aggregator, and passes their states on."""
-
-    def __init__(self, report: Callable[[JobState], None]) -> None:
-        self._report = report
-        self.reached: float | None = None
-        self.ticks: list[int] = []
-
-    def __call__(self, state: JobState, ticks: int, reached: float) -> None:
-        self.ticks.append(ticks)
-        self.reached = max(self.reached or 0.0, reached)
-        self._report(state)
-
-
-class _Reports:
-    """Reports each round as an aggregator would."""
+class _Rounds:
+    """Reports each round as an aggregator would, and keeps the ticks of those without one."""
 
     def __init__(
         self, job: Job, job_id: str, names: tuple[str, ...], take: Callable[[Mapping[str, Any]], None]
@@ -92,8 +77,15 @@ class _Reports:
         self._names = names
         self._take = take
         self._before = engine.begin(job)
+        self.reached: float | None = None
+        self.ticks: list[int] = []
 
-    def __call__(self, state: JobState) -> None:
+    def mixed(self, state: JobState, ticks: int, reached: float) -> None:
+        self.ticks.append(ticks)
+        self.reached = max(self.reached or 0.0, reached)
+        self.combined(state)
+
+    def combined(self, state: JobState) -> None:
         before, self._before = self._before, state
         fields: dict[str, Any] = {"job": self._job_id, "term": 0, "round": state.round - 1, "stage": state.stage}
         fields |= {"status": state.status, "contributors": [self._names[i] for i in state.log[-1].contributors]}

@@ -33,31 +33,15 @@ class Use:
 
 @dataclass(frozen=True)
 class Battery:
-    """The energy costs of a device, and its capacity.
+    """The energy costs of a device, and its capacity."""
 
-    Attributes
-    ----------
-    capacity_j : float
-        Infinite on mains.
-    tx_j_per_mb, rx_j_per_mb : float
-        For each 10^6 bytes sent and received.
-    cpu_j_per_s : float
-        For each second of a processor, on top of `idle_w`.
-    idle_w : float
-        While awake. A device that sleeps draws nothing.
-    when_empty : str
-        ``sleep``, until `recharge_w` has filled a tenth of it again, or ``die``.
-    recharge_w : float
-        Charging power, awake or asleep.
-    """
-
-    capacity_j: float = math.inf
-    tx_j_per_mb: float = 0.0
-    rx_j_per_mb: float = 0.0
-    cpu_j_per_s: float = 0.0
-    idle_w: float = 0.0
-    when_empty: str = "sleep"
-    recharge_w: float = 0.0
+    capacity_j: float = math.inf  # infinite on mains
+    tx_j_per_mb: float = 0.0  # for each 10^6 bytes sent
+    rx_j_per_mb: float = 0.0  # and received
+    cpu_j_per_s: float = 0.0  # for each second of a processor, on top of `idle_w`
+    idle_w: float = 0.0  # while awake: a device that sleeps draws nothing
+    when_empty: str = "sleep"  # until `recharge_w` has filled a tenth of it again; or "die"
+    recharge_w: float = 0.0  # charging power, awake or asleep
 
     def cost_j(self, use: Use, awake_s: float) -> float:
         """Return the energy for this use and for so many seconds awake.
@@ -72,23 +56,7 @@ class Battery:
 
 
 class Meter:
-    """The energy account of one device.
-
-    Parameters
-    ----------
-    battery : Battery
-    now : float
-    use : Use
-        What the device had done before; it costs nothing.
-
-    Attributes
-    ----------
-    energy_j : float
-        Energy used so far.
-    left_j : float
-        Energy left in the battery.
-    use : Use
-        What the device had done at the last reading.
+    """The energy account of one device: used so far, and left in the battery. What the device did before costs nothing.
 
     Examples
     --------
@@ -107,7 +75,7 @@ class Meter:
     def __init__(self, battery: Battery, now: float, use: Use) -> None:
         self._battery = battery
         self._now = now
-        self.use = use
+        self.use = use  # at the last reading
         self.energy_j = 0.0
         self.left_j = battery.capacity_j
 
@@ -184,12 +152,6 @@ class DutyCycle:
 class Rest:
     """When a device sleeps by plan.
 
-    Attributes
-    ----------
-    duty : DutyCycle, optional
-    here : tuple of (float, float), optional
-        Disjoint intervals in which it is available, in the order of time; by default always.
-
     Examples
     --------
     >>> rest = Rest(DutyCycle(4.0, 1.0), ((0.0, 6.0), (20.0, 22.0)))
@@ -200,7 +162,7 @@ class Rest:
     """
 
     duty: DutyCycle | None = None
-    here: tuple[tuple[float, float], ...] | None = None
+    here: tuple[tuple[float, float], ...] | None = None  # when it is available, in the order of time; None: always
 
     def why(self, t: float) -> str:
         """Return why it sleeps at an instant; empty while it is awake."""

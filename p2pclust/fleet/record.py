@@ -19,12 +19,7 @@ __all__ = ["JobRecord", "Record", "needs"]
 def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
     """Explain what a job waits for that makes no progress although a majority is there.
 
-    Parameters
-    ----------
-    lost : sequence of str
-        Peers that are gone for good.
-    overlay : mapping of str to sequence of str, optional
-        Each peer's neighbours; by default a full mesh.
+    `lost` peers are gone for good. Without an overlay, which has each peer's neighbours, all are linked.
 
     Examples
     --------
@@ -61,7 +56,6 @@ class JobRecord:
     job_id: str
     roster: tuple[str, ...]
     began_at: float
-    accepted: bool = False
     terms: dict[int, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     ended_at: float = 0.0
@@ -73,6 +67,14 @@ class JobRecord:
     missing: str = ""  # as requested: all | wait | drop
     reached: float | None = None
     ticks: dict[int, int] = field(default_factory=dict)
+
+    def stuck(self, lost: Sequence[str]) -> str:
+        """Explain why the job can never end without the lost peers; empty if it can."""
+        n_roster, needed = len(self.roster), majority(len(self.roster))
+        present = n_roster - len(lost)
+        if present < needed:
+            return f"the fleet lost its majority: waiting: {present} of {n_roster} peers, {needed} are needed"
+        return f"the job stopped at round {self.round}{needs(lost)}" if lost and self.missing == "all" else ""
 
     def result(self) -> JobResult:
         """Return the result."""
@@ -95,7 +97,6 @@ class Record:
         self.jobs: dict[str, JobRecord] = {}
         self.refused = ""
         self.progress_at = 0.0
-        self.waiting: tuple[int, int] | None = None
 
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
         """Record an event at `peer`."""
@@ -107,8 +108,6 @@ class Record:
                 self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
             case "refused":
                 self.refused = event["reason"]
-            case "accepted":
-                self.jobs[event["job"]].accepted = True
             case "elected":
                 self.jobs[event["job"]].terms[event["term"]] = peer
             case "phase":
@@ -120,13 +119,8 @@ class Record:
             case "finished":
                 self.jobs[event["job"]].digests[peer] = event["digest"]
                 self.jobs[event["job"]].ended_at = t
-            case "waiting":
-                self.waiting = (event["present"], event["of"])
         if verb in ("submitted", "accepted", "mixing", "combined", "circle", "finished", "started"):
-            self.progress_at = t
-            self.waiting = None
-        elif verb == "elected":  # an election alone is not progress
-            self.waiting = None
+            self.progress_at = t  # an election alone is not progress
         self._on_event(event)
 
     def planned(self, t: float, number: int, fault: Fault) -> None:
@@ -149,16 +143,3 @@ class Record:
         """Return the newest aggregator of the newest job that has one, as a tuple; empty if there is none."""
         terms = [job.terms for job in self.jobs.values() if job.terms]
         return (terms[-1][max(terms[-1])],) if terms else ()
-
-    def minority(self, job: JobRecord, present: int) -> str:
-        """Explain why a job cannot continue with so few peers; empty if it can."""
-        needed = majority(len(job.roster))
-        if present >= needed:
-            return ""
-        return f"the fleet lost its majority: waiting: {present} of {len(job.roster)} peers, {needed} are needed"
-
-    def stuck(self, job: JobRecord, lost: Sequence[str]) -> str:
-        """Explain why a job can never end without the lost peers; empty if it can."""
-        if failure := self.minority(job, len(job.roster) - len(lost)):
-            return failure
-        return f"the job stopped at round {job.round}{needs(lost)}" if lost and job.missing == "all" else ""

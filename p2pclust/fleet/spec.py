@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet.faults import Damage, Fault
+from p2pclust.fleet.faults import Damage, Do, Fault
 from p2pclust.fleet.power import Battery, Rest
 from p2pclust.peer.core.treatment import TOLERANCE, Treatment
 from p2pclust.protocols.engine.arrays import Arrays
@@ -33,7 +33,6 @@ __all__ = [
     "FleetSpec",
     "JobRequest",
     "JobResult",
-    "Link",
     "OnEvent",
     "PeerSpec",
 ]
@@ -46,38 +45,13 @@ LARGE_FLEET = 64
 
 
 @dataclass(frozen=True)
-class Link:
-    """A device's half of each connection, both directions; see :mod:`p2pclust.transport.shaping`.
-
-    Examples
-    --------
-    >>> Link(latency_ms=40, up_mbit=1).shape.up.seconds(12_500)
-    0.14
-    """
-
-    latency_ms: float = 0.0
-    loss: float = 0.0
-    jitter_ms: float = 0.0
-    up_mbit: float | None = None  # None: unlimited
-    down_mbit: float | None = None
-
-    @property
-    def shape(self) -> Shape:
-        """The link in the form that the transport and the simulator use."""
-        up, down = (math.inf if mbit is None else mbit for mbit in (self.up_mbit, self.down_mbit))
-        return Shape.of(
-            latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, loss=self.loss, up_mbit=up, down_mbit=down
-        )
-
-
-@dataclass(frozen=True)
 class PeerSpec:
     """One device and its rows, in the data's own units."""
 
     name: str
     X: NDArray[np.float64]  # (n_samples, n_features)
     fitness: float = 0.5  # how suitable it is as aggregator, 0 to 1
-    link: Link | None = None  # None: the network of this machine; in simulation, a local network
+    link: Shape | None = None  # None: the network of this machine; in simulation, a local network
     battery: Battery | None = None  # its costs and its capacity; None: no energy account
     rest: Rest | None = None  # when it sleeps by plan
     cpu_share: float = 1.0  # share of one processor for its computations
@@ -145,19 +119,17 @@ class FleetSpec:
         duties = (peer.rest.duty for peer in self.peers if peer.rest is not None)
         return max((duty.off_s for duty in duties if duty is not None), default=0.0)
 
+    def plans(self, do: Do) -> bool:
+        """Whether a fault of this kind is planned."""
+        return any(fault.do == do for fault in self.faults)
+
     def up_rates(self) -> dict[str, float]:
         """Return the rates of limited up-links, in bytes per second, by name."""
-        shapes = {peer.name: peer.link.shape for peer in self.peers if peer.link is not None}
-        return {name: shape.up.rate for name, shape in shapes.items() if math.isfinite(shape.up.rate)}
+        rates = {peer.name: peer.link.up.rate for peer in self.peers if peer.link is not None}
+        return {name: rate for name, rate in rates.items() if math.isfinite(rate)}
 
     def refuse_floods(self) -> None:
-        """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for.
-
-        Raises
-        ------
-        UsageError
-            If there is one.
-        """
+        """Refuse jobs in which each peer of a large fleet sends large objects to all others, unless they were asked for."""
         for request in self.jobs if len(self.peers) > LARGE_FLEET else ():
             protocol = request.job.protocols[request.job.main]
             if isinstance(protocol, WithWorkspace) and not request.all_to_all:

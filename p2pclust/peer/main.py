@@ -30,13 +30,13 @@ from p2pclust.peer.operate.device import restrain
 from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.logs import Log
+from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.testbed.conditions import Conditions
-from p2pclust.peer.testbed.control import Control, Lines
+from p2pclust.peer.testbed.conditions import ImposedConditions
+from p2pclust.peer.testbed.control import Control, JsonLines
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.breaking import BreakableLinks
@@ -87,7 +87,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         die_with_parent()
     loop = asyncio.get_running_loop()
     name, timing, limits = str(config["name"]), _timing(config), Limits()
-    share, lines = float(config.get("cpu_share", 1.0)), Lines(1) if driven else None
+    share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
@@ -116,10 +116,10 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.start(links, worker)
             services = Services(config, shell, links, bundle, watch)
         else:
-            conditions = Conditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
+            conditions = ImposedConditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
             shell.start(breakable, worker)
             Control(shell, lines, conditions).serve(0)
-        allow_list.follow(shell, links, shell.signer)
+        allow_list.follow(shell, links.set_roster, shell.signer.set_roster)
         error = await shell.ended
         if services is not None:
             await services.close()
@@ -137,7 +137,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     return 0
 
 
-def _loader(config: Mapping[str, Any], shell: Shell, watch: Any) -> Callable[[], Local]:
+def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[], Local]:
     """Return the function with which the worker reads the rows in its thread; its reports are made on the loop."""
     loop = asyncio.get_running_loop()
 
@@ -159,7 +159,7 @@ def _shape(links: ZmqLinks, link: Mapping[str, Any] | None) -> None:
         links.shape(Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
-def _open_store(config: Mapping[str, Any], watch: Any) -> Store:
+def _open_store(config: Mapping[str, Any], watch: Watch) -> Store:
     store = Store(Path(config["state_dir"]))
     if store.set_aside is not None:
         watch("store-damaged", {"set_aside": str(store.set_aside)})
@@ -202,7 +202,7 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
     )  # fmt: skip
 
 
-def _watcher(lines: Lines | None, config: Mapping[str, Any]) -> Any:
+def _watcher(lines: JsonLines | None, config: Mapping[str, Any]) -> Watch:
     """Return a function that writes reports to the testbed as JSON lines, or else to the log."""
     loop = asyncio.get_running_loop()
     log = _log(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from p2pclust.data import DataSet
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend as backend_called
 from p2pclust.fleet.power import Rest
-from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, Link, OnEvent, PeerSpec
+from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import require_extras
@@ -44,6 +45,7 @@ from p2pclust.scenario.outcome.labels import write_labels
 from p2pclust.scenario.outcome.left_out import LeftOut, rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
+from p2pclust.transport.shaping import Shape
 
 __all__ = ["Backend", "carry_out", "fleet_spec"]
 
@@ -245,10 +247,11 @@ def _peers(
     )
 
 
-def _link(link: LinkSpec | None) -> Link | None:
+def _link(link: LinkSpec | None) -> Shape | None:
     if link is None:
         return None
-    return Link(link.latency_ms, link.loss, link.jitter_ms, _up_mbit(link), link.down_mbit or link.mbit)
+    up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
+    return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
 
 
 def _up_mbit(link: LinkSpec | None) -> float | None:

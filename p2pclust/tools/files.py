@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["regular", "replacing", "sync_directory"]
+__all__ = ["regular", "replacing", "sync"]
 
 _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -20,10 +20,6 @@ def regular(path: Path) -> Path:
 
     Opening a pipe that has no writer would wait for ever, and a device may never end. A missing file and a folder pass:
     the system refuses them when they are opened.
-
-    Parameters
-    ----------
-    path : Path
 
     Raises
     ------
@@ -52,14 +48,8 @@ def regular(path: Path) -> Path:
 def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends; after an exception `path` is unchanged.
 
-    Parameters
-    ----------
-    path : Path
-        Its folder must exist.
-    mode : int, optional
-        The exact permissions; by default those that the process gives to a new file.
-    durable : bool
-        Wait until the file and its name are on the disk.
+    The folder must exist. `mode` is the exact permissions; by default those that the process gives to a new file.
+    `durable` waits until the file and its name are on the disk.
 
     Raises
     ------
@@ -93,12 +83,12 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
         beside.unlink(missing_ok=True)
         raise
     if durable:
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

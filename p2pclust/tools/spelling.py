@@ -13,31 +13,13 @@ _COMPARED: Final = 100
 
 
 def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most like an unknown one, or None if none is alike.
-
-    Parameters
-    ----------
-    name : object
-        Compared as text.
-    known : iterable of str
-    cutoff : float
-        How alike two names must be, from 0 to 1, as in :func:`difflib.get_close_matches`.
-    """
+    """Return the known name that is most like an unknown one, or None; `cutoff` as in :func:`difflib.get_close_matches`."""
     near = difflib.get_close_matches(str(name)[:_COMPARED], list(known), n=1, cutoff=cutoff)
     return near[0] if near else None
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Return the hint that follows an unknown name in a message.
-
-    Parameters
-    ----------
-    name : object
-    known : iterable of str
-    otherwise : str
-        Returned if no known name is alike.
-    cutoff : float
-        As in :func:`nearest`.
+    """Return the hint that follows an unknown name in a message; `otherwise` if no known name is alike.
 
     Examples
     --------

@@ -11,13 +11,7 @@ _STEPS: Final = {"B": _BYTES, "bytes": _BYTES, "J": ((1e3, "kJ"), (1.0, "J"), (1
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:
-    """Return the unit that suits a value, and how many of the given unit it is.
-
-    Parameters
-    ----------
-    value : float
-    unit : str
-        ``B``, ``bytes`` and ``J`` have larger and smaller units; any other unit stays.
+    """Return the unit that suits a value, and how many of the given unit it is; not all units have larger ones.
 
     Examples
     --------

@@ -36,23 +36,14 @@ def in_processes(
 ) -> Iterator[tuple[_Task, _Result]]:
     """Do tasks in worker processes, and yield each with its result in the order in which they finish.
 
-    Each worker has one thread of linear algebra and ignores Ctrl-C, which the caller receives. Closing the generator, or
-    an exception in it, ends the workers at once; they also end when the caller's process does.
-
-    Parameters
-    ----------
-    do : callable
-        A function of a module other than the main program, called with one task. What it raises is raised here.
-    tasks : iterable
-        Read as workers become free.
-    n_workers : int
-    advice : str
-        What a person can do if a worker dies; it ends that message.
+    `do` is a function of a module other than the main program; what it raises is raised here. Tasks are read as workers
+    become free. Each worker has one thread of linear algebra and ignores Ctrl-C, which the caller receives. Closing the
+    generator, or an exception in it, ends the workers at once; they also end when the caller's process does.
 
     Raises
     ------
     FleetError
-        If a worker dies.
+        If a worker dies; the message ends with the advice.
     """
     # Imported here, because every command imports this module for `n_cores`.
     import multiprocessing  # noqa: PLC0415

@@ -15,9 +15,10 @@ from p2pclust.fleet.devices import Devices
 from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated.fleet import carry_out
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.transport.shaping import Shape
 
 
 def peers(n: int = 5, **device: Any) -> tuple[PeerSpec, ...]:
@@ -191,7 +192,7 @@ class TestSimulated:
         devices = list(peers())
         devices[4] = replace(devices[4], battery=Battery(0.5, idle_w=1.0))
         devices[3] = replace(devices[3], battery=Battery(0.5, idle_w=1.0, when_empty="die"))
-        links = tuple(replace(device, link=Link(latency_ms=100.0)) for device in devices)
+        links = tuple(replace(device, link=Shape.of(latency_ms=100.0)) for device in devices)
         result = simulated(FleetSpec(links, (JobRequest(a_job(max_rounds=12)),), give_up_s=60.0))
         assert result.failure == ""
         ends = {name: (peer["finished"], peer["lost"]) for name, peer in result.peers.items()}
@@ -217,7 +218,7 @@ class TestSimulated:
 
     def test_who_is_not_available_comes_back(self) -> None:
         devices = list(peers(3))
-        devices[2] = replace(devices[2], rest=Rest(here=((0.0, 0.3), (4.0, 1e6))), link=Link(latency_ms=50.0))
+        devices[2] = replace(devices[2], rest=Rest(here=((0.0, 0.3), (4.0, 1e6))), link=Shape.of(latency_ms=50.0))
         result = simulated(FleetSpec(tuple(devices), (JobRequest(a_job(), Treatment(missing="all")),)))
         assert result.failure == ""
         assert result.jobs[0].seconds > 3.0

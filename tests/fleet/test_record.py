@@ -22,7 +22,6 @@ def record(heard: list[Any]) -> Record:
 
 
 def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
-    record.take(1.1, "a", "accepted", {"job": "j"})
     record.take(1.2, "b", "elected", {"job": "j", "term": 1})
     record.take(1.3, "b", "phase", {"job": "j", "phase": "opening", "round": 4})
     record.take(1.4, "c", "elected", {"job": "j", "term": 3})
@@ -30,7 +29,6 @@ def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
     record.take(2.0, "c", "finished", {"job": "j", "digest": "ff"})
     record.take(2.5, "a", "finished", {"job": "j", "digest": "ff"})
     job = record.jobs["j"]
-    assert job.accepted
     assert job.round == 4, "the highest that was opened"
     result = job.result()
     assert result.roster == ("a", "b", "c")
@@ -52,14 +50,11 @@ def test_a_job_that_nobody_finished_took_no_time(record: Record) -> None:
     assert record.jobs["j"].result().seconds == 0.0
 
 
-def test_an_election_ends_the_waiting(record: Record) -> None:
+def test_waiting_and_an_election_are_not_progress(record: Record) -> None:
     record.take(3.0, "a", "waiting", {"job": "j", "present": 1, "of": 3})
-    assert record.waiting == (1, 3)
-    assert record.progress_at == 1.0, "waiting is no progress"
     record.take(4.0, "b", "member", {"member": "a", "status": "alive", "before": "dead"})
-    assert record.waiting == (1, 3)
     record.take(5.0, "b", "elected", {"job": "j", "term": 2})
-    assert (record.waiting, record.progress_at) == (None, 1.0), "progress is what comes of an election"
+    assert record.progress_at == 1.0, "progress is what comes of an election"
     record.take(6.0, "b", "combined", {"job": "j"})
     assert record.progress_at == 6.0
 
@@ -69,18 +64,18 @@ def test_a_refusal_is_remembered(record: Record) -> None:
     assert record.refused == "not enrolled: z"
 
 
-@pytest.mark.parametrize(("present", "lost"), [(0, True), (1, True), (2, False), (3, False)])
-def test_a_minority_says_how_many_are_needed(record: Record, present: int, lost: bool) -> None:
-    failure = record.minority(record.jobs["j"], present)
-    assert bool(failure) == lost
-    if lost:
+@pytest.mark.parametrize(("lost", "present"), [("abc", 0), ("ab", 1), ("a", 2), ("", 3)])
+def test_a_minority_says_how_many_are_needed(record: Record, lost: str, present: int) -> None:
+    failure = record.jobs["j"].stuck(tuple(lost))
+    assert bool(failure) == (present < 2)
+    if failure:
         assert failure == f"the fleet lost its majority: waiting: {present} of 3 peers, 2 are needed"
 
 
 def test_only_a_job_that_needs_everybody_stops_without_one_of_a_minority(record: Record) -> None:
     job = record.jobs["j"]
-    assert record.stuck(job, ["b"]) == ""
+    assert job.stuck(["b"]) == ""
     job.missing = "all"
-    assert record.stuck(job, []) == ""
-    assert record.stuck(job, ["b"]) == "the job stopped at round 0: b is gone, and this job needs all peers"
-    assert record.stuck(job, ["a", "b"]).startswith("the fleet lost its majority")
+    assert job.stuck([]) == ""
+    assert job.stuck(["b"]) == "the job stopped at round 0: b is gone, and this job needs all peers"
+    assert job.stuck(["a", "b"]).startswith("the fleet lost its majority")

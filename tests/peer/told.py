@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from p2pclust.peer.operate.status import FleetStatus, JobStatus, MemberStatus, PeerStatus
+from p2pclust.peer.shell.compute import DataStatus
+from p2pclust.transport.links import Counters
+
 JOB: dict[str, Any] = {
-    "job": "job-12f2b11ada9abdc6", "protocol": "llf-fcm", "clusters": 3, "roster": ["a", "b", "c"], "submitter": "a",
+    "job": "job-12f2b11ada9abdc6", "name": "job-12f2b11ada9abdc6", "protocol": "llf-fcm", "clusters": 3,
+    "roster": ["a", "b", "c"], "submitter": "a",
     "missing": "wait", "collect": "star", "within": "", "term": 2, "round": 7, "phase": "gathering", "aggregator": "a",
     "waits_for": ["b", "c"], "absent": ["c"], "reason": "",
 }  # fmt: skip
@@ -24,5 +29,17 @@ TOLD: dict[str, Any] = {
         "messages_sent": 10, "messages_received": 20, "bytes_sent": 3000, "bytes_received": 4_000_000,
         "dropped": {"malformed": 2},
     },
-    "rss_mb": 50.0, "max_rss_mb": 60.0,
+    "data": {"rows": 40, "columns": 2, "problem": ""}, "rss_mb": 50.0, "max_rss_mb": 60.0,
 }  # fmt: skip
+
+
+def a_status(told: dict[str, Any] = TOLD) -> PeerStatus:
+    """The same as a value."""
+    parts = {
+        "fleet": FleetStatus(**told["fleet"]),
+        "members": [MemberStatus(**member) for member in told["members"]],
+        "jobs": [JobStatus(**job) for job in told["jobs"]],
+        "data": DataStatus(**told["data"]),
+        "counters": Counters(**told["counters"]),
+    }
+    return PeerStatus(**(told | parts))

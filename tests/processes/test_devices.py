@@ -9,7 +9,8 @@ import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
 from p2pclust.fleet.power import Battery, DutyCycle, Rest
-from p2pclust.fleet.spec import FleetSpec, Link
+from p2pclust.fleet.spec import FleetSpec
+from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.processes
 
@@ -23,7 +24,7 @@ def with_devices(spec: FleetSpec, **devices: dict[str, object]) -> FleetSpec:
 
 
 def test_links_that_delay_and_lose_cost_time_and_no_bits(home: Path) -> None:
-    link = Link(latency_ms=20.0, jitter_ms=10.0, loss=0.05, up_mbit=1.0, down_mbit=2.0)
+    link = Shape.of(latency_ms=20.0, jitter_ms=10.0, loss=0.05, up_mbit=1.0, down_mbit=2.0)
     spec = with_devices(fleet(home), **{name: {"link": link} for name in ("p00", "p01", "p02", "p03")})
     result = carry_out("processes", spec)
     assert_kept_promises(spec, result)
@@ -47,7 +48,7 @@ def test_sleep_by_plan_is_no_death_and_leaves_nobody_out(home: Path) -> None:
 
 
 def test_an_empty_battery_sleeps_or_dies_and_the_others_finish(home: Path) -> None:
-    link = Link(latency_ms=100.0)
+    link = Shape.of(latency_ms=100.0)
     devices = {
         "p00": {"link": link, "battery": Battery(tx_j_per_mb=8.0, cpu_j_per_s=1.0)},
         "p01": {"link": link}, "p02": {"link": link},

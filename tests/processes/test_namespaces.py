@@ -14,9 +14,10 @@ from runs import a_fleet, a_job, by_verb, rows
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.processes import namespaces
-from p2pclust.fleet.processes.namespaces import DeviceNetwork, carry_out, remove_leftovers, require
-from p2pclust.fleet.spec import FleetSpec, Link
+from p2pclust.fleet.processes.namespaces import carry_out, device_network, remove_leftovers, require
+from p2pclust.fleet.spec import FleetSpec
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.transport.shaping import Shape
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("namespaces")]
 
@@ -55,7 +56,7 @@ def test_the_bits_are_those_of_one_process(permitted: None, home: Path) -> None:
     job = a_job()
     plain = a_fleet(rows(3), job, home=home)
     shaped = FleetSpec(
-        tuple(peer.__class__(peer.name, peer.X, link=Link(latency_ms=5.0, up_mbit=10.0)) for peer in plain.peers),
+        tuple(peer.__class__(peer.name, peer.X, link=Shape.of(latency_ms=5.0, up_mbit=10.0)) for peer in plain.peers),
         plain.jobs,
         directory=home,
     )
@@ -91,14 +92,14 @@ def test_a_network_that_could_not_be_made_is_removed(permitted: None, monkeypatc
         whole(words)
 
     monkeypatch.setattr(namespaces, "_ip", fails)
-    with pytest.raises(RuntimeError, match="no"), DeviceNetwork(["a", "b"]):
+    with pytest.raises(RuntimeError, match="no"), device_network(["a", "b"]):
         pass  # it does not come here
     assert [name for name in spaces() if name.startswith(f"p2pclust-{os.getpid()}-")] == []
 
 
 def test_devices_hear_each_other_and_nobody_else(permitted: None) -> None:
-    with DeviceNetwork(["a", "b"]) as network:
-        inside = Path(network.paths["a"]).name
+    with device_network(["a", "b"]) as network:
+        inside = Path(network.namespaces["a"]).name
         links = subprocess.run(["ip", "-n", inside, "-o", "link"], capture_output=True, text=True, check=True).stdout
         routes = subprocess.run(["ip", "-n", inside, "route"], capture_output=True, text=True, check=True).stdout
     assert [line.split(":")[1].split("@")[0].strip() for line in links.splitlines()] == ["lo", "eth0"]
@@ -112,5 +113,5 @@ def test_whoever_may_not_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_too_many_devices_are_refused() -> None:
-    with pytest.raises(UsageError, match="at most 1000"):
-        DeviceNetwork([f"d{number}" for number in range(1001)])
+    with pytest.raises(UsageError, match="at most 1000"), device_network([f"d{number}" for number in range(1001)]):
+        pass  # it does not come here

@@ -11,12 +11,13 @@ import pytest
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, Link, OnEvent
+from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, OnEvent
 from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, RoundRecord
 from p2pclust.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.scenario.run import carry_out, fleet_spec
+from p2pclust.transport.shaping import Shape
 
 Write = Callable[..., str]
 OUT = Path("out")
@@ -82,7 +83,7 @@ def test_peers_are_sorted_and_keep_their_rows(scenario_file: Write) -> None:
     assert [peer.name for peer in spec.peers] == ["gateway", "meter-01", "meter-02", "meter-03"]
     for peer in spec.peers:
         assert np.array_equal(peer.X, shares[peer.name].X)
-    assert spec.peers[0].link == Link(40.0, 0.1)
+    assert spec.peers[0].link == Shape.of(latency_ms=40.0, loss=0.1)
     assert spec.peers[1].link is None
     treatment = spec.jobs[0].treatment
     assert (spec.timing, spec.seed, treatment.missing, treatment.patience_s) == ("fast", 0, "wait", 9.0)

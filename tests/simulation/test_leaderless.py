@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
@@ -27,6 +27,7 @@ from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
+from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ def spec_of(
     kind: str, *faults: Fault, loss: float = 0.0, protocol: str = "llf-fcm", give_up_s: float = 60.0
 ) -> FleetSpec:
     rng = np.random.default_rng(0)
-    link = Link(latency_ms=1.0, loss=loss)
+    link = Shape.of(latency_ms=1.0, loss=loss)
     peers = tuple(
         PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1)), link=link) for name in NAMES
     )

@@ -12,10 +12,11 @@ import pytest
 from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, Link, PeerSpec
+from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.topology import LinkChange
+from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def carried_out(
     """A job whose rounds take a while, for links are slow."""
     rng = np.random.default_rng(0)
     peers = tuple(
-        PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1)), link=Link(latency_ms))
+        PeerSpec(name, rng.normal(size=(20, 2)) + 6 * rng.integers(0, 3, (20, 1)), link=Shape.of(latency_ms=latency_ms))
         for name in names(n)
     )
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=rounds, tol=0.0, seed=0)

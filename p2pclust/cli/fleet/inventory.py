@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from p2pclust.cli.fleet.peer_config import FORMER_NAMES, PeerConfig
 from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
+from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import Table, device_name, not_empty, refuse, renamed, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
@@ -233,7 +233,7 @@ def _links(path: Path, file: InventoryFile) -> Mapping[str, tuple[str, ...]] | N
 def _device(
     path: Path, file: InventoryFile, device: DeviceTable, listens: Mapping[str, str],
     links: Mapping[str, tuple[str, ...]] | None, keys: Path,
-) -> Device:  # fmt: skip
+) -> InventoryDevice:  # fmt: skip
     bundle = keys / f"{device.name}.bundle"
     files = {bundle.name: bundle}
     data = device.data
@@ -262,10 +262,10 @@ def _device(
         PeerConfig.model_validate(config)
     except ValidationError as error:
         raise UsageError(explain(f"{path}: {device.name}", error, PeerConfig)) from error
-    return Device(device.name, device.host, device.group or "", config, files)
+    return InventoryDevice(device.name, device.host, device.group or "", config, files)
 
 
-def _check_files(path: Path, devices: Sequence[Device], keys: Path) -> None:
+def _check_files(path: Path, devices: Sequence[InventoryDevice], keys: Path) -> None:
     roster = None
     for device in devices:
         secret = load_bundle(device.files[device.config["bundle"]])

@@ -111,23 +111,10 @@ class Connection:
         self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
-        """Send one request and return the answer.
+        """Send one request and return the answer; ``docs/wire.md`` lists the verbs and their fields.
 
-        Parameters
-        ----------
-        verb : str
-            ``docs/wire.md`` lists them.
-        within_s : float
-            How long the answer may take.
-        **fields
-            Plain values, the fields of the request.
-
-        Raises
-        ------
-        UsageError
-            If the request is not valid.
-        FleetError
-            If no peer listens there, it does not answer in time, or it cannot do what was requested.
+        Raise UsageError if the request is not valid; FleetError if no peer listens there, or it does not answer in time, or
+        it cannot do what was requested.
         """
         self._send(verb, fields)
         answer = self._receive(within_s)
@@ -143,14 +130,9 @@ class Connection:
     def follow(
         self, verb: str, /, within_s: float = float("inf"), *, in_all_s: float = float("inf"), **fields: Any
     ) -> Iterator[dict[str, Any]]:
-        """Send a request that has several answers, and yield them as they come, until the last.
+        """Send a request that has several answers, and yield them as they come.
 
-        Parameters
-        ----------
-        within_s : float
-            How long each answer may take; then the iteration ends.
-        in_all_s : float
-            How long all answers together may take.
+        The iteration ends after the last, or when one takes longer than `within_s`, or all together than `in_all_s`.
         """
         self._send(verb, fields)
         until, last = time.monotonic() + in_all_s, False

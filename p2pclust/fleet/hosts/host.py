@@ -20,11 +20,12 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.fleet.hosts.log_files import added, tail
+from p2pclust.fleet.hosts.log_files import added, last_line, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
 from p2pclust.tools.files import replacing
@@ -36,32 +37,22 @@ _PASSPHRASE: Final = "P2PCLUST_PASSPHRASE"
 _LOOK_S: Final = 0.1
 _START_S: Final = 20.0  # a supervisor that does not answer by then has failed
 _ANSWER_S: Final = 5.0
-_DOOR_S: Final = 3.0
+_CONTROL_S: Final = 3.0  # for the answer of a peer
 _AT_ONCE: Final = 8  # peers that are asked at the same time
 _GRACE_S: Final = 5.0  # beyond the deadline by which the peers are killed
 
 
 def up(wait_s: float, source: IO[bytes]) -> dict[str, Any]:
-    """Install a plan and its files, and let the supervisor apply it.
+    """Install a plan and its files, let the supervisor apply it, and give started peers some time to be ready.
 
-    Parameters
-    ----------
-    wait_s : float
-        How long started peers may take until they are ready.
-    source : file
-        A tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that an interrupted
-        copy changes nothing that runs.
+    The source is a tar archive: ``plan.json``, and the files that have changed. The plan is written last, so that an
+    interrupted copy changes nothing that runs.
 
     Returns
     -------
     dict
         ``changes``, ``roster`` (the answer of a running peer to the new roster: ``peer``, ``serial``, ``newer``; or
         ``error``), and what `status` returns.
-
-    Raises
-    ------
-    UsageError, FleetError
-        If the folder cannot be written, the archive is not valid, or the supervisor does not start.
     """
     with _alone():
         plan = _unpack(source)
@@ -86,7 +77,7 @@ def status() -> dict[str, Any]:
     if _kept():
         answer = _ask({"do": "status"})
         asked = [name for name, peer in answer["peers"].items() if peer["pid"] and peer["status"] != "paused"]
-        for name, snapshot in _snapshots(asked).items():
+        for name, snapshot in _snapshots(asked).items() if asked else ():
             answer["peers"][name]["snapshot"] = snapshot
         return {"supervisor": {key: answer[key] for key in ("pid", "since", "ending")}, "peers": answer["peers"]}
     # No supervisor runs, so no peer does: return the last state.
@@ -97,13 +88,7 @@ def status() -> dict[str, Any]:
 
 
 def down(deadline_s: float) -> dict[str, Any]:
-    """Ask all peers and the supervisor to end, and kill the peers after the deadline.
-
-    Raises
-    ------
-    FleetError
-        If the supervisor does not end.
-    """
+    """Ask all peers and the supervisor to end, and kill the peers after the deadline."""
     with _alone():
         if _kept():
             _ask({"do": "down", "deadline_s": deadline_s})
@@ -114,24 +99,12 @@ def down(deadline_s: float) -> dict[str, Any]:
 def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> dict[str, Any]:
     """Let the supervisor carry out an order on all of these peers, or on no peer if one of them is refused.
 
-    Parameters
-    ----------
-    verb : {"stop", "restart", "kill", "pause", "resume"}
-    names : sequence of str
-    wait_s : float
-        How long started peers may take until they are ready.
-    deadline_s : float
-        A peer that is asked to leave and has not by then is killed.
+    Started peers have `wait_s` to be ready; peers that were asked to leave are killed after `deadline_s`.
 
     Returns
     -------
     dict
         ``refused`` (reasons by name), and ``peers`` as they are now, without their own status.
-
-    Raises
-    ------
-    FleetError
-        If no supervisor runs, or a peer does not end.
     """
     if not _kept():
         raise FleetError("the fleet is not up: no supervisor runs there: run `p2pclust fleet up` first")
@@ -246,8 +219,7 @@ def _start_supervisor() -> None:
 
     def answers() -> bool:
         if process.poll() is not None:
-            said = Path(LOG).read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
-            raise FleetError(f"the supervisor ended at once: {said[-1] if said else 'without a message'}")
+            raise FleetError(f"the supervisor ended at once: {last_line(Path(LOG), began) or 'without a message'}")
         try:
             return "peers" in _ask({"do": "status"})
         except FleetError:
@@ -290,37 +262,32 @@ def _send_roster(names: Sequence[str]) -> dict[str, Any]:
 
     Peers that were just started read it themselves, but running peers admit a new device only after they have the roster.
     """
-    if not names or not Path("roster.json").exists():
-        return {}
+    why = ""
+    for name in names if Path("roster.json").exists() else ():
+        answer = _ask_peer(name, "roster", data=Path("roster.json").read_bytes())
+        if "error" not in answer:
+            return answer
+        why = f"{name}: {answer['error']}"
+    return {"error": why} if why else {}
+
+
+def _ask_peer(name: str, verb: str, **fields: Any) -> dict[str, Any]:
+    """Return the answer of a peer at its control address, or the error of asking it."""
     from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415 - seldom needed
 
-    why = ""
-    for name in names:
-        try:
-            with Connection(Path("peers", name, "state")) as door:
-                return door.ask("roster", within_s=_DOOR_S, data=Path("roster.json").read_bytes())
-        except P2PClustError as error:
-            why = f"{name}: {error}"
-    return {"error": why}
+    try:
+        with Connection(Path("peers", name, "state")) as connection:
+            return connection.ask(verb, within_s=_CONTROL_S, **fields)
+    except P2PClustError as error:
+        return {"error": str(error)}
 
 
 def _snapshots(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the status that each peer reports, or the error of asking it."""
-    if not names:
-        return {}
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - seldom needed
 
-    from p2pclust.fleet.hosts.client import Connection  # noqa: PLC0415
-
-    def ask(name: str) -> dict[str, Any]:
-        try:
-            with Connection(Path("peers", name, "state")) as door:
-                return door.ask("status", within_s=_DOOR_S)
-        except P2PClustError as error:
-            return {"error": str(error)}
-
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(names, pool.map(ask, names), strict=True))
+        return dict(zip(names, pool.map(partial(_ask_peer, verb="status"), names), strict=True))
 
 
 def _until(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from p2pclust.errors import DataError
 
-__all__ = ["Device", "Host", "Inventory", "pack", "peer_toml", "plan", "print_of"]
+__all__ = ["Host", "Inventory", "InventoryDevice", "pack", "peer_toml", "plan", "print_of"]
 
 #: Keys that a running peer learns from others anyway: a change is written for its next life, but does not end this one.
 _NO_REASON: Final = ("join",)
@@ -38,7 +38,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Device:
+class InventoryDevice:
     """One peer of the fleet."""
 
     name: str
@@ -58,11 +58,11 @@ class Inventory:
     keys: Path
     roster: Path
     hosts: Mapping[str, Host]
-    devices: tuple[Device, ...]
+    devices: tuple[InventoryDevice, ...]
     #: A peer that is not linked to its neighbours so long after its start is reported as late.
     late_s: float = 30.0
 
-    def on(self, host: str) -> tuple[Device, ...]:
+    def on(self, host: str) -> tuple[InventoryDevice, ...]:
         """Return the devices of one host, in the order of the file."""
         return tuple(device for device in self.devices if device.host == host)
 
@@ -89,13 +89,10 @@ def _toml(value: Any) -> str:
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
-def print_of(device: Device, host: Host) -> str:
+def print_of(device: InventoryDevice, host: Host) -> str:
     """Return a digest of everything that a peer is started with; if it changes, the peer is started again.
 
-    Raises
-    ------
-    DataError
-        If a file to copy cannot be read.
+    Raise DataError if a file to copy cannot be read.
     """
     config = {key: value for key, value in device.config.items() if key not in _NO_REASON}
     digest = hashlib.sha256()
@@ -111,7 +108,7 @@ def print_of(device: Device, host: Host) -> str:
     return digest.hexdigest()[:32]
 
 
-def plan(devices: Sequence[Device], prints: Mapping[str, str], down_s: float) -> bytes:
+def plan(devices: Sequence[InventoryDevice], prints: Mapping[str, str], down_s: float) -> bytes:
     """Return the plan of a host's supervisor."""
     peers = {
         device.name: {
@@ -125,7 +122,7 @@ def plan(devices: Sequence[Device], prints: Mapping[str, str], down_s: float) ->
 
 
 def pack(
-    stream: IO[bytes], inventory: Inventory, devices: Sequence[Device], changed: Collection[str], plan_: bytes
+    stream: IO[bytes], inventory: Inventory, devices: Sequence[InventoryDevice], changed: Collection[str], plan_: bytes
 ) -> None:
     """Write the archive for a host.
 

@@ -66,27 +66,24 @@ class Labelled:
             yield [*row, *where, str(int(self.labels[number])), *more]
 
 
-def label_own(door: Connection, job_id: str) -> Labelled:
+def label_own(client: Connection, job_id: str) -> Labelled:
     """Label the rows of the device of this peer, read again from their source.
 
-    Raises
-    ------
-    UsageError
-        If the peer is not on this device: no row leaves its device.
+    Raise UsageError if the peer is not on this device: no row leaves its device.
     """
-    if door.state_dir is None:
+    if client.state_dir is None:
         raise UsageError(
-            f"{door.address}: a device's rows are labelled on that device, because they never leave it: run this there, or "
-            "name a file with --data"
+            f"{client.address}: a device's rows are labelled on that device, because they never leave it: run this there, "
+            "or name a file with --data"
         )
-    file = door.state_dir / "peer.json"
+    file = client.state_dir / "peer.json"
     try:
         config: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UsageError(
             f"{file}: the peer's configuration cannot be read: was it started by `p2pclust peer`?"
         ) from None
-    found = result_of(door, job_id, own=True)
+    found = result_of(client, job_id, own=True)
     data = read_source(config)
     local = Local(data.X, ids=data.shared_ids)
     _check_columns(found, data)
@@ -95,11 +92,11 @@ def label_own(door: Connection, job_id: str) -> Labelled:
 
 
 def label_file(
-    door: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None, missing_values: Missing = "error",
-    id_column: Column | None = None,
+    client: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None,
+    missing_values: Missing = "error", id_column: Column | None = None,
 ) -> Labelled:  # fmt: skip
     """Label the rows of a file; without `columns`, its features are found by the names in the peer's data."""
-    found = result_of(door, job_id)
+    found = result_of(client, job_id)
     if found.job.by_columns:
         raise UsageError(
             f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
@@ -114,13 +111,7 @@ def label_file(
 def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
 
-    Parameters
-    ----------
-    found : FinishedJob
-    local : Local
-        The rows.
-    own : int
-        The roster index of the peer whose rows these are; -1 for other rows.
+    `own` is the roster index of the peer whose rows these are; -1 for other rows.
     """
     job, state = found.job, found.state
     if problem := local.problem:

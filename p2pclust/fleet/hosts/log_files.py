@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections import deque
 from pathlib import Path
 from typing import Final
 
@@ -41,19 +42,12 @@ def shorten(log: Path, most: int = _LARGEST_LOG) -> None:
 
 
 def tail(file: Path, n_lines: int) -> tuple[list[str], int]:
-    """Return the last lines of a file and its size, without reading all of it."""
+    """Return the last lines of a log, which is limited in size, and the place after them."""
     if not file.exists():
         return [], 0
     with file.open("rb") as stream:
-        end = begin = stream.seek(0, os.SEEK_END)
-        data = b""
-        while begin > 0 and data.count(b"\n") <= n_lines:
-            step = min(begin, _BLOCK)
-            begin -= step
-            stream.seek(begin)
-            data = stream.read(step) + data
-        lines = data.decode("utf-8", "replace").splitlines()
-        return lines[len(lines) - n_lines :] if n_lines < len(lines) else lines, end
+        last = deque(stream, maxlen=n_lines)
+        return b"".join(last).decode("utf-8", "replace").splitlines(), stream.tell()
 
 
 def added(file: Path, place: int) -> tuple[list[str], int]:

@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,65 +61,35 @@ def ask(
     send: Callable[[IO[bytes]], None] | None = None,
     timeout_s: float = 120.0,
 ) -> dict[str, Any]:
-    """Run a verb on a host, and return its answer.
+    """Run a verb on a host, and return its answer. `send` writes the input of the command.
 
-    Parameters
-    ----------
-    host : Host
-    verb : str
-        One of those of `p2pclust.fleet.hosts.host`, except ``logs``.
-    arguments : sequence of str
-    send : callable, optional
-        Writes the input of the command.
-    timeout_s : float
-        For all of it, including copying.
-
-    Raises
-    ------
-    FleetError
-        If the host cannot be reached, has no p2pclust, or failed; one line names the host.
+    Raise FleetError if the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
     """
-    with subprocess.Popen(
-        command_for(host, verb, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, **(host.environment if host.ssh is None else {})},
-    ) as process:  # fmt: skip
-        timer = threading.Timer(timeout_s, process.kill)
-        timer.start()
-        try:
-            out, err = _exchange(process, send)
-        finally:
-            timer.cancel()
-            process.kill()  # does nothing if it has ended
-    if process.returncode == 0:
-        with contextlib.suppress(ValueError):
-            answer: dict[str, Any] = json.loads(out)
-            return answer
-    raise FleetError(_why(host, process.returncode, err.decode("utf-8", "replace"), timeout_s))
-
-
-def _exchange(
-    process: subprocess.Popen[bytes], send: Callable[[IO[bytes]], None] | None
-) -> tuple[bytes, bytes]:  # fmt: skip
-    into, out_of, complaints = process.stdin, process.stdout, process.stderr
-    assert into and out_of and complaints, "all are pipes"  # noqa: PT018
-    errors: list[bytes] = []
-    reader = threading.Thread(target=lambda: errors.append(complaints.read()))
-    reader.start()
-    with contextlib.suppress(BrokenPipeError):  # it ended early; its error says why
+    with tempfile.TemporaryFile() as content:
         if send is not None:
-            send(into)
-        into.close()
-    out = out_of.read()
-    process.wait()
-    reader.join()
-    return out, b"".join(errors)
+            send(content)
+            content.seek(0)
+        try:
+            done = subprocess.run(
+                command_for(host, verb, arguments), stdin=content, capture_output=True, timeout=timeout_s, check=False,
+                env=_environment(host),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise FleetError(f"{host.name}: no answer within {timeout_s:g} s") from None
+    if done.returncode == 0:
+        with contextlib.suppress(ValueError):
+            answer: dict[str, Any] = json.loads(done.stdout)
+            return answer
+    raise FleetError(_why(host, done.returncode, done.stderr.decode("utf-8", "replace")))
 
 
-def _why(host: Host, code: int, err: str, timeout_s: float) -> str:
+def _environment(host: Host) -> dict[str, str]:
+    return {**os.environ, **(host.environment if host.ssh is None else {})}
+
+
+def _why(host: Host, code: int, err: str) -> str:
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, without a message"
-    if code < 0:
-        return f"{host.name}: no answer within {timeout_s:g} s"
     if host.ssh is not None and code == _SSH_FAILED:
         return f"{host.name}: ssh {host.ssh} failed: {last}"
     if "No module named" in last or code == 127:
@@ -151,7 +122,7 @@ def listening(
     processes = {
         name: subprocess.Popen(
             command_for(host, "logs", arguments[name]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            errors="replace", env={**os.environ, **(host.environment if host.ssh is None else {})},
+            errors="replace", env=_environment(host),
         )
         for name, host in hosts.items()
     }  # fmt: skip

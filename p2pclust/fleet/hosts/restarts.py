@@ -29,14 +29,6 @@ _SILENT_S: Final = 60.0
 class SupervisedPeer:
     """One peer of the plan.
 
-    Parameters
-    ----------
-    name : str
-    command : tuple of str
-        Arguments of the interpreter.
-    print : str
-        A digest of everything that the peer was started with. If the plan's differs, the peer is started again.
-
     Examples
     --------
     >>> peer = SupervisedPeer("meter-01", ("-m", "p2pclust", "peer"), "5a")
@@ -47,7 +39,9 @@ class SupervisedPeer:
     """
 
     name: str
+    #: Arguments of the interpreter.
     command: tuple[str, ...]
+    #: A digest of everything that the peer was started with. If the plan's differs, the peer is started again.
     print: str
     #: waiting (for `due`), starting, running, given-up, leaving, left, stopped.
     status: str = "waiting"
@@ -98,16 +92,7 @@ class SupervisedPeer:
         self.status, self.paused = "leaving" if self.pid else "left", False
 
     def exited(self, now: float, code: int, last_line: str) -> None:
-        """End a life.
-
-        Parameters
-        ----------
-        now : float
-        code : int
-            If negative, minus the number of the signal that killed it.
-        last_line : str
-            The last line that this life wrote.
-        """
+        """End a life; a negative code is minus the number of the signal that killed it."""
         asked = self.status == "leaving"
         self.pid, self.paused = 0, False
         self.ended = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,21 +22,13 @@ __all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
-    door: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
+    client: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
     on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None,
 ) -> str:  # fmt: skip
     """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
-    Parameters
-    ----------
-    door : Connection
-    request : JobRequest
-    roster : tuple of str
-        By default, all peers that are alive.
-    within_s : float
-        How long the fleet may take.
-    on_submitted : callable
-        Receives the id and the roster as soon as these are known.
+    The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
+    known.
 
     Raises
     ------
@@ -46,40 +38,32 @@ def submit(
     mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
     fields = {"mathematics": mathematics, "roster": list(roster), **treatment}
     job_id = ""
-    for answer in door.follow("submit", within_s=within_s, **fields):
+    for answer in client.follow("submit", within_s=within_s, **fields):
         job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both
         if answer["accepted"]:
             return job_id
         on_submitted(job_id, answer["roster"])
     if not job_id:
-        raise FleetError(f"the peer at {door.address} did not submit the job within {within_s:g} s")
+        raise FleetError(f"the peer at {client.address} did not submit the job within {within_s:g} s")
     raise FleetError(
         f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
         f"spreading it, and it starts when enough peers are there; see `p2pclust watch {job_id}`"
     )
 
 
-def fetch(door: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
-    """Read a large object, part by part.
-
-    Raises
-    ------
-    FleetError
-        If the bytes do not have this digest.
-    """
-    data = b"".join(_parts(door, job_id, what, digest))
+def fetch(client: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
+    """Read a large object, part by part. Raise FleetError if the bytes do not have this digest."""
+    asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
+    parts: list[bytes] = []
+    last = False
+    while not last:
+        answer = client.ask("read", job=job_id, what=what, part=len(parts), **asked)
+        parts.append(answer["data"])
+        last = answer["last"]
+    data = b"".join(parts)
     if digest and digest_of(data) != digest:
         raise FleetError(f"{job_id}: the {what} arrived damaged, or changed meanwhile: try again")
     return data
-
-
-def _parts(door: Connection, job_id: str, what: str, digest: bytes) -> Iterator[bytes]:
-    asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
-    for part in range(1 << 20):
-        answer = door.ask("read", job=job_id, what=what, part=part, **asked)
-        yield answer["data"]
-        if answer["last"]:
-            return
 
 
 @dataclass(frozen=True)
@@ -128,16 +112,10 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
     return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
 
 
-def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
-    """Return the result of a finished job.
+def result_of(client: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
+    """Return the result of a finished job, named by its id or the beginning of it.
 
-    Parameters
-    ----------
-    door : Connection
-    job_id : str
-        Or the first letters of one.
-    own : bool
-        Also read what the peer keeps for itself; possible on its own device only.
+    With `own`, also read what the peer keeps for itself; possible on its own device only.
 
     Raises
     ------
@@ -146,7 +124,7 @@ def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJo
     UsageError
         If the peer does not know it.
     """
-    told = door.ask("job", job=job_id)
+    told = client.ask("job", job=job_id)
     job_id, named = told["job"], told.get("name", told["job"])
     if not told["finished"]:
         raise FleetError(
@@ -156,14 +134,14 @@ def result_of(door: Connection, job_id: str, *, own: bool = False) -> FinishedJo
         raise FleetError(f"{named}: {told['reason'] or told['phase']}")
     try:
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
-        state = engine.decode_state(job, fetch(door, job_id, "state", told["digest"]))
-        blobs = {digest: fetch(door, job_id, "blob", digest) for digest in engine.results(job, state)}
+        state = engine.decode_state(job, fetch(client, job_id, "state", told["digest"]))
+        blobs = {digest: fetch(client, job_id, "blob", digest) for digest in engine.results(job, state)}
         note = (
-            Arrays.decode(fetch(door, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()
+            Arrays.decode(fetch(client, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()
         )
         for digest in engine.own_results(job, state, note) if note else ():
             with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
-                blobs[digest] = fetch(door, job_id, "blob", digest)
+                blobs[digest] = fetch(client, job_id, "blob", digest)
     except WireError as error:
         raise FleetError(f"{job_id}: its result cannot be read by this version: {error}") from None
     return FinishedJob(job_id, told, job, state, blobs, note)

@@ -24,12 +24,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.hosts.guard import LOCK, die_with_parent, only_one, woken_by_signals
 from p2pclust.fleet.hosts.log_files import last_line, shorten
 from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
+from p2pclust.tools.files import replacing
 
 __all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 
@@ -45,16 +46,9 @@ _LONGEST_PATH: Final = 100  # of a Unix socket; the kernel takes 107 bytes, othe
 
 
 class Supervisor:
-    """Supervises the peers of the current folder.
+    """Supervises the peers of the current folder."""
 
-    Parameters
-    ----------
-    interpreter : str
-        The Python that runs the peers.
-    """
-
-    def __init__(self, interpreter: str = sys.executable) -> None:
-        self._interpreter = interpreter
+    def __init__(self) -> None:
         self._peers: dict[str, SupervisedPeer] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._log_began: dict[str, int] = {}
@@ -74,10 +68,7 @@ class Supervisor:
     def run(self) -> None:
         """Supervise the peers until ordered to end.
 
-        Raises
-        ------
-        FleetError
-            If another supervisor runs in this folder, or there is no plan.
+        Raise FleetError if another supervisor runs in this folder, or there is no plan.
         """
         with only_one(), woken_by_signals(self._selector, self._signal), self._listen() as listener:
             try:
@@ -156,7 +147,7 @@ class Supervisor:
         with _log(peer.name).open("ab") as log:
             self._log_began[peer.name] = log.seek(0, os.SEEK_END)
             process = subprocess.Popen(
-                [self._interpreter, *peer.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [sys.executable, *peer.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=environment, preexec_fn=self._die_with_us,  # noqa: PLW1509 (this process has no threads)
             )  # fmt: skip
         self._processes[peer.name] = process
@@ -337,9 +328,8 @@ class Supervisor:
     def _write_state(self) -> None:
         text = json.dumps(self._state(), indent=1) + "\n"
         if text != self._written:
-            beside = Path(f".{STATE}.tmp")
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(STATE)
+            with replacing(Path(STATE)) as file:
+                file.write(text.encode())
             self._written = text
 
 
@@ -359,11 +349,10 @@ def _log(name: str) -> Path:
     return Path("peers", name, "peer.log")
 
 
-def say(line: str, to: IO[str] | None = None) -> None:
+def say(line: str) -> None:
     """Write one line to the supervisor's log."""
-    stream = to or sys.stderr
-    stream.write(f"{_clock()} supervisor {line}\n")
-    stream.flush()
+    sys.stderr.write(f"{_clock()} supervisor {line}\n")
+    sys.stderr.flush()
 
 
 def _clock() -> str:

@@ -10,6 +10,7 @@ import asyncio
 import math
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from p2pclust.fleet.power import Use
 from p2pclust.fleet.processes.children import Child
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
+from p2pclust.peer.shell.planned_faults import PlannedFault
 from p2pclust.transport.keys import ROSTER, Throwaway
 
 __all__ = ["ProcessActions"]
@@ -33,25 +35,8 @@ _ENDS_S = 10.0  # how long a killed process may take to end, or a peer to confir
 class ProcessActions(Actions):
     """What faults and plans do to the processes of a fleet.
 
-    Parameters
-    ----------
-    spec : FleetSpec
-    record : Record
-    directory : pathlib.Path
-        The run's: peers decide in it which of them a fault strikes, and damaged rows are kept there.
-    children : mapping of str to Child
-        The processes that were set up so far.
-    now : callable
-        Seconds since the fleet was made.
-    until : callable
-        Waits for a condition on what the processes wrote, and for so many seconds at most.
-
-    Attributes
-    ----------
-    keys : Throwaway or None
-        Signs rosters; None before the fleet has keys.
-    flaw : Exception or None
-        What kept an action from being carried out: the driver raises it.
+    In `directory`, peers decide which of them a fault strikes, and damaged rows are kept. `until` waits for a condition on
+    what the processes wrote, and for so many seconds at most.
     """
 
     def __init__(
@@ -76,8 +61,8 @@ class ProcessActions(Actions):
         self._links = (
             None if spec.overlay is None else {name: dict.fromkeys(near) for name, near in spec.overlay.items()}
         )
-        self.keys: Throwaway | None = None
-        self.flaw: Exception | None = None
+        self.keys: Throwaway | None = None  # sign rosters
+        self.flaw: Exception | None = None  # what kept an action from being carried out: the fleet raises it
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -200,21 +185,15 @@ class ProcessActions(Actions):
         """Return the faults by round as the configuration of a peer holds them."""
         claims = self._directory / "faults"
         claims.mkdir(exist_ok=True)
-        return [
-            {
-                "number": number,
-                "do": fault.do,
-                "round": fault.round,
-                "phase": fault.phase,
-                "who": fault.who,
-                "within": fault.within,
-                "claim": str(claims / str(number)),
-                "suffers": self._settings_of(number, fault, name),
-                "told": fault.fields(),
-            }
+        planned = [
+            PlannedFault(
+                number, fault.do, fault.round, fault.phase, fault.who, str(claims / str(number)), fault.within,
+                self._settings_of(number, fault, name), fault.fields(),
+            )
             for number, fault in enumerate(self._spec.faults)
             if fault.round is not None and (not fault.who or name in fault.who)
-        ]
+        ]  # fmt: skip
+        return [asdict(fault) for fault in planned]
 
     def _settings_of(self, number: int, fault: Fault, name: str) -> dict[str, Any]:
         """Return what a fault changes in a peer, as `p2pclust.peer.testbed.conditions` has it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.processes.forking import Forked, ForkServer
+from p2pclust.fleet.processes.forking import Forked, ForkServer, last_line
 
 __all__ = ["Child", "ReservedPorts"]
 
@@ -27,14 +27,6 @@ class ReservedPorts:
 
     Each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and no other
     fleet can reserve it.
-
-    Parameters
-    ----------
-    count : int
-
-    Attributes
-    ----------
-    numbers : tuple of int
 
     Raises
     ------
@@ -158,6 +150,5 @@ class Child:
             await self._reader
 
     def why(self) -> str:
-        """Return the last line of its log."""
-        lines = (self.directory / "peer.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("error: ") if lines else "its log is empty"
+        """Return why it ended: the last line of its log."""
+        return last_line(self.directory / "peer.log")

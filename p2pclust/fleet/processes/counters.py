@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from p2pclust.fleet.processes.children import Child
@@ -14,20 +14,14 @@ _APART_S: Final = 0.25  # between two requests, while rounds are closed
 
 
 class FleetCounters:
-    """Keeps the last counters of each peer, and records their sum when all peers have answered a request.
-
-    Parameters
-    ----------
-    record : Record
-    now : callable
-        Seconds since the fleet was made.
-    """
+    """Keeps the last counters of each peer, and records their sum when all peers have answered a request."""
 
     def __init__(self, record: Record, now: Callable[[], float]) -> None:
         self._record = record
         self._now = now
         self._asked_at = 0.0
-        self._silent: dict[str, None] = {}
+        self._asked: dict[str, Child] = {}  # by the last request
+        self._silent: dict[str, Child] = {}  # those of them that have not answered it
         self._last: dict[str, dict[str, Any]] = {}
 
     @property
@@ -35,20 +29,24 @@ class FleetCounters:
         """Whether the last request was long enough ago."""
         return self._now() - self._asked_at >= _APART_S
 
-    def ask(self, children: dict[str, Child]) -> dict[str, Child]:
+    def ask(self, children: Sequence[Child]) -> None:
         """Ask these peers; stop waiting for answers to the request before."""
-        self._asked_at, self._silent = self._now(), dict.fromkeys(children)
-        for child in children.values():
+        self._asked_at, self._asked = self._now(), {child.name: child for child in children}
+        self._silent = dict(self._asked)
+        for child in children:
             child.send({"do": "counters"})
-        return children
 
-    def silent(self, children: dict[str, Child]) -> bool:
-        """Whether any of these peers runs and has not answered."""
-        return any(name in self._silent and child.alive for name, child in children.items())
+    def asked(self, name: str) -> bool:
+        """Whether the last request went to this peer."""
+        return name in self._asked
 
-    def of(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the last counters of these peers, without those that never answered."""
-        return {name: self._last[name] for name in names if name in self._last}
+    def complete(self) -> bool:
+        """Whether all peers that were asked, and still run, have answered."""
+        return not any(child.alive for child in self._silent.values())
+
+    def last(self, name: str) -> dict[str, Any]:
+        """Return the last counters of a peer; empty if it never answered."""
+        return self._last.get(name, {})
 
     def take(self, name: str, counters: dict[str, Any]) -> None:
         """Take the counters that a peer reported."""

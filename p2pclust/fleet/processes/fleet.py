@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgpack
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.devices import Devices
-from p2pclust.fleet.driver import Driver, FleetPort
+from p2pclust.fleet.driver import Driver, FleetPort, What
 from p2pclust.fleet.fault_engine import FaultEngine
 from p2pclust.fleet.power import Use
 from p2pclust.fleet.processes import folders
@@ -26,9 +27,9 @@ from p2pclust.fleet.processes.counters import FleetCounters
 from p2pclust.fleet.processes.forking import ForkServer
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.run_async import run_async
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
+from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
 
-__all__ = ["ProcessFleet", "carry_out", "preload"]
+__all__ = ["DeviceNetwork", "ProcessFleet", "carry_out", "preload"]
 
 _START_S = 60.0  # forty peers on two cores take some ten seconds, beside much other work a multiple of that
 _START_EACH_S = 2.0
@@ -37,22 +38,28 @@ _LEAVE_S = 5.0
 _COUNTED = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
 
 
-def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-    """Run the spec on real processes; whatever happens, no process and no port is left behind.
+@dataclass(frozen=True)
+class DeviceNetwork:
+    """A network of a fleet's own: by peer, its address ("host:port") and the file of its network namespace."""
 
-    Raises
-    ------
-    FleetError
-        If the fleet did not even start.
-    UsageError
-        If a job is not meant for so many peers.
+    addresses: Mapping[str, str]
+    namespaces: Mapping[str, str]
+
+
+def carry_out(
+    spec: FleetSpec, on_event: OnEvent, network: contextlib.AbstractContextManager[DeviceNetwork] | None = None
+) -> FleetResult:
+    """Run the spec on real processes, by default on loopback; whatever happens, no process and no port is left behind.
+
+    Raise FleetError if the fleet did not even start; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
     with contextlib.ExitStack() as stack:
         directory = spec.directory
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pclust-")))
-        return run_async(Driver(ProcessFleet(spec, directory, on_event)).run())
+        own = None if network is None else stack.enter_context(network)
+        return run_async(Driver(ProcessFleet(spec, directory, on_event, own)).run())
 
 
 def preload(jobs: Sequence[JobRequest]) -> tuple[str, ...]:
@@ -62,22 +69,15 @@ def preload(jobs: Sequence[JobRequest]) -> tuple[str, ...]:
 
 
 class ProcessFleet(FleetPort):
-    """The processes of one run.
-
-    Parameters
-    ----------
-    spec : FleetSpec
-    directory : pathlib.Path
-        Where peers keep their stores and logs.
-    on_event : callable
-        Receives each event of the run.
-    """
+    """The processes of one run. Peers keep their stores and logs in `directory`."""
 
     unit = "s"
     answer_s = _ANSWER_S
     faults_strike_submissions = True  # so a peer may be killed or restarted while it takes the first job
 
-    def __init__(self, spec: FleetSpec, directory: Path, on_event: OnEvent) -> None:
+    def __init__(
+        self, spec: FleetSpec, directory: Path, on_event: OnEvent, network: DeviceNetwork | None = None
+    ) -> None:
         self.spec = spec
         self.record = Record(on_event)
         self._directory = directory
@@ -85,11 +85,11 @@ class ProcessFleet(FleetPort):
         self._changed = asyncio.Event()
         self._sees: dict[str, dict[str, None]] = {}
         self._counters = FleetCounters(self.record, lambda: self.now)
-        self._last_counters: dict[str, dict[str, Any]] = {}
-        self._files: dict[tuple[str, str, str], bytes] = {}  # answers by peer, kind, and job or digest
+        self._files: dict[str, bytes] = {}  # that peers have written on request, by path
         self._ended = False
         self._failed: list[str] = []
-        self._ports: ReservedPorts | None = None
+        self._network = network
+        self._ports: ReservedPorts | None = None  # where no network was given
         self._server = ForkServer(directory, preload(spec.jobs))
         self.children: dict[str, Child] = {}
         self._actions = ProcessActions(spec, self.record, directory, self.children, lambda: self.now, self.advance)
@@ -108,19 +108,19 @@ class ProcessFleet(FleetPort):
 
     async def start(self) -> None:
         await self._server.start()
-        names = sorted(peer.name for peer in self.spec.peers)
         keys = self._directory / "keys"
         self._actions.keys = folders.write_keys(self.spec, keys)
-        addresses = self._addresses(names)
+        network = self._network or self._loopback()
         for peer in sorted(self.spec.peers, key=lambda peer: peer.name):
-            self._sees[peer.name] = {}
-            config = self._config(peer, keys, addresses)
-            self.children[peer.name] = Child(
-                peer.name, self._directory / peer.name, config, self._server, self._on_line, self._on_exit
-            )
+            name, own = peer.name, self._directory / peer.name
+            own.mkdir(parents=True, exist_ok=True)
+            config = folders.settle_in(self.spec, peer, own, keys, network.addresses, self._actions.armed(name))
+            config["network_namespace"] = network.namespaces.get(name)
+            self._sees[name] = {}
+            self.children[name] = Child(name, own, config, self._server, self._on_line, self._on_exit)
         late = self.faults.late
         await asyncio.gather(*(child.start() for name, child in self.children.items() if name not in late))
-        start_s = _START_S + _START_EACH_S * len(names)
+        start_s = _START_S + _START_EACH_S * len(self.children)
         await self.advance(lambda: self.linked() or bool(self._failed), start_s)
         if self._failed:
             raise FleetError(f"{self._failed[0]} did not start: {self.children[self._failed[0]].why()}")
@@ -128,15 +128,11 @@ class ProcessFleet(FleetPort):
             others = "all others" if self.spec.overlay is None else "all their neighbours"
             raise FleetError(f"{', '.join(self._apart())} not linked to {others} after {start_s:.0f} s")
 
-    def _addresses(self, names: Sequence[str]) -> dict[str, str]:
-        self._ports = ReservedPorts(len(names))
-        return {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
-
-    def _config(self, peer: PeerSpec, keys: Path, addresses: dict[str, str]) -> dict[str, Any]:
-        """Return the configuration of a peer's process."""
-        directory = self._directory / peer.name
-        directory.mkdir(parents=True, exist_ok=True)
-        return folders.settle_in(self.spec, peer, directory, keys, addresses, self._actions.armed(peer.name))
+    def _loopback(self) -> DeviceNetwork:
+        self._ports = ReservedPorts(len(self.spec.peers))
+        names = sorted(peer.name for peer in self.spec.peers)
+        hosts = zip(names, self._ports.numbers, strict=True)
+        return DeviceNetwork({name: f"127.0.0.1:{port}" for name, port in hosts}, {})
 
     def linked(self) -> bool:
         return not self._apart()
@@ -209,48 +205,30 @@ class ProcessFleet(FleetPort):
             }
         )
 
-    async def read_state(self, name: str, job_id: str) -> bytes | None:
-        file = str(self._directory / f"{job_id}.state")
-        self.children[name].send({"do": "state", "job": job_id, "file": file})
-        return await self._answer(name, "state", job_id, _ANSWER_S)
-
-    async def read_notes(self, names: Sequence[str], job_id: str) -> dict[str, bytes]:
-        asked = [name for name in names if self._will_answer(name)]
-        for name in asked:
-            file = self._directory / name / f"{job_id}.note"
-            self.children[name].send({"do": "note", "job": job_id, "file": str(file)})
+    async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
+        files = {name: str(self._directory / name / f"{key}.{what}") for name in names if self._will_answer(name)}
+        for name, file in files.items():
+            self.children[name].send({"do": "read", "what": what, "key": key, "file": file})
         answer_s = _ANSWER_S + self.spec.quiet_s
-        await self.advance(lambda: all((name, "note", job_id) in self._files for name in asked), answer_s)
-        return {name: note for name in asked if (note := self._files.get((name, "note", job_id))) is not None}
-
-    async def read_blob(self, name: str, digest: bytes) -> bytes | None:
-        if not self._will_answer(name):
-            return None
-        file = self._directory / name / f"{digest.hex()[:16]}.blob"
-        self.children[name].send({"do": "blob", "digest": digest.hex(), "file": str(file)})
-        return await self._answer(name, "blob", digest.hex(), _ANSWER_S)
-
-    async def _answer(self, name: str, kind: str, key: str, timeout_s: float) -> bytes | None:
-        await self.advance(lambda: (name, kind, key) in self._files, timeout_s)
-        return self._files.pop((name, kind, key), None)
+        await self.advance(lambda: all(file in self._files for file in files.values()), answer_s)
+        return {name: data for name, file in files.items() if (data := self._files.pop(file, b""))}
 
     async def read_counters(self) -> None:
         self._actions.cancel_timers()
         for name, child in self.children.items():
             if child.asleep and not self.devices.gone(name):
                 self._actions.wake(name)
-        asked = self._ask_counters()
-        await self.advance(lambda: not self._counters.silent(asked), _ANSWER_S)
-        names = (name for name in self.children if name in asked or name in self.devices.metered)
-        self._last_counters = self._counters.of(names)
+        self._ask_counters()
+        await self.advance(self._counters.complete, _ANSWER_S)
 
-    def _ask_counters(self) -> dict[str, Child]:
+    def _ask_counters(self) -> None:
         """Ask all peers that can answer what they have sent so far, without waiting for them."""
-        return self._counters.ask({name: child for name, child in self.children.items() if self.answers(name)})
+        self._counters.ask([child for name, child in self.children.items() if self.answers(name)])
 
     def outcome(self, name: str) -> dict[str, Any]:
-        process, counters = self.children[name].process, self._last_counters.get(name, {})
+        process = self.children[name].process
         lost = process is None or process.returncode != 0 or self.devices.gone(name)
+        counters = self._counters.last(name) if name in self.devices.metered or self._counters.asked(name) else {}
         return {"lost": lost} | {key: counters.get(key) for key in _COUNTED}
 
     def failures(self) -> Mapping[str, str]:
@@ -267,12 +245,8 @@ class ProcessFleet(FleetPort):
                     self.devices.read(name, Use(fields["bytes_sent"], fields["bytes_received"], fields["cpu_s"]))
             case "suffers":
                 self._actions.confirmed(name, fields["number"])
-            case "blob":
-                self._files[name, verb, fields["digest"]] = Path(fields["file"]).read_bytes()
-            case "note" | "state":
-                large = "file" in fields  # a small state is on the line itself
-                answer = Path(fields["file"]).read_bytes() if large else base64.b64decode(fields["state"])
-                self._files[name, verb, fields["job"]] = answer
+            case "read":
+                self._files[fields["file"]] = Path(fields["file"]).read_bytes()
             case _:
                 self._on_event(name, verb, fields)
         self._changed.set()
@@ -289,7 +263,7 @@ class ProcessFleet(FleetPort):
             elif fields["status"] in ("dead", "left"):
                 self._sees[name].pop(fields["member"], None)
         self.record.take(t, name, verb, fields)
-        if verb == "combined" and "within" not in fields and self._counters.due:
+        if verb == "combined" and "within" not in fields and self._counters.due and not self._ended:
             self._ask_counters()
         elif verb == "fault":
             self.faults.met(fields["number"], name)

@@ -36,20 +36,9 @@ def settle_in(
     addresses: Mapping[str, str],
     faults: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write a peer's data into its directory, and return the configuration of its process.
+    """Write a peer's data into its own directory, and return the configuration of its process.
 
-    Parameters
-    ----------
-    spec : FleetSpec
-    peer : PeerSpec
-    directory : Path
-        The peer's own.
-    keys : Path
-        The directory that :func:`write_keys` wrote.
-    addresses : mapping of str to str
-        Of all peers, strangers included.
-    faults : sequence of mapping
-        The faults by round, which the peer carries out itself.
+    :func:`write_keys` wrote the directory `keys`. The peer carries out the faults, which are by round, itself.
     """
     if not peer.enrolled:
         keys /= peer.name
@@ -87,7 +76,7 @@ def _device_settings(spec: FleetSpec, peer: PeerSpec) -> dict[str, Any]:
     link = None
     if peer.link is not None:
         seed = [spec.seed, 4, [other.name for other in spec.peers].index(peer.name)]
-        link = {"shape": peer.link.shape.to_dict(), "seed": seed, "rates": spec.up_rates()}
+        link = {"shape": peer.link.to_dict(), "seed": seed, "rates": spec.up_rates()}
     return {
         "link": link,
         "quiet_s": spec.quiet_s,

@@ -16,25 +16,16 @@ from pathlib import Path
 
 from p2pclust.errors import FleetError
 
-__all__ = ["ForkServer", "Forked"]
+__all__ = ["ForkServer", "Forked", "last_line"]
 
-_MAX_LINE = 64 * 1024 * 1024  # a final state on one line
+_MAX_LINE = 64 * 1024 * 1024  # of a report
 _LOG = "fork-server.log"
 #: A library that starts threads on import could not be forked safely, and bits must not depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Forked:
-    """One forked peer.
-
-    Attributes
-    ----------
-    pid : int
-    stdin : asyncio.WriteTransport
-        Its input; when it ends, the peer leaves.
-    stdout : asyncio.StreamReader
-        Its output.
-    """
+    """One forked peer. When its input ends, it leaves."""
 
     def __init__(
         self, pid: int, stdin: asyncio.WriteTransport, stdout: asyncio.StreamReader, exit_code: asyncio.Future[int]
@@ -98,19 +89,9 @@ class ForkServer:
         self._reader = asyncio.get_running_loop().create_task(self._read(self._process))
 
     async def fork(self, config: Path, log: Path) -> Forked:
-        """Start a peer.
+        """Start a peer with this configuration; its standard error is appended to the log.
 
-        Parameters
-        ----------
-        config : pathlib.Path
-            Its configuration.
-        log : pathlib.Path
-            Its standard error is appended there.
-
-        Raises
-        ------
-        FleetError
-            If the server has ended.
+        Raise FleetError if the server has ended.
         """
         loop = asyncio.get_running_loop()
         theirs_in, ours_in = _pipe()
@@ -129,7 +110,7 @@ class ForkServer:
                 heard.close()
                 stdin.close()
                 if isinstance(error, OSError):
-                    raise FleetError(f"the fork server ended: {self._why()}") from None
+                    raise FleetError(f"the fork server ended: {last_line(self._log)}") from None
                 raise
         return Forked(pid, stdin, stdout, exit_code)
 
@@ -148,13 +129,9 @@ class ForkServer:
         await process.wait()
         for born in self._unborn:
             if not born.done():
-                born.set_exception(FleetError(f"the fork server ended: {self._why()}"))
+                born.set_exception(FleetError(f"the fork server ended: {last_line(self._log)}"))
         for end in self._ends.values():  # the peers were killed with the server
             end.set_result(-signal.SIGKILL)
-
-    def _why(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "its log is empty"
 
     async def close(self) -> None:
         """Kill the server, and on Linux the peers that are left; a second call does nothing."""
@@ -163,6 +140,12 @@ class ForkServer:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()  # it may be importing for seconds before it would notice anything else
             await self._reader
+
+
+def last_line(log: Path) -> str:
+    """Return why a process ended: the last line of its log."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else "its log is empty"
 
 
 def _pipe() -> tuple[io.FileIO, io.FileIO]:

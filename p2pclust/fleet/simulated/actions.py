@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.fleet.actions import Actions
-from p2pclust.fleet.faults import PAIR, Cuts, revokes
+from p2pclust.fleet.faults import PAIR, Cuts
 from p2pclust.fleet.power import Use, modelled_cpu_s
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
@@ -40,21 +40,7 @@ class _Tasks(Observer):
 
 
 class SimulatedActions(Actions):
-    """What faults and plans do to the peers of a world.
-
-    Parameters
-    ----------
-    spec : FleetSpec
-    record : Record
-    world : World
-
-    Attributes
-    ----------
-    left : dict of str to None
-        Peers that said goodbye and have not come back.
-    uses : dict of str to FirstUse
-        Notices, of each peer, since when it uses replaced rows.
-    """
+    """What faults and plans do to the peers of a world."""
 
     def __init__(self, spec: FleetSpec, record: Record, world: World) -> None:
         self._spec = spec
@@ -62,18 +48,16 @@ class SimulatedActions(Actions):
         self._world = world
         self._enrolled = [peer.name for peer in spec.peers if peer.enrolled]
         self._tasks = _Tasks()
+        #: Peers that said goodbye and have not come back.
         self.left: dict[str, None] = {}
+        #: Since when each peer uses replaced rows.
         self.uses = {name: FirstUse() for name in world.peers}
         if any(peer.battery is not None for peer in spec.peers):
             world.watch(self._tasks)
-        self._give_rosters()
-
-    def _give_rosters(self) -> None:
-        """Where rosters matter, give one to each peer; a stranger has put itself on its own."""
-        if len(self._enrolled) < len(self._spec.peers) or revokes(self._spec.faults):
-            for name in self._world.peers:
-                own = [] if name in self._enrolled else [name]
-                self._world.give_roster(name, paper_roster(len(self._enrolled), [*self._enrolled, *own]))
+        if len(self._enrolled) < len(spec.peers) or spec.plans("revoke"):
+            for name in world.peers:
+                own = [] if name in self._enrolled else [name]  # a stranger has put itself on its own roster
+                world.give_roster(name, paper_roster(len(self._enrolled), [*self._enrolled, *own]))
 
     @property
     def now(self) -> float:

@@ -10,9 +10,8 @@ import numpy as np
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.devices import Devices
-from p2pclust.fleet.driver import Driver, FleetPort
+from p2pclust.fleet.driver import Driver, FleetPort, What
 from p2pclust.fleet.fault_engine import FaultEngine
-from p2pclust.fleet.faults import joins
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.simulated.actions import SimulatedActions
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
@@ -39,12 +38,7 @@ _NOTICE_S = 1.0  # how long a job waits until goodbyes are heard
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     """Run the spec in virtual time.
 
-    Raises
-    ------
-    FleetError
-        If the peers do not find each other.
-    UsageError
-        If a job is not meant for so many peers.
+    Raise FleetError if the peers do not find each other; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
     return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())
@@ -103,7 +97,7 @@ class _SimulatedFleet(FleetPort):
             self._world.cpu_share[peer.name] = peer.cpu_share
             if peer.link is not None:
                 rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
-                self._world.lines.shape(peer.name, peer.link.shape, rng)
+                self._world.lines.shape(peer.name, peer.link, rng)
         self._actions = SimulatedActions(spec, self.record, self._world)
         self.devices = Devices(spec, self.record, self._actions)
         self._world.watch(_Reporter(self.record, self.devices))
@@ -123,7 +117,7 @@ class _SimulatedFleet(FleetPort):
         for name in self._world.peers:
             if name not in self.faults.late:
                 self._world.start(name)
-        linked = self.linked if joins(self.spec.faults) else self._all_linked
+        linked = self.linked if self.spec.plans("join") else self._all_linked
         if not self._world.run_until(_LINK_S, linked):
             raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
 
@@ -171,19 +165,20 @@ class _SimulatedFleet(FleetPort):
         event = Submit(msgpack.packb(request.job.to_dict()), treatment=request.treatment)
         self._world.step(self._world.peers[name], event)
 
-    async def read_state(self, name: str, job_id: str) -> bytes | None:
-        peer = self._world.peers[name]
-        assert peer.core is not None
-        ref = peer.core.jobs.jobs[job_id].ledger.register.ref
+    async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
+        return {name: data for name in names if (data := self._read(self._world.peers[name], what, key))}
+
+    def _read(self, peer: Peer, what: What, key: str) -> bytes:
+        if what == "blob":
+            return b"".join(peer.disk.blob(bytes.fromhex(key)))
+        if peer.core is None:
+            return b""
+        job = peer.core.jobs.jobs[key]
+        if what == "note":
+            return job.workspace.note
+        ref = job.ledger.register.ref
         assert ref is not None
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
-
-    async def read_notes(self, names: Sequence[str], job_id: str) -> dict[str, bytes]:
-        cores = {name: core for name in names if (core := self._world.peers[name].core) is not None}
-        return {name: core.jobs.jobs[job_id].workspace.note for name, core in cores.items()}
-
-    async def read_blob(self, name: str, digest: bytes) -> bytes | None:
-        return b"".join(self._world.peers[name].disk.blob(digest)) or None
 
     async def read_counters(self) -> None:
         pass

@@ -15,7 +15,7 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 
-__all__ = ["fitness", "restrain", "taken_mb"]
+__all__ = ["fitness", "kernel_kib", "restrain", "taken_mb"]
 
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
@@ -24,16 +24,8 @@ _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer need
 def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:
     """Return the fitness of a device to aggregate, 0 to 1: mains power counts 0.4, up to eight cores 0.3, its up-link 0.3.
 
-    An aggregator sends to all peers. From 0.1 to 100 Mbit/s each factor of ten counts the same.
-
-    Parameters
-    ----------
-    mains : bool
-        Whether it has mains power.
-    cores : int or None
-        Its number of cores; None counts as one.
-    up_mbit : float, optional
-        The rate of its up-link, in 10^6 bits per second, above 0; by default it counts as fast.
+    An aggregator sends to all peers. From 0.1 to 100 Mbit/s each factor of ten counts the same; without a rate the
+    up-link counts as fast.
 
     Examples
     --------
@@ -87,11 +79,16 @@ def restrain(config: Mapping[str, Any]) -> None:
 
 def taken_mb() -> float:
     """Return the memory of this process that counts for the limit, in 10^6 bytes; NaN if it is unknown."""
+    return (kernel_kib("VmData") or math.nan) * 1024 / 1e6
+
+
+def kernel_kib(figure: str) -> float | None:
+    """Return a figure of this process's memory in KiB, as Linux names it; None if the system does not report it."""
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else ():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return float("nan")
+        if line.startswith(f"{figure}:"):
+            return float(line.split()[1])
+    return None
 
 
 def _enter(network_namespace: str) -> None:

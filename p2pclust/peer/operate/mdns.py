@@ -31,23 +31,11 @@ _AGAIN_S = 10.0
 
 
 class Discovery:
-    """Announces one peer, and passes on hints at the addresses of others of its fleet.
+    """Announces one peer on the network where it listens, and passes on hints at the addresses of others of its fleet.
 
-    Parameters
-    ----------
-    name : str
-    fleet_id : str
-        Announcements with other ids are ignored.
-    address : str
-        Where the peer listens; the announcement goes to that network.
-    hint : callable
-        Called with a name and an address, repeatedly while they are announced.
-
-    Notes
-    -----
-    The name of an announcement begins with a part of the fleet's id and ends with random letters, so that it cannot be
-    taken by others first. It reveals to the network which peers belong together: a peer's name, its address and the fleet's
-    id are not secret.
+    `hint` is called with a name and an address, repeatedly while they are announced. The name of an announcement begins with
+    a part of the fleet's id and ends with random letters, so that it cannot be taken by others first. It reveals to the
+    network which peers belong together: a peer's name, its address and the fleet's id are not secret.
     """
 
     def __init__(self, name: str, fleet_id: str, address: str, hint: Callable[[str, str], None]) -> None:
@@ -58,13 +46,9 @@ class Discovery:
         where = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)[0]
         packed = socket.inet_pton(where[0], str(where[4][0]))
         properties = {"name": name, "fleet": fleet_id}
+        server = f"{instance.removesuffix(SERVICE)}local."
         self._info = AsyncServiceInfo(
-            SERVICE,
-            instance,
-            port=port,
-            addresses=[packed],
-            properties=properties,
-            server=f"{instance.removesuffix(SERVICE)}local.",
+            SERVICE, instance, port=port, addresses=[packed], properties=properties, server=server
         )
         self._interface = str(where[4][0])
         self._known: dict[str, tuple[str, str]] = {}  # name and address, by the name of the announcement
@@ -74,13 +58,7 @@ class Discovery:
         self._browser: AsyncServiceBrowser | None = None
 
     async def start(self) -> None:
-        """Announce the peer, and listen for others.
-
-        Raises
-        ------
-        OSError
-            If the network has no multicast.
-        """
+        """Announce the peer, and listen for others. Raise OSError if the network has no multicast."""
         self._network = AsyncZeroconf(interfaces=[self._interface])
         await self._network.zeroconf.async_wait_for_start()
         announced = await self._network.async_register_service(self._info)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from p2pclust.peer.operate.status import JobStatus, PeerStatus
 
 __all__ = ["CONTENT_TYPE", "HELP", "Metrics"]
 
@@ -43,14 +46,7 @@ HELP: Final[Mapping[str, str]] = {
 
 
 class Metrics(Collector):
-    """Collects the metrics of one peer.
-
-    Parameters
-    ----------
-    snapshot : callable
-        See `p2pclust.peer.operate.status.snapshot`.
-    kind : str
-        The class of the peer's device.
+    """Collects the metrics of one peer from its `snapshot`, and counts its events; `kind` is the class of its device.
 
     Examples
     --------
@@ -60,7 +56,7 @@ class Metrics(Collector):
     'Events by their word in the log'
     """
 
-    def __init__(self, snapshot: Callable[[], Mapping[str, Any]], kind: str = "") -> None:
+    def __init__(self, snapshot: Callable[[], PeerStatus], kind: str = "") -> None:
         self._snapshot = snapshot
         self._kind = kind
         self._events: dict[str, int] = {}
@@ -83,55 +79,49 @@ class Metrics(Collector):
         """Yield all metrics."""
         status = self._snapshot()
         labels = {
-            "peer": status["peer"], "fleet": status["fleet"]["id"], "class": self._kind, "version": status["version"],
+            "peer": status.peer, "fleet": status.fleet.id, "class": self._kind, "version": status.version,
         }  # fmt: skip
         yield _gauge("p2pclust_info", [(labels, 1)])
-        yield _gauge("p2pclust_uptime_seconds", [({}, status["uptime_s"])])
+        yield _gauge("p2pclust_uptime_seconds", [({}, status.uptime_s)])
         for what in ("enrolled", "alive", "majority"):
-            yield _gauge(f"p2pclust_peers_{what}", [({}, status["fleet"][what])])
-        members = [(member, {"member": member["name"]}) for member in status["members"]]
-        yield _gauge(
-            "p2pclust_member_up", [(name, member["status"] in ("alive", "suspect")) for member, name in members]
-        )
-        heard = [(name, member["heard_s"]) for member, name in members if member["heard_s"] is not None]
+            yield _gauge(f"p2pclust_peers_{what}", [({}, getattr(status.fleet, what))])
+        members = [(member, {"member": member.name}) for member in status.members]
+        yield _gauge("p2pclust_member_up", [(name, member.status in ("alive", "suspect")) for member, name in members])
+        heard = [(name, member.heard_s) for member, name in members if member.heard_s is not None]
         yield _gauge("p2pclust_member_heard_seconds", heard)
-        yield from _of_jobs(status["jobs"])
+        yield from _of_jobs(status.jobs)
         yield _counter("p2pclust_events", [({"event": verb}, n) for verb, n in sorted(self._events.items())])
-        counters = status["counters"]
+        counters = status.counters
         for way in ("sent", "received"):
-            yield _counter(f"p2pclust_messages_{way}", [({}, counters[f"messages_{way}"])])
-            yield _counter(f"p2pclust_{way}_bytes", [({}, counters[f"bytes_{way}"])])
-        dropped = [({"reason": reason}, n) for reason, n in sorted(counters["dropped"].items())]
+            yield _counter(f"p2pclust_messages_{way}", [({}, getattr(counters, f"messages_{way}"))])
+            yield _counter(f"p2pclust_{way}_bytes", [({}, getattr(counters, f"bytes_{way}"))])
+        dropped = [({"reason": reason}, n) for reason, n in sorted(counters.dropped.items())]
         yield _counter("p2pclust_messages_dropped", dropped)
         times = os.times()
         yield _counter("p2pclust_cpu_seconds", [({}, times.user + times.system)])
-        yield _gauge("p2pclust_resident_memory_bytes", [({}, status["rss_mb"] * 2**20)])
-        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status["max_rss_mb"] * 2**20)])
+        yield _gauge("p2pclust_resident_memory_bytes", [({}, status.rss_mb * 2**20)])
+        yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status.max_rss_mb * 2**20)])
 
 
-def _of_jobs(jobs: list[Mapping[str, Any]]) -> Iterator[Metric]:
+def _of_jobs(jobs: list[JobStatus]) -> Iterator[Metric]:
     phases: dict[str, int] = {}
     for job in jobs:
-        phases[job["phase"]] = phases.get(job["phase"], 0) + 1
+        phases[job.phase] = phases.get(job.phase, 0) + 1
     yield _gauge("p2pclust_jobs", [({"phase": phase}, n) for phase, n in sorted(phases.items())])
-    labels = [(job, {"job": job["job"], "protocol": job["protocol"]}) for job in jobs]
-    yield _gauge("p2pclust_job_round", [(named, job["round"]) for job, named in labels])
-    yield _gauge("p2pclust_job_term", [(named, job["term"]) for job, named in labels])
-    yield _gauge("p2pclust_job_peers_absent", [(named, len(job["absent"])) for job, named in labels])
+    labels = [(job, {"job": job.job, "protocol": job.protocol}) for job in jobs]
+    yield _gauge("p2pclust_job_round", [(named, job.round) for job, named in labels])
+    yield _gauge("p2pclust_job_term", [(named, job.term) for job, named in labels])
+    yield _gauge("p2pclust_job_peers_absent", [(named, len(job.absent)) for job, named in labels])
 
 
-Samples = list[tuple[dict[str, str], Any]]
-
-
-def _gauge(name: str, samples: Samples) -> Metric:
-    return _filled(GaugeMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
-
-
-def _counter(name: str, samples: Samples) -> Metric:
-    return _filled(CounterMetricFamily(name, HELP[name], labels=sorted(samples[0][0]) if samples else []), samples)
-
-
-def _filled(family: Any, samples: Samples) -> Metric:
+def _family(
+    of: type[GaugeMetricFamily | CounterMetricFamily], name: str, samples: list[tuple[dict[str, str], Any]]
+) -> Metric:
+    family = of(name, HELP[name], labels=sorted(samples[0][0]) if samples else [])
     for labels, value in samples:
         family.add_metric([labels[name] for name in sorted(labels)], float(value))
-    return family  # type: ignore[no-any-return]
+    return family
+
+
+_gauge = partial(_family, GaugeMetricFamily)
+_counter = partial(_family, CounterMetricFamily)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.gossip.job import GossipJob
+from p2pclust.peer.core.rounds.job import AggregatedJob
 
-if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
+__all__ = ["AnyJob", "find", "name_of"]
 
-    Jobs = Mapping[str, AggregatedJob | GossipJob]
-
-__all__ = ["find", "name_of", "newest"]
+AnyJob = AggregatedJob | GossipJob
+Jobs = Mapping[str, AnyJob]
 
 _JOB, _SERIES = "job-", "series-"
 
@@ -29,19 +27,11 @@ def name_of(document: Document) -> str:
     return document.id if turn is None else f"{turn.series}/{turn.number + 1}"
 
 
-def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | GossipJob:
-    """Return the job with that name, or the only one whose name begins with it.
+def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AnyJob:
+    """Return the job of this peer with that name, or the only one whose name begins with it.
 
-    Parameters
-    ----------
-    jobs : mapping
-        The jobs of the peer, by id.
-    named : str
-    peer : str
-        The peer's name, for messages.
-    ended : bool
-        Whether a series without a turn means its newest turn that has ended, if there is one. Otherwise it means the
-        running turn, or the newest.
+    A series without a turn means its newest turn that has `ended`, if there is one. Otherwise it means the running turn, or
+    the newest.
 
     Raises
     ------
@@ -52,8 +42,7 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | G
     exact = shown.get(named)
     if exact is not None:
         return exact
-    turns = _series(shown, named)
-    if turns is not None:
+    if (turns := _series(shown, named)) is not None:
         return _turn(turns, named, peer, ended=ended)
     found = [
         job for job_id, job in shown.items() if named and job_id.removeprefix(_JOB).startswith(named.removeprefix(_JOB))
@@ -64,18 +53,12 @@ def find(jobs: Jobs, named: str, peer: str, *, ended: bool) -> AggregatedJob | G
     return found[0]
 
 
-def newest(turns: Mapping[int, AggregatedJob | GossipJob], *, ended: bool) -> AggregatedJob | GossipJob:
-    """Return the turn that a series without a turn means."""
-    wanted = [number for number, job in turns.items() if job.ledger.finished is ended]
-    return turns[max(wanted or turns)]
-
-
-def _series(shown: Jobs, named: str) -> dict[int, AggregatedJob | GossipJob] | None:
+def _series(shown: Jobs, named: str) -> dict[int, AnyJob] | None:
     """Return the turns of the only series with that beginning, by number from 0; None if no series has it."""
     beginning = named.partition("/")[0]
     if not beginning.removeprefix(_SERIES):
         return None
-    found: dict[str, dict[int, AggregatedJob | GossipJob]] = {}
+    found: dict[str, dict[int, AnyJob]] = {}
     for job in shown.values():
         turn = job.document.turn
         if turn is not None and turn.series.startswith((beginning, _SERIES + beginning)):
@@ -86,12 +69,11 @@ def _series(shown: Jobs, named: str) -> dict[int, AggregatedJob | GossipJob] | N
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _turn(
-    turns: Mapping[int, AggregatedJob | GossipJob], named: str, peer: str, *, ended: bool
-) -> AggregatedJob | GossipJob:
+def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) -> AnyJob:
     series, slash, number = named.partition("/")
     if not slash:
-        return newest(turns, ended=ended)
+        candidates = [number for number, job in turns.items() if job.ledger.finished is ended]
+        return turns[max(candidates or turns)]
     if not re.fullmatch(r"[1-9]\d{0,17}", number):
         raise UsageError(f"{named!r:.80}: expected the number of a turn after the slash, from 1")
     wanted = int(number) - 1
@@ -100,8 +82,5 @@ def _turn(
     why = (
         "has not begun" if wanted > max(turns) else "is not kept any more: of a series a peer keeps the last two turns"
     )
-    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {_numbers(turns)}")
-
-
-def _numbers(turns: Mapping[int, AggregatedJob | GossipJob]) -> str:
-    return " and ".join(f"turn {number + 1}" for number in sorted(turns))
+    there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
+    raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {there}")

@@ -19,19 +19,10 @@ _GRACE_S = 15.0  # so that a peer that waits for others is not considered hung
 class Notifier:
     """Notifies the service manager about one peer, from its event loop.
 
-    Parameters
-    ----------
-    environment : mapping
-        ``NOTIFY_SOCKET``, and for a watchdog ``WATCHDOG_USEC`` and perhaps ``WATCHDOG_PID``.
-    standing : callable
-        Returns whether the peer has joined its fleet, and its status in one line.
-    loop : asyncio.AbstractEventLoop
-
-    Notes
-    -----
-    A peer is ready when it has received a message of another one, or if no other is enrolled. Until then, systemd is asked
-    to extend its timeout: it must not restart the peers of a site that starts after a power cut. A timer of the event loop
-    feeds the watchdog: a loop that hangs does not.
+    `standing` returns whether the peer has joined its fleet, and its status in one line. A peer is ready when it has
+    received a message of another one, or if no other is enrolled. Until then, systemd is asked to extend its timeout: it
+    must not restart the peers of a site that starts after a power cut. A timer of the event loop feeds the watchdog: a loop
+    that hangs does not.
     """
 
     def __init__(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+
+from p2pclust.peer.operate.status import JobStatus, MemberStatus, PeerStatus
+from p2pclust.tools.units import duration, size
 
 __all__ = ["status_page"]
 
@@ -40,25 +42,20 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def status_page(status: Mapping[str, Any], kind: str = "") -> str:
-    """Return the page, a self-contained HTML document.
+def status_page(status: PeerStatus, kind: str = "") -> str:
+    """Return the page, a self-contained HTML document, for a `snapshot` of a peer whose device is of this class.
 
-    Parameters
-    ----------
-    status : mapping
-        See `p2pclust.peer.operate.status.snapshot`. All values are escaped.
-    kind : str
-        The class of the peer's device.
+    All values are escaped.
     """
-    fleet, counters, jobs = status["fleet"], status["counters"], status["jobs"]
-    going = sum(job["phase"] not in ("done", "failed", "cancelled") for job in jobs)
+    fleet, counters, jobs = status.fleet, status.counters, status.jobs
+    going = sum(job.phase not in ("done", "failed", "cancelled") for job in jobs)
     tiles = [
-        (f"{fleet['alive']} of {fleet['enrolled']}", f"peers here; a majority is {fleet['majority']}"),
+        (f"{fleet.alive} of {fleet.enrolled}", f"peers here; a majority is {fleet.majority}"),
         (str(going), f"of {len(jobs)} jobs running"),
-        (_span(status["uptime_s"]), "since it started"),
-        (f"{status['rss_mb']:.0f} MB", f"of memory; {status['max_rss_mb']:.0f} at most"),
-        (_size(counters["bytes_sent"]), f"sent in {counters['messages_sent']} messages"),
-        (_size(counters["bytes_received"]), f"received in {counters['messages_received']}"),
+        (duration(status.uptime_s), "since it started"),
+        (f"{status.rss_mb:.0f} MB", f"of memory; {status.max_rss_mb:.0f} at most"),
+        (size(counters.bytes_sent), f"sent in {counters.messages_sent} messages"),
+        (size(counters.bytes_received), f"received in {counters.messages_received}"),
     ]
     device = f"{kind}, " if kind else ""
     return "\n".join([
@@ -66,56 +63,55 @@ def status_page(status: Mapping[str, Any], kind: str = "") -> str:
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f'<meta http-equiv="refresh" content="{_REFRESH_S}">',
-        f"<title>{escape(status['peer'])}: {fleet['alive']} of {fleet['enrolled']} peers</title>",
+        f"<title>{escape(status.peer)}: {fleet.alive} of {fleet.enrolled} peers</title>",
         f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(status['peer'])}</h1>",
-        f"<p>{escape(device)}at <code>{escape(status['address'])}</code>, fleet <code>{escape(fleet['id'])}</code>, roster "
-        f"{fleet['serial']}, p2pclust {escape(status['version']) or 'of unknown version'}</p>",
-        f'<div class="alarm">Waiting: {escape(status["waiting"])}</div>' if status["waiting"] else "",
+        f"<h1>{escape(status.peer)}</h1>",
+        f"<p>{escape(device)}at <code>{escape(status.address)}</code>, fleet <code>{escape(fleet.id)}</code>, roster "
+        f"{fleet.serial}, p2pclust {escape(status.version) or 'of unknown version'}</p>",
+        f'<div class="alarm">Waiting: {escape(status.waiting)}</div>' if status.waiting else "",
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",
-        _jobs(jobs), _members(status["members"]), _dropped(counters["dropped"]),
+        _jobs(jobs), _members(status.members), _dropped(counters.dropped),
         f"<footer>As this peer sees it; the page loads itself again every {_REFRESH_S} seconds.</footer>",
         "</body></html>",
     ])  # fmt: skip
 
 
-def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+def _jobs(jobs: Sequence[JobStatus]) -> str:
     rows = [
         (
             f"<code>{escape(_short(job))}</code>",
-            escape(job["protocol"]) + (f", {job['clusters']} clusters" if job["clusters"] else ""),
-            _dot(job["phase"], "warn" if job["reason"] else "good"),
-            str(job["round"]),
-            str(job["term"]),
-            escape(job["aggregator"]),
-            escape(job["reason"] or _waits(job)),
+            escape(job.protocol) + (f", {job.clusters} clusters" if job.clusters else ""),
+            _dot(job.phase, "warn" if job.reason else "good"),
+            str(job.round),
+            str(job.term),
+            escape(job.aggregator),
+            escape(job.reason or _waits(job)),
         )
         for job in jobs
     ]
     return _table("Jobs", ("job", "what", "phase", "#round", "#term", "aggregator", ""), rows, "No job yet.")
 
 
-def _short(job: Mapping[str, Any]) -> str:
-    series = job.get("series", "")
-    return f"{series[:15]}/{job['number'] + 1}" if series else str(job["job"][:12])
+def _short(job: JobStatus) -> str:
+    return f"{job.series[:15]}/{job.number + 1}" if job.series else job.job[:12]
 
 
-def _waits(job: Mapping[str, Any]) -> str:
-    names = list(job["waits_for"])
+def _waits(job: JobStatus) -> str:
+    names = job.waits_for
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"waits for {', '.join(names[:5])}{more}" if names else ""
 
 
-def _members(members: Sequence[Mapping[str, Any]]) -> str:
+def _members(members: Sequence[MemberStatus]) -> str:
     rows = [
         (
-            escape(member["name"]),
-            _dot(member["status"], "none"),
-            "" if member["heard_s"] is None else f"{_span(member['heard_s'])} ago",
-            f"<code>{escape(member['address'])}</code>",
-            escape(member["why"]),
+            escape(member.name),
+            _dot(member.status, "none"),
+            "" if member.heard_s is None else f"{duration(member.heard_s)} ago",
+            f"<code>{escape(member.address)}</code>",
+            escape(member.why),
         )
         for member in members
     ]
@@ -142,23 +138,3 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], empt
 
 def _dot(word: str, otherwise: str) -> str:
     return f'<span class="{_COLOURS.get(word, otherwise)}">{escape(word)}</span>'
-
-
-def _span(seconds: float) -> str:
-    """Return a duration in words, in the largest unit of which there are two.
-
-    >>> _span(0.25), _span(100), _span(7200), _span(172800)
-    ('0.2 s', '100 s', '2 h', '2 days')
-    """
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -7,15 +7,13 @@ meant for people becomes the answer. A peer's private note is given out on its o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.gossip.job import GossipJob
-from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.operate.names import find
+from p2pclust.peer.operate.names import AnyJob, find
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
@@ -111,19 +109,17 @@ class Questions:
 
     def _roster(self, caller: Caller, fields: dict[str, Any]) -> None:
         allow_list = self._shell.allow_list
-        if allow_list is None:
-            raise UsageError("this peer has no fleet roster that could change")
         newer = allow_list.take(fields["data"])
         caller.answer({"peer": self._shell.core.identity.name, "newer": newer, "serial": allow_list.roster.serial})
 
     # -- jobs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, named: str, *, ended: bool = False) -> AggregatedJob | GossipJob:
+    def _find(self, named: str, *, ended: bool = False) -> AnyJob:
         core = self._shell.core
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
     def _status(self, caller: Caller, fields: dict[str, Any]) -> None:
-        caller.answer(snapshot(self._shell))
+        caller.answer(asdict(snapshot(self._shell)))
 
     def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
@@ -148,8 +144,8 @@ class Questions:
         job = self._find(fields["job"])
         turn = job.document.turn
         if job.ledger.finished and turn is None:
-            told = job_snapshot(self._shell, job.id)
-            caller.answer({"job": job.id, "outcome": told["phase"], "reason": told["reason"], "late": True})
+            status = job_snapshot(self._shell, job.id)
+            caller.answer({"job": job.id, "outcome": status.phase, "reason": status.reason, "late": True})
             return
         running = self._running(job)
         if turn is not None and running is None and (before := self._shell.core.jobs.cancels.by(turn.series)):
@@ -180,12 +176,12 @@ class Questions:
         return tag
 
     @staticmethod
-    def _named(job: AggregatedJob | GossipJob) -> dict[str, str]:
+    def _named(job: AnyJob) -> dict[str, str]:
         """Return the series that a cancel of the job ends, if the job is repeated."""
         turn = job.document.turn
         return {} if turn is None else {"series": turn.series}
 
-    def _running(self, job: AggregatedJob | GossipJob) -> AggregatedJob | GossipJob | None:
+    def _running(self, job: AnyJob) -> AnyJob | None:
         """Return the job that a cancel ends: the job itself, or the newest of its series; None if that has ended."""
         turn, jobs = job.document.turn, self._shell.core.jobs
         turns = [job] if turn is None else [jobs.jobs[d.id] for d in jobs.table.turns(turn.series) if d.id in jobs.jobs]
@@ -195,10 +191,10 @@ class Questions:
         job = self._find(fields["job"], ended=True)
         ref = job.ledger.register.ref
         caller.answer({
-            **job_snapshot(self._shell, job.id), "finished": job.ledger.finished, "mathematics": job.document.job,
+            **asdict(job_snapshot(self._shell, job.id)), "finished": job.ledger.finished, "mathematics": job.document.job,
             "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
             "terms": [[term, name] for term, name in sorted(job.terms.items())],
-            "features": self._shell.worker.rows["features"],
+            "features": self._shell.worker.features,
         })  # fmt: skip
 
     def _read(self, caller: Caller, fields: dict[str, Any]) -> None:
@@ -232,8 +228,9 @@ class Questions:
     def _watch(self, caller: Caller, fields: dict[str, Any]) -> None:
         job = self._find(fields["job"])
         over = job.ledger.finished
-        told = job_snapshot(self._shell, job.id)
-        caller.answer({"verb": "standing", **told, **({"outcome": told["phase"]} if over else {})}, last=over)
+        status = job_snapshot(self._shell, job.id)
+        outcome = {"outcome": status.phase} if over else {}
+        caller.answer({"verb": "standing", **asdict(status), **outcome}, last=over)
         if not over:
             self._check_room()
             self._watching.setdefault(job.id, []).append(caller)
@@ -272,8 +269,8 @@ class Questions:
         over = verb == "finished" and job is not None
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
-            standing = job_snapshot(self._shell, job_id)
-            told |= {"outcome": standing["phase"], "reason": standing["reason"]}
+            status = job_snapshot(self._shell, job_id)
+            told |= {"outcome": status.phase, "reason": status.reason}
         elif verb == "phase" and job is not None and job_id in self._watching:
             told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):

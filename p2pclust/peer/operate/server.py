@@ -105,35 +105,25 @@ OnQuestion = Callable[[Caller, str, dict[str, Any]], None]
 class ControlServer:
     """All sockets on which operators ask one peer.
 
-    Parameters
-    ----------
-    loop : asyncio.AbstractEventLoop
-        Where questions are received and answered.
-    context : zmq.Context
-        Of the peer's links: its ZAP handler decides which keys may connect on TCP.
-    on_question : callable
-    on_malformed : callable
-        Called with the name of a caller whose question could not be read, and the reason.
+    The context is that of the peer's links: its ZAP handler decides which keys may connect on TCP. `on_malformed` is called
+    with the name of a caller whose question could not be read, and the reason.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], on_question: OnQuestion,
         on_malformed: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:  # fmt: skip
-        self._loop = loop
+        self.loop = loop
         self._context = context
-        self._on_question = on_question
-        self._on_malformed = on_malformed
+        self.on_question = on_question
+        self.on_malformed = on_malformed
         self._listeners: list[_Listener] = []
         self._folder: Folder | None = None
 
     def open_here(self, state_dir: Path) -> None:
         """Listen on the Unix socket of the state directory, for the user who runs this peer only.
 
-        Raises
-        ------
-        UsageError
-            If the path is longer than the system's limit, or cannot be used.
+        Raise UsageError if the path is longer than the system's limit, or cannot be used.
         """
         path = state_dir / SOCKET
         name, self._folder = short_name(path)
@@ -151,15 +141,12 @@ class ControlServer:
             raise UsageError(f"operators cannot connect to {path}: {error.strerror}") from None
         finally:
             os.umask(before)
-        self._listen(socket, lambda head: HERE)
+        self._listeners.append(_Listener(self, socket, lambda head: HERE))
 
     def open_to_all(self, address: str, bundle: Bundle, roster: Callable[[], Roster]) -> str:
         """Listen on TCP with CURVE; return the address, with the port that was chosen for port 0.
 
-        Raises
-        ------
-        UsageError
-            If the address is malformed, or cannot be listened on.
+        Raise UsageError if the address is malformed, or cannot be listened on.
         """
         host, port = parse_address(address)
         socket = self._socket()
@@ -180,11 +167,8 @@ class ControlServer:
             entry = roster().entry_of(str(head.get("User-Id")).encode())
             return "" if entry is None else entry.name
 
-        self._listen(socket, name_of)
+        self._listeners.append(_Listener(self, socket, name_of))
         return bytes(socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode().removeprefix("tcp://")
-
-    def _listen(self, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
-        self._listeners.append(_Listener(self._loop, socket, name_of, self._on_question, self._on_malformed))
 
     def _socket(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.ROUTER)
@@ -205,15 +189,11 @@ class ControlServer:
 class _Listener:
     """One listening socket."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str],
-        on_question: OnQuestion, on_malformed: Callable[[str, str], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, server: ControlServer, socket: zmq.Socket[bytes], name_of: Callable[[zmq.Frame], str]) -> None:
+        self._server = server
         self._socket = socket
         self._name_of = name_of
-        self._on_question = on_question
-        self._on_malformed = on_malformed
-        self._drain = Drain(loop, socket, self._take_one, _BURST)
+        self._drain = Drain(server.loop, socket, self._take_one, _BURST)
 
     def close(self) -> None:
         self._drain.close()
@@ -252,10 +232,10 @@ class _Listener:
         try:
             number, verb, fields = read_question(frames)
         except WireError as error:
-            self._on_malformed(name, str(error))
+            self._server.on_malformed(name, str(error))
             Caller(self, head.bytes, 0, name).refuse(f"cannot read the question: {error}")
             return
-        self._on_question(Caller(self, head.bytes, number, name), verb, fields)
+        self._server.on_question(Caller(self, head.bytes, number, name), verb, fields)
 
 
 def read_question(frames: list[bytes]) -> tuple[int, str, dict[str, Any]]:

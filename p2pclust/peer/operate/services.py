@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from p2pclust.peer.operate.notify import Notifier
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import ControlServer
 from p2pclust.peer.operate.status import snapshot
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.transport.keys import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Services"]
 
 _LEAVE_S = 1.0  # for withdrawing an announcement
-
-Watch = Callable[[str, Mapping[str, Any]], None]
 
 
 class Services:

@@ -1,4 +1,4 @@
-"""The status of a running peer, the fleet and its jobs, as plain values: for operators, metrics and the status page.
+"""The status of a running peer, the fleet and its jobs: for operators, metrics and the status page.
 
 This is the view of one peer; there is no global one. It reveals nothing of the data but counts.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -18,7 +17,8 @@ from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import Ref
-from p2pclust.peer.operate.names import name_of
+from p2pclust.peer.operate.device import kernel_kib
+from p2pclust.peer.operate.names import AnyJob, name_of
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.registry import main_stage
@@ -26,71 +26,124 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
-    from p2pclust.peer.core.gossip.job import GossipJob
-    from p2pclust.peer.core.rounds.job import AggregatedJob
+    from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
+    from p2pclust.transport.links import Counters
 
-__all__ = ["job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of", "rss_mb", "snapshot"]
+__all__ = [
+    "FleetStatus", "JobStatus", "MemberStatus", "PeerStatus", "job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of",
+    "rss_mb", "snapshot",
+]  # fmt: skip
 
 
-def snapshot(shell: Shell) -> dict[str, Any]:
-    """Return the status of this peer, in plain values (JSON).
+@dataclass(frozen=True)
+class FleetStatus:
+    """A fleet, as one peer sees it."""
 
-    Returns
-    -------
-    dict
-        ``peer``, ``version``, ``address``, ``incarnation``, ``uptime_s``; ``fleet`` (``id``, ``serial``, ``enrolled``,
-        ``alive`` with this peer, ``majority``); ``members`` and ``jobs``, a list each; ``waiting``: one line if fewer than a
-        majority of the enrolled are here, else empty; ``data`` (``rows``, ``columns``, and the ``problem`` that keeps them
-        out, or empty); ``counters``; ``rss_mb`` and ``max_rss_mb``.
+    id: str
+    serial: int  # of the fleet roster
+    enrolled: int  # with this peer, as the next two
+    alive: int
+    majority: int
 
-        A member: ``name``, ``status``, ``incarnation``, ``address``, ``linked`` (whether it is a neighbour of this peer),
-        ``heard_s`` (seconds since it was last heard; None: never), ``why`` (why it is not alive, or why nothing can be
-        sent to it straight; else empty). For a job see `job_snapshot`.
-    """
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """Another peer."""
+
+    name: str
+    status: str
+    incarnation: int
+    address: str
+    linked: bool  # whether it is a neighbour of this peer
+    heard_s: float | None  # seconds since it was last heard; None: never
+    why: str  # why it is not alive, or why nothing can be sent to it straight; else empty
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """One of a peer's jobs."""
+
+    job: str
+    name: str  # that commands show: of a repeated job SERIES/TURN
+    protocol: str
+    clusters: int | None
+    roster: tuple[str, ...]
+    submitter: str
+    missing: str
+    collect: str
+    within: str  # the job in one of whose rounds it is wanted, or empty
+    term: int
+    round: int
+    #: At the aggregator electing, describing, gathering, combining, closing; at others fetching, computing, following;
+    #: where no peer aggregates joining, mixing; and in the end done, failed, cancelled.
+    phase: str
+    aggregator: str  # empty: none is known
+    waits_for: list[str]
+    absent: list[str]  # roster peers that are not here
+    reason: str  # why it failed, or cannot go on
+    # Of a repeated job:
+    series: str = ""
+    number: int = 0  # of its turn, from 0
+    every_s: float = 0.0
+    next_s: float | None = None  # until the next turn at the latest, as this peer sees it
+    series_cancelled_by: str = ""
+
+
+@dataclass(frozen=True)
+class PeerStatus:
+    """A running peer."""
+
+    peer: str
+    version: str
+    address: str
+    incarnation: int
+    uptime_s: float
+    fleet: FleetStatus
+    waiting: str  # one line if fewer than a majority of the enrolled are here, else empty
+    members: list[MemberStatus]
+    jobs: list[JobStatus]
+    data: DataStatus
+    counters: Counters
+    rss_mb: float
+    max_rss_mb: float
+
+
+def snapshot(shell: Shell) -> PeerStatus:
+    """Return the status of this peer."""
     core, now = shell.core, shell.now
     roster, membership = shell.links.roster, core.membership
-    alive = membership.alive()
-    n_enrolled = len(membership.members) + 1
-    short = len(alive) < majority(n_enrolled)
-    return {
-        "peer": core.identity.name,
-        "version": shell.version,
-        "address": core.identity.address,
-        "incarnation": membership.incarnation,
-        "uptime_s": round(now - shell.began_at, 3),
-        "fleet": {
-            "id": roster.fleet_id, "serial": roster.serial, "enrolled": n_enrolled, "alive": len(alive),
-            "majority": majority(n_enrolled),
-        },
-        "waiting": f"{len(alive)} of {n_enrolled} enrolled peers are here" if short else "",
-        "members": [_member(shell, name) for name in membership.members],
-        "jobs": job_snapshots(shell),
-        "data": {name: value for name, value in shell.worker.rows.items() if name != "features"},
-        "counters": asdict(shell.links.counters),
-        "rss_mb": round(rss_mb(), 1),
-        "max_rss_mb": round(max_rss_mb(), 1),
-    }  # fmt: skip
+    n_alive, n_enrolled = len(membership.alive()), len(membership.members) + 1
+    needed = majority(n_enrolled)
+    return PeerStatus(
+        peer=core.identity.name,
+        version=shell.version,
+        address=core.identity.address,
+        incarnation=membership.incarnation,
+        uptime_s=round(now - shell.began_at, 3),
+        fleet=FleetStatus(roster.fleet_id, roster.serial, n_enrolled, n_alive, needed),
+        waiting=f"{n_alive} of {n_enrolled} enrolled peers are here" if n_alive < needed else "",
+        members=[_member(shell, name) for name in membership.members],
+        jobs=job_snapshots(shell),
+        data=shell.worker.data,
+        counters=shell.links.counters,
+        rss_mb=round(rss_mb(), 1),
+        max_rss_mb=round(max_rss_mb(), 1),
+    )
 
 
-def _member(shell: Shell, name: str) -> dict[str, Any]:
+def _member(shell: Shell, name: str) -> MemberStatus:
     member, heard_at = shell.core.membership.members[name], shell.heard.get(name)
-    return {
-        "name": name,
-        "status": member.status,
-        "incarnation": member.incarnation,
-        "address": member.address,
-        "linked": shell.core.routing.linked(name),
-        "heard_s": None if heard_at is None else round(shell.now - heard_at, 3),
-        "why": _why(shell, name),
-    }
+    linked = shell.core.routing.linked(name)
+    heard_s = None if heard_at is None else round(shell.now - heard_at, 3)
+    return MemberStatus(name, member.status, member.incarnation, member.address, linked, heard_s, _why(shell, name))
 
 
 def _why(shell: Shell, name: str) -> str:
     """Return why a member is not alive, or cannot be reached directly; empty if all is well."""
     core = shell.core
     member, routing = core.membership.members[name], core.routing
-    if member.status not in ("alive", "left") and shell.allow_list is not None and name in shell.allow_list.outdated:
+    if member.status not in ("alive", "left") and name in shell.allow_list.outdated:
         return "it uses revoked keys: copy its new bundle to it"
     if member.status != "alive":
         return _why_not_alive(member, f" {shell.now - member.changed_at:.0f} s ago")
@@ -119,58 +172,41 @@ def _why_not_alive(member: Member, since: str) -> str:
             return f"silent, declared dead{since}"
 
 
-def job_snapshots(shell: Shell) -> list[dict[str, Any]]:
+def job_snapshots(shell: Shell) -> list[JobStatus]:
     """Return the status of this peer's jobs, without censuses, which only agree on the next turn."""
     return [job_snapshot(shell, job_id) for job_id, job in shell.core.jobs.jobs.items() if not job.document.census]
 
 
-def job_snapshot(shell: Shell, job_id: str) -> dict[str, Any]:
-    """Return the status of one of this peer's jobs.
-
-    Returns
-    -------
-    dict
-        ``job``, ``name`` (what commands show: of a job that is repeated ``SERIES/TURN``), ``protocol``, ``clusters`` (or
-        None), ``roster``, ``submitter``, ``missing``, ``collect``, ``within`` (the job in one of whose rounds it is
-        wanted, or empty), ``term``, ``round``, ``phase``, ``aggregator`` (empty: none is known), ``waits_for`` (names),
-        ``absent`` (roster peers that are not here), ``reason`` (why it failed, or cannot go on); and ``series``,
-        ``number``, ``every_s`` and ``next_s``: of a job that is repeated which turn it is, and in how many seconds this
-        peer sees to the next one at the latest; ``series_cancelled_by``: who ended it, or empty. ``phase``:
-        ``electing``, ``describing``, ``gathering``, ``combining`` and ``closing`` at the aggregator; ``fetching``,
-        ``computing`` and ``following`` at the others; ``joining`` and ``mixing`` where nobody aggregates; and in the
-        end ``done``, ``failed`` or ``cancelled``.
-    """
+def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
+    """Return the status of one of this peer's jobs."""
     job = shell.core.jobs.jobs[job_id]
-    document, register = job.document, job.ledger.register
+    document, roster = job.document, job.document.roster
     phase, aggregator, waits_for = job.standing()
-    membership = shell.core.membership
-    absent = [name for name in document.roster if not membership.present(name)]
-    needed, n_roster = majority(len(document.roster)), len(document.roster)
+    absent = [name for name in roster if not shell.core.membership.present(name)]
+    n_here, needed = len(roster) - len(absent), majority(len(roster))
     reason = ""
     if phase == "finished":
         phase, reason = _outcome(shell, job)
-        reason = with_names(reason, document.roster)
-    elif n_roster - len(absent) < needed:
-        reason = f"waiting: {n_roster - len(absent)} of {n_roster} peers are here, {needed} are needed"
+        reason = with_names(reason, roster)
+    elif n_here < needed:
+        reason = f"waiting: {n_here} of {len(roster)} peers are here, {needed} are needed"
+    protocol, clusters = _mathematics(document.job)
     treatment = document.treatment
-    return {
-        "job": job_id, "name": name_of(document), **_asked(document.job), "roster": list(document.roster),
-        "submitter": document.submitter,
-        "missing": treatment.missing, "collect": treatment.collect, "within": document.parent, "term": job.ledger.term,
-        "round": register.round, "phase": phase, "aggregator": aggregator, "waits_for": waits_for, "absent": absent,
-        "reason": reason, **_turn(shell, job),
-    }  # fmt: skip
-
-
-def _turn(shell: Shell, job: AggregatedJob | GossipJob) -> dict[str, Any]:
-    turn, until = job.document.turn, shell.core.jobs.series.waits_until.get(job.id)
-    if turn is None or job.document.census:
-        return {"series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": ""}
-    next_s = None if until is None else round(max(0.0, until - shell.now), 3)
-    return {
-        "series": turn.series, "number": turn.number, "every_s": job.document.treatment.every_s, "next_s": next_s,
-        "series_cancelled_by": shell.core.jobs.cancels.by(turn.series),
-    }  # fmt: skip
+    status = JobStatus(
+        job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
+        document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
+    )  # fmt: skip
+    turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)
+    if turn is None or document.census:
+        return status
+    return replace(
+        status,
+        series=turn.series,
+        number=turn.number,
+        every_s=treatment.every_s,
+        next_s=None if until is None else round(max(0.0, until - shell.now), 3),
+        series_cancelled_by=shell.core.jobs.cancels.by(turn.series),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -185,12 +221,7 @@ def _mathematics(data: bytes) -> tuple[str, int | None]:
         return "unknown", None  # for example of another version
 
 
-def _asked(data: bytes) -> dict[str, Any]:
-    protocol, clusters = _mathematics(data)
-    return {"protocol": protocol, "clusters": clusters}
-
-
-def _outcome(shell: Shell, job: AggregatedJob | GossipJob) -> tuple[str, str]:
+def _outcome(shell: Shell, job: AnyJob) -> tuple[str, str]:
     """Return the outcome of a finished job, and the reason if it failed; cached, because a state may be large."""
     ref = job.ledger.register.ref
     assert ref is not None
@@ -215,7 +246,7 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]
 
 def rss_mb() -> float:
     """Return the resident memory of this process in MB, with shared pages; 0 if the system does not report it."""
-    return _of_kernel("VmRSS:") or 0.0
+    return (kernel_kib("VmRSS") or 0.0) / 1024
 
 
 def max_rss_mb() -> float:
@@ -223,13 +254,4 @@ def max_rss_mb() -> float:
 
     `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process.
     """
-    return _of_kernel("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _of_kernel(label: str) -> float | None:
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith(label):
-                return int(line.split()[1]) / 1024
-    return None
+    return (kernel_kib("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024

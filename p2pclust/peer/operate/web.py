@@ -26,25 +26,15 @@ _HEADERS = (
 
 
 class Web:
-    """Serves a few read-only pages.
+    """Serves a few read-only pages, by path.
 
-    Parameters
-    ----------
-    address : str
-        ``HOST:PORT``.
-    pages : mapping
-        The page of each path.
-    loop : asyncio.AbstractEventLoop
+    Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
+    another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
 
     Raises
     ------
     UsageError
-        If the address cannot be listened on.
-
-    Notes
-    -----
-    Requests that are too long, too slow or too many are dropped, so that they cannot keep the peer busy. A request for
-    another host name is refused, so that a page of another site in a user's browser cannot read the peer's pages.
+        If the address, ``HOST:PORT``, cannot be listened on.
     """
 
     def __init__(self, address: str, pages: Mapping[str, Answer], loop: asyncio.AbstractEventLoop) -> None:

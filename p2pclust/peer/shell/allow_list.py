@@ -10,17 +10,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.peer.core.effects import CheckRoster, Effect, Send, SendRoster, TakeRoster
-from p2pclust.peer.core.events import Event, Expired, RosterRead
+from p2pclust.peer.core.effects import CheckRoster, Send, SendRoster, TakeRoster
+from p2pclust.peer.core.events import Expired, RosterRead
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import RosterCopy
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
 from p2pclust.transport.wire import MAX_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from p2pclust.peer.shell.shell import Shell
 
 __all__ = ["AllowList", "begin"]
 
@@ -29,51 +33,15 @@ _LOOK_S: Final = 60.0  # how often to look at the wall clock, which people may s
 _WARNING_S: Final = 14 * 86400.0
 _DAY_S: Final = 86400.0
 
-Watch = Callable[[str, Mapping[str, Any]], None]
-
 
 def _wall() -> float:
     return datetime.now(UTC).timestamp()
 
 
-class Follower(Protocol):
-    """What needs the roster in force: links and signer."""
-
-    def set_roster(self, roster: Roster) -> None:
-        """Replace the roster."""
-
-
-class Host(Protocol):
-    """The shell."""
-
-    def step(self, event: Event) -> None:
-        """Give the core one event."""
-
-    def perform(self, effect: Effect) -> None:
-        """Perform one effect."""
-
-    def failed(self, error: BaseException) -> None:
-        """End the peer."""
-
-
 def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle, AllowList]:
-    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store.
+    """Read a peer's keys and its newest roster: that of its bundle, of a file, or of its store, which gets the newest.
 
-    Parameters
-    ----------
-    config : mapping
-        ``bundle``, a path, and perhaps ``roster``, another.
-    store : Store
-        Gets the newest roster.
-    watch : callable
-        See `AllowList`.
-
-    Raises
-    ------
-    UsageError
-        If a file cannot be used.
-    FleetError
-        If this device is no longer on the newest roster.
+    Raise UsageError if a file cannot be used; FleetError if this device is no longer on the newest roster.
     """
     bundle = load_bundle(config["bundle"])
     # The process that checked the configuration has verified it; that of the store was verified on arrival.
@@ -113,19 +81,7 @@ def check_own(bundle: Bundle, roster: Roster, now: float) -> None:
 
 
 class AllowList:
-    """The roster in force at one peer.
-
-    Parameters
-    ----------
-    bundle : Bundle
-    roster : Roster
-        As signed, with expired entries.
-    watch : callable
-        Called with the verb and fields of each report.
-    loop : asyncio.AbstractEventLoop
-    wall : callable
-        Seconds since 1970.
-    """
+    """The roster in force at one peer: as signed, with expired entries. `wall` returns the seconds since 1970."""
 
     def __init__(
         self, bundle: Bundle, roster: Roster, watch: Watch, loop: asyncio.AbstractEventLoop,
@@ -144,17 +100,17 @@ class AllowList:
         self._reported: dict[bytes, None] = {}
         self._warned: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._host: Host
-        self._followers: tuple[Follower, ...] = ()
+        self._shell: Shell
+        self._followers: tuple[Callable[[Roster], None], ...] = ()
 
     @property
     def keys(self) -> dict[str, str]:
         """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
 
-    def follow(self, host: Host, *followers: Follower) -> None:
+    def follow(self, shell: Shell, *followers: Callable[[Roster], None]) -> None:
         """Start: hand every change to the shell and these followers from now on."""
-        self._host, self._followers = host, followers
+        self._shell, self._followers = shell, followers
         self._look()
 
     def close(self) -> None:
@@ -169,11 +125,11 @@ class AllowList:
         match effect:
             case CheckRoster():
                 event = self._check(effect.source, effect.data)
-                self._loop.call_soon(self._host.step, event)  # not within the present step
+                self._loop.call_soon(self._shell.step, event)  # not within the present step
             case SendRoster():
                 data = self.roster.to_bytes()
                 parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
-                self._host.perform(Send(effect.to, RosterCopy(parts), bulk=True))
+                self._shell.perform(Send(effect.to, RosterCopy(parts), bulk=True))
             case TakeRoster():
                 assert self._read is not None, "the core takes what was read"
                 self._take(self._read)
@@ -201,32 +157,24 @@ class AllowList:
     def _admit(self) -> None:
         self.admitted = self.roster.valid_at(self._wall())
         for follower in self._followers:
-            follower.set_roster(self.admitted)
+            follower(self.admitted)
 
     def _check_own(self) -> None:
         try:
             check_own(self._bundle, self.roster, self._wall())
         except FleetError as error:
-            self._host.failed(error)
+            self._shell.failed(error)
 
     def take(self, data: bytes) -> bool:
-        """Take a roster that a person provides.
+        """Take a roster that a person provides; return whether it was newer than the one in force.
 
-        Returns
-        -------
-        bool
-            Whether it was newer than the one in force.
-
-        Raises
-        ------
-        UsageError
-            If the fleet did not sign it.
+        Raise UsageError if the fleet did not sign it.
         """
         event, before = self._check("", data), self.roster.serial
         if not event.valid:
             raise UsageError(f"this is not a roster of this fleet: {event.reason}")
         if event.serial > before:
-            self._host.step(event)
+            self._shell.step(event)
         return event.serial > before
 
     def read_again(self, bundle: Path | str, file: Path | str | None) -> None:
@@ -246,7 +194,7 @@ class AllowList:
         over = tuple(peer.name for peer in self.admitted.peers if peer.expires_at <= now)
         if over:
             self._admit()
-            self._host.step(Expired(over))
+            self._shell.step(Expired(over))
             self._check_own()
         for peer in self.admitted.peers:
             near = peer.expires_at - now < _WARNING_S

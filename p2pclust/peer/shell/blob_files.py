@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.peer.shell.disk import failing
+from p2pclust.tools.files import sync
 
 __all__ = ["BlobFiles"]
 
@@ -49,10 +50,7 @@ class _Blob:
 class BlobFiles:
     """The blobs of one peer. Safe to use from the event loop and the worker thread.
 
-    Parameters
-    ----------
-    directory : pathlib.Path
-        Created if absent. Blobs of an earlier run are found again, except for partial records.
+    Blobs of an earlier run are found again, except for partial records.
 
     Raises
     ------
@@ -77,7 +75,7 @@ class BlobFiles:
         with failing(self._directory):
             if not directory.exists():
                 directory.mkdir(parents=True)
-                _sync(directory.parent)
+                sync(directory.parent)
             for path in sorted(directory.iterdir()):
                 if path.suffix == _UNFINISHED:
                     path.unlink()
@@ -118,14 +116,7 @@ class BlobFiles:
     def store(self, digest: bytes, data: Any, chunk_bytes: int) -> None:
         """Write a whole blob, unless it is present; it is on disk when this returns.
 
-        Parameters
-        ----------
-        digest : bytes
-            Its name.
-        data : bytes or Pieces
-            Sliced chunk by chunk; they may be read from another blob.
-        chunk_bytes : int
-            The size of a chunk.
+        The data are sliced chunk by chunk, because they may be read from another blob.
         """
         with self._lock:
             if digest in self._blobs and self._blobs[digest].whole and self._blobs[digest].synced:
@@ -146,7 +137,7 @@ class BlobFiles:
             with self._lock:  # the event loop may be writing chunks of the same blob
                 os.replace(unfinished, path)
                 self._blobs[digest] = made
-            _sync(self._directory)
+            sync(self._directory)
             made.synced = True
 
     def sync(self, digest: bytes) -> None:
@@ -157,8 +148,8 @@ class BlobFiles:
                 return
             end = blob.end
         with failing(self._directory):
-            _sync(self._path(digest))
-            _sync(self._directory)
+            sync(self._path(digest))
+            sync(self._directory)
         with self._lock:
             blob.synced = blob.end == end
 
@@ -225,11 +216,3 @@ def _write(fd: int, data: bytes, offset: int) -> None:
     while left:
         written = os.pwrite(fd, left, offset)
         left, offset = left[written:], offset + written
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

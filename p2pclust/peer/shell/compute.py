@@ -8,9 +8,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,19 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["Worker"]
+__all__ = ["DataStatus", "Worker"]
 
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
-_READ, _CLOSE = "read", "close"
 _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Rows to use from now on."""
+@dataclass(frozen=True)
+class DataStatus:
+    """The rows of a peer, and the problem that keeps them out, or an empty text."""
 
-    X: NDArray[np.float64]
+    rows: int
+    columns: int
+    problem: str
 
 
 class Worker:
@@ -45,9 +46,6 @@ class Worker:
     load : callable
         Reads this peer's rows, in the worker's thread before the first task, so that the peer answers others meanwhile. If
         it fails, it is called again before the first task of another job.
-    store : Store
-    limits : Limits
-    loop : asyncio.AbstractEventLoop
     done, failed : callable
         Called on the loop with each result, and with an unexpected exception.
     share : float
@@ -60,8 +58,8 @@ class Worker:
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
-        #: For operators: the number of rows, the columns, and the error that keeps the rows out.
-        self.rows: Mapping[str, Any] = {"rows": 0, "columns": 0, "features": [], "problem": "not read yet"}
+        #: For operators.
+        self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
         self._unread = False  # whether the rows could not be read
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
@@ -74,15 +72,15 @@ class Worker:
         self.slowness = 1.0
         self._share = share
         self._closing = threading.Event()
-        self._queue: queue.SimpleQueue[Compute | _Rows | str] = queue.SimpleQueue()
-        self._queue.put(_READ)
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()  # None: end
+        self._queue.put(self._read)
         # A daemon: a peer that ends does not wait for the end of a long task.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
 
     def submit(self, effect: Compute) -> None:
         """Queue a task."""
-        self._queue.put(effect)
+        self._queue.put(partial(self._compute, effect))
 
     def reload(self) -> None:
         """Read the rows again, after the queued tasks.
@@ -90,50 +88,46 @@ class Worker:
         Call this only while all jobs of this peer are finished: a contribution is a function of the state and the rows,
         and all rounds of a job must use the same rows.
         """
-        self._queue.put(_READ)
+        self._queue.put(self._read)
 
     def replace(self, X: NDArray[np.float64]) -> None:
         """Use these rows instead of our own for the tasks that are queued from now on."""
-        self._queue.put(_Rows(X))
+        self._queue.put(partial(self._use, X))
 
     def close(self, timeout_s: float) -> None:
         """Take no further task, and wait so long for the present one."""
         self._closing.set()
-        self._queue.put(_CLOSE)
+        self._queue.put(None)
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
         _step_back()
-        while (item := self._queue.get()) != _CLOSE:
+        while (work := self._queue.get()) is not None:
             try:
-                if isinstance(item, Compute):
-                    self._tell(self._done, self._slowly(item))
-                elif isinstance(item, _Rows):
-                    self._local, self._unread = self._local.with_rows(item.X), False
-                else:
-                    self._read()
+                work()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer)
-                self._tell(self._failed, error)
+                self._report(self._failed, error)
 
     def _read(self) -> None:
         self._local = self._load()
-        self.rows = {
-            "rows": self._local.n_samples, "columns": self._local.n_features,
-            "features": list(self._local.feature_names), "problem": self._local.problem,
-        }  # fmt: skip
+        self.data = DataStatus(self._local.n_samples, self._local.n_features, self._local.problem)
+        self.features = list(self._local.feature_names)
         self._unread = bool(self._local.problem)
 
-    def _tell(self, function: Callable[..., None], argument: object) -> None:
+    def _use(self, X: NDArray[np.float64]) -> None:
+        self._local, self._unread = self._local.with_rows(X), False
+
+    def _report(self, function: Callable[..., None], argument: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, argument)
 
-    def _slowly(self, effect: Compute) -> Computed:
+    def _compute(self, effect: Compute) -> None:
         began_s = time.thread_time()
         event = self._perform(effect)
         longer = self.slowness / self._share
         if longer > 1.0:
             self._closing.wait((longer - 1.0) * (time.thread_time() - began_s))
-        return event
+        self._report(self._done, event)
 
     def _perform(self, effect: Compute) -> Computed:
         if self._is_new(effect.token) and self._unread:

@@ -32,13 +32,7 @@ _NUMBERS: Final = {
 
 
 def failure(path: Path, error: OSError | sqlite3.Error) -> FleetError:
-    """Return the error of a peer whose disk fails.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        For errors that do not name a file.
-    error : OSError or sqlite3.Error
+    """Return the error of a peer whose disk fails; it names the path if the system's error names none.
 
     Examples
     --------

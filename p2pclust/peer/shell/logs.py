@@ -12,112 +12,45 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-__all__ = ["LEVELS", "LEVEL_OF", "Log", "plain"]
+__all__ = ["LEVELS", "LEVEL_OF", "Log", "Watch", "plain"]
 
-LEVELS: Final = ("debug", "info", "warning", "error")
+#: Called with the word and the fields of each report.
+Watch = Callable[[str, Mapping[str, Any]], None]
 
-#: The level of every word that a peer reports.
-LEVEL_OF: Final[Mapping[str, str]] = {
-    "abstains": "warning",
-    "accepted": "info",
-    "averaged": "debug",
-    "bad-document": "warning",
-    "bad-links": "warning",
-    "bad-part": "warning",
-    "bad-tree": "warning",
-    "blob-corrupt": "warning",
-    "cancel": "info",
-    "cancelling": "info",
-    "no-next": "warning",
-    "not-reloaded": "warning",
-    "series-ended": "info",
-    "catches-up": "info",
-    "store-forgot": "error",
-    "term-leap": "warning",
-    "circle": "debug",
-    "combined": "info",
-    "contradiction": "warning",
-    "corrupt": "warning",
-    "damaged": "warning",
-    "data": "info",
-    "data-refused": "error",
-    "deposed": "info",
-    "differs": "warning",
-    "door": "info",
-    "elected": "info",
-    "expired": "warning",
-    "expires-soon": "warning",
-    "failed": "error",
-    "fault": "warning",
-    "fenced": "debug",
-    "finished": "info",
-    "floor": "debug",
-    "insecure": "error",
-    "job": "info",
-    "job-gone": "warning",
-    "late-answer": "debug",
-    "left": "info",
-    "left-out": "warning",
-    "lines-lost": "error",
-    "malformed": "warning",
-    "mdns": "info",
-    "member": "info",
-    "metrics": "info",
-    "mixing": "debug",
-    "no-answer": "warning",
-    "no-door": "error",
-    "no-job": "warning",
-    "no-mdns": "error",
-    "no-metrics": "error",
-    "other-version": "error",
-    "out-of-reach": "warning",
-    "outside": "debug",
-    "phase": "debug",
-    "proposer": "info",
-    "pulling": "debug",
-    "refused": "warning",
-    "refused-expired": "warning",
-    "refused-operator": "warning",
-    "refused-revoked": "warning",
-    "refused-stranger": "warning",
-    "refuted": "info",
-    "relayed": "info",
-    "replaced": "info",
-    "revoked": "warning",
-    "roster": "info",
-    "roster-refused": "warning",
-    "roster-unchanged": "info",
-    "stands-still": "warning",
-    "started": "info",
-    "store-damaged": "error",
-    "submitted": "info",
-    "too-many-facts": "warning",
-    "took": "debug",
-    "unable": "warning",
-    "unread": "warning",
-    "waiting": "warning",
-    "wire-version": "info",
-    "without": "info",
-}
+#: Every word that a peer reports, by its level.
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "debug": (
+        "averaged", "circle", "fenced", "floor", "late-answer", "mixing", "outside", "phase", "pulling", "took",
+    ),
+    "info": (
+        "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected",
+        "finished", "job", "left", "mdns", "member", "metrics", "proposer", "refuted", "relayed", "replaced",
+        "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version", "without",
+    ),
+    "warning": (
+        "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction",
+        "corrupt", "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "left-out",
+        "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused",
+        "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "revoked",
+        "roster-refused", "stands-still", "term-leap", "too-many-facts", "unable", "unread", "waiting",
+    ),
+    "error": (
+        "data-refused", "failed", "insecure", "lines-lost", "no-door", "no-mdns", "no-metrics", "other-version",
+        "store-damaged", "store-forgot",
+    ),
+}  # fmt: skip
+LEVELS: Final = tuple(_WORDS)
+#: The level of every word.
+LEVEL_OF: Final[Mapping[str, str]] = {word: level for level, words in _WORDS.items() for word in words}
 
 #: Words that any peer on the roster can cause with each message: seconds between two lines about one sender.
 _SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}
 
 
 class Log:
-    """Writes one line for each event to a descriptor.
+    """Writes one line for each event to a descriptor; levels below `level` are left out.
 
-    Parameters
-    ----------
-    peer : str
-        Its name, on every line.
-    form : {"text", "json"}
-        ``TIME PEER WORD KEY=VALUE ...``, or one JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
-    level : str
-        One of `LEVELS`: lower levels are left out.
-    fd : int
-    clock : callable
-        Returns the time.
+    A line is ``TIME PEER WORD KEY=VALUE ...``, or a JSON object with ``time``, ``peer``, ``level``, ``verb`` and ``fields``.
 
     Examples
     --------

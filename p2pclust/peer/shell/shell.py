@@ -8,8 +8,6 @@ could break its promises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
 from p2pclust.peer.core.codec import decode, encode
@@ -36,50 +34,25 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.links import Lane, Links
-from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 
-__all__ = ["Shell", "Signer", "exit_code", "explain"]
+__all__ = ["Shell", "exit_code", "explain"]
 
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
 
 Row = tuple[str, str, bytes | None]
-Watch = Callable[[str, Mapping[str, Any]], None]
-
-
-class Signer(Protocol):
-    """Signs relayed messages of this peer, and checks those of others."""
-
-    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
-        """Return the signature of a message from this peer."""
-
-    def valid(self, relay: Relay) -> bool:
-        """Return True if the origin signed the message."""
-
-    def set_roster(self, roster: Roster) -> None:
-        """Replace the fleet roster."""
 
 
 class Shell:
-    """Connects a core with links, store and worker.
-
-    Parameters
-    ----------
-    core, store, signer
-    planned : PlannedFaults
-        Faults of a testbed that this peer carries out itself.
-    watch : callable
-        Called with the verb and fields of every report.
-    allow_list : AllowList, optional
-        Missing if the roster cannot change.
-    """
+    """Connects a core with links, store and worker. `watch` is called with the verb and fields of every report."""
 
     def __init__(
-        self, core: Core, store: Store, signer: Signer, planned: PlannedFaults, watch: Watch,
-        allow_list: AllowList | None = None,
+        self, core: Core, store: Store, signer: RosterSigner, planned: PlannedFaults, watch: Watch, allow_list: AllowList
     ) -> None:  # fmt: skip
         self.core = core
         self.store = store
@@ -113,7 +86,7 @@ class Shell:
         self.step(Started())
 
     def leave(self) -> None:
-        """End after telling the other peers."""
+        """Say goodbye to the other peers, and end."""
         self.step(Leave())
         self._end(None)
 
@@ -129,8 +102,7 @@ class Shell:
         """Cancel timers and tasks."""
         if self._wake is not None:
             self._wake.cancel()
-        if self.allow_list is not None:
-            self.allow_list.close()
+        self.allow_list.close()
         for task in self._checks:
             task.cancel()
 
@@ -246,7 +218,6 @@ class Shell:
                 self.store.blobs.drop(effect.digest)
             case _:
                 assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
-                assert self.allow_list is not None, "such effects need a roster"
                 self.allow_list.perform(effect)
 
     def _send_chunk(self, effect: SendChunk) -> None:

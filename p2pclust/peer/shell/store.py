@@ -217,10 +217,7 @@ class Store:
     def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
         """Write rows, or delete those without a value, in one transaction; they are on disk when this returns.
 
-        Raises
-        ------
-        FleetError
-            If the disk is full or fails.
+        Raise FleetError if the disk is full or fails.
         """
         with self._lock:
             number = self._n_commits + 1

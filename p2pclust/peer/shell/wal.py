@@ -26,12 +26,8 @@ def lost_commits(log: bytes) -> bool:
     """Return True if SQLite, given this log, would leave out a commit that was synced.
 
     One commit at or after the first bad frame may be a transaction that a power cut interrupted. With two, the first was
-    synced before the second began. A log that ends early looks like one that was never longer.
-
-    Parameters
-    ----------
-    log : bytes
-        The content of the ``-wal`` file before anything is written to the database.
+    synced before the second began. A log that ends early looks like one that was never longer. `log` is the content of
+    the ``-wal`` file before anything is written to the database.
 
     Examples
     --------

@@ -22,10 +22,10 @@ from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.transport.breaking import BreakableLinks
 
-__all__ = ["Conditions"]
+__all__ = ["ImposedConditions"]
 
 
-class Conditions:
+class ImposedConditions:
     """The conditions of one peer: those of its configuration at first, later those of requests and planned faults."""
 
     def __init__(

@@ -1,9 +1,13 @@
 """Control of a peer by the testbed that started it: JSON lines in on standard input, JSON lines out on standard output.
 
-In:  {"do": "submit", "job": base64, ...} | {"do": "state", "job": id, "file": path} | {"do": "counters"} | {"do": "leave"}
+In:  {"do": "submit", "job": base64, ...} | {"do": "read", "what": ..., "key": ..., "file": path} | {"do": "counters"}
      | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see conditions.py)
-Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "state", "counters" and
-"suffers". A state that is a blob is written into the file, if one is named, because it can have hundreds of megabytes.
+     | {"do": "leave"}
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "read", "counters" and
+"suffers".
+
+What is read goes into the file, because it can have hundreds of megabytes: the "state" of a job or this peer's "note" on
+it (the key is the job's id), or a "blob" (its digest in hex). The file is empty if that is not here.
 
 When the input ends, the testbed is gone, and the peer leaves: no peer outlives it.
 """
@@ -16,7 +20,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,14 +30,14 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.testbed.conditions import Conditions
+from p2pclust.peer.testbed.conditions import ImposedConditions
 
-__all__ = ["Control", "Lines"]
+__all__ = ["Control", "JsonLines"]
 
 _MAX_BUFFERED = 8 * 1024 * 1024
 
 
-class Lines:
+class JsonLines:
     """Writes lines to a descriptor without blocking the loop; if the reader stops reading, old lines are dropped."""
 
     def __init__(self, fd: int) -> None:
@@ -71,16 +75,14 @@ class Lines:
 class Control:
     """Carries out the requests that come on a descriptor."""
 
-    def __init__(self, shell: Shell, lines: Lines, conditions: Conditions) -> None:
+    def __init__(self, shell: Shell, lines: JsonLines, conditions: ImposedConditions) -> None:
         self._shell = shell
         self._lines = lines
         self._conditions = conditions
         self._partial = b""
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
-            "state": self._state,
-            "note": self._note,
-            "blob": self._blob,
+            "read": self._copy,
             "counters": self._counters,
             "link": lambda request: shell.step(Linked(request["peer"], bool(request["up"]))),
             "suffer": self._change_conditions,
@@ -115,35 +117,24 @@ class Control:
         self._conditions.take(request)
         self._lines.write({"verb": "suffers", "number": request["number"]})
 
-    def _state(self, request: Mapping[str, Any]) -> None:
-        """Write the state in the register of a job."""
-        job = self._shell.core.jobs.jobs.get(request["job"])
-        answer = {"verb": "state", "job": request["job"], "finished": False, "state": ""}
-        if job is not None and job.ledger.register.ref is not None:
-            ref = job.ledger.register.ref
-            answer["finished"] = job.ledger.finished
-            if ref.payload is None and request.get("file"):
-                with Path(request["file"]).open("wb") as file:
-                    file.writelines(self._shell.store.blobs.read(ref.digest))
-                answer["file"] = request["file"]
-            else:
-                data = ref.payload if ref.payload is not None else b"".join(self._shell.store.blobs.read(ref.digest))
-                answer["state"] = base64.b64encode(data).decode()
-        self._lines.write(answer)
-
-    def _note(self, request: Mapping[str, Any]) -> None:
-        """Write this peer's note on a job into a file; an empty one if there is none."""
-        job = self._shell.core.jobs.jobs.get(request["job"])
-        Path(request["file"]).write_bytes(b"" if job is None else job.workspace.note)
-        self._lines.write({"verb": "note", "job": request["job"], "file": request["file"]})
-
-    def _blob(self, request: Mapping[str, Any]) -> None:
-        """Write a blob into a file; an empty one if the blob is not here."""
-        digest = bytes.fromhex(request["digest"])
-        here = self._shell.core.blobs.has(digest)
+    def _copy(self, request: Mapping[str, Any]) -> None:
         with Path(request["file"]).open("wb") as file:
-            file.writelines(self._shell.store.blobs.read(digest) if here else ())
-        self._lines.write({"verb": "blob", "digest": request["digest"], "file": request["file"]})
+            file.writelines(self._find(request["what"], request["key"]))
+        self._lines.write({"verb": "read", "file": request["file"]})
+
+    def _find(self, what: str, key: str) -> Iterable[bytes]:
+        core, stored = self._shell.core, self._shell.store.blobs
+        if what == "blob":
+            return stored.read(bytes.fromhex(key)) if core.blobs.has(bytes.fromhex(key)) else ()
+        job = core.jobs.jobs.get(key)
+        if job is None:
+            return ()
+        if what == "note":
+            return (job.workspace.note,)
+        ref = job.ledger.register.ref
+        if ref is None:
+            return ()
+        return stored.read(ref.digest) if ref.payload is None else (ref.payload,)
 
     def _counters(self, request: Mapping[str, Any]) -> None:
         counters = asdict(self._shell.links.counters)

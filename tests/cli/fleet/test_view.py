@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from p2pclust.cli.fleet.view import judge, show
-from p2pclust.fleet.hosts.inventory import Device, Host, Inventory
+from p2pclust.errors import FleetError
+from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
 
 NAMES = ("a", "b", "c")
 FLEET = Inventory(
@@ -17,7 +18,7 @@ FLEET = Inventory(
     Path("keys"),
     Path("keys/roster.json"),
     {"h": Host("h", None, "python3", "there")},
-    tuple(Device(name, "h", "meter", {}, {}) for name in NAMES),
+    tuple(InventoryDevice(name, "h", "meter", {}, {}) for name in NAMES),
     late_s=30.0,
 )
 

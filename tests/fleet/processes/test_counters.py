@@ -11,7 +11,8 @@ class Asked:
 
     alive = True
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.heard: list[dict[str, str]] = []
 
     def send(self, line: dict[str, str]) -> None:
@@ -21,18 +22,19 @@ class Asked:
 def test_what_was_sent_is_told_when_all_have_answered() -> None:
     record, now = Record(lambda event: None), [0.0]
     counters = FleetCounters(record, lambda: now[0])
-    children: Any = {name: Asked() for name in "abc"}
+    children: Any = [Asked(name) for name in "abc"]
     assert not counters.due
     now[0] = 1.0
     assert counters.due
     counters.ask(children)
     assert not counters.due
-    assert [child.heard for child in children.values()] == [[{"do": "counters"}]] * 3
+    assert [child.heard for child in children] == [[{"do": "counters"}]] * 3
     counters.take("a", {"messages_sent": 2, "bytes_sent": 100})
     counters.take("b", {"messages_sent": 3, "bytes_sent": 300})
-    assert counters.silent(children)
-    children.pop("c").alive = False
-    assert not counters.silent(children)
+    assert not counters.complete()
+    children.pop().alive = False
+    assert counters.complete()
+    assert counters.asked("c")
     assert not record.events
     counters.ask(children)
     counters.take("a", {"messages_sent": 4, "bytes_sent": 400})
@@ -43,7 +45,9 @@ def test_what_was_sent_is_told_when_all_have_answered() -> None:
     }  # fmt: skip
     counters.take("b", {"messages_sent": 9, "bytes_sent": 900})
     assert len(record.events) == 1, "nobody asked"
-    assert counters.of(["b", "x"]) == {"b": {"messages_sent": 9, "bytes_sent": 900}}
+    assert counters.last("b") == {"messages_sent": 9, "bytes_sent": 900}
+    assert not counters.asked("c")
+    assert not counters.last("x")
 
 
 def test_nothing_is_told_of_nobody() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from told import TOLD
+from told import TOLD, a_status
 
 pytest.importorskip("prometheus_client", reason="needs prometheus_client: pip install 'p2pclust[metrics]'")
 
@@ -17,7 +17,7 @@ from p2pclust.peer.operate.metrics import HELP, Metrics
 
 
 def read(told: Any, kind: str = "meter", events: tuple[str, ...] = ()) -> dict[str, Any]:
-    metrics = Metrics(lambda: told, kind)
+    metrics = Metrics(lambda: a_status(told), kind)
     for verb in events:
         metrics.count(verb, {})
     return {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}

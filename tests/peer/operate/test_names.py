@@ -95,9 +95,9 @@ def test_the_census_is_never_shown_nor_found() -> None:
     (census, *_) = [job_id for job_id, job in net.core("p2").jobs.jobs.items() if job.document.census]
     shell: Any = SimpleNamespace(core=net.core("p2"), outcomes={}, now=net.now)
     shown = job_snapshots(shell)
-    assert {told["protocol"] for told in shown} != set()
-    assert census not in [told["job"] for told in shown]
-    assert [told["name"] for told in shown] == [f"{series}/{told['number'] + 1}" for told in shown]
+    assert {told.protocol for told in shown} != set()
+    assert census not in [told.job for told in shown]
+    assert [told.name for told in shown] == [f"{series}/{told.number + 1}" for told in shown]
     with pytest.raises(UsageError, match="does not know the job"):
         named(net, census)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from told import JOB, TOLD
+from told import JOB, TOLD, a_status
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.page import status_page
@@ -50,9 +50,9 @@ class Reader(HTMLParser):
 
 
 def test_what_is_known_stands_on_it() -> None:
-    words = Reader(status_page(TOLD, "meter")).words
+    words = Reader(status_page(a_status(), "meter")).words
     for expected in (
-        "a", "2 of 3", "2 h", "50 MB", "3 kB", "4 MB", "gathering", "7", "waits for b, c", "dead", "0.2 s ago",
+        "a", "2 of 3", "2 h 1 min", "50 MB", "3.0 kB", "4.0 MB", "gathering", "7", "waits for b, c", "dead", "0.2 s ago",
         "silent, declared dead 9 s ago", "malformed", "llf-fcm, 3 clusters", "llf-fcm", "done",
     ):  # fmt: skip
         assert expected in words, expected
@@ -62,7 +62,7 @@ def test_what_is_known_stands_on_it() -> None:
 
 def test_what_is_wrong_is_said_first() -> None:
     page = status_page(
-        TOLD | {"waiting": "1 of 3 enrolled peers are here", "jobs": [JOB | {"reason": "waiting: 1 of 3"}]}
+        a_status(TOLD | {"waiting": "1 of 3 enrolled peers are here", "jobs": [JOB | {"reason": "waiting: 1 of 3"}]})
     )
     words = Reader(page).words
     assert words.index("Waiting: 1 of 3 enrolled peers are here") < words.index("Jobs")
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_said_first() -> None:
 
 def test_a_peer_without_jobs_and_alone() -> None:
     words = Reader(
-        status_page(TOLD | {"jobs": [], "members": [], "counters": TOLD["counters"] | {"dropped": {}}})
+        status_page(a_status(TOLD | {"jobs": [], "members": [], "counters": TOLD["counters"] | {"dropped": {}}}))
     ).words
     assert {"No job yet.", "No other peer is enrolled.", "None."} <= set(words)
 
@@ -86,7 +86,7 @@ def hostile(value: Any) -> Any:
 
 
 def test_whatever_is_told_is_text() -> None:
-    reader = Reader(status_page(hostile(TOLD), "<b>"))
+    reader = Reader(status_page(a_status(hostile(TOLD)), "<b>"))
     assert "script" not in reader.tags
     assert "b" not in [tag for tag in reader.tags if tag == "b"][7:], "no more than the tiles have"
     assert any(word.startswith('<script>"a"') for word in reader.words)
@@ -200,7 +200,7 @@ def profile(tmp_path: Path) -> list[str]:
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
 def test_a_browser_shows_it_without_complaints(tmp_path: Path, profile: list[str]) -> None:
     file = tmp_path / "status.html"
-    file.write_text(status_page(TOLD, "meter"), encoding="utf-8")
+    file.write_text(status_page(a_status(), "meter"), encoding="utf-8")
     ran = subprocess.run(
         [*profile, "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=90, check=True
     )

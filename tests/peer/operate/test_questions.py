@@ -127,7 +127,7 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
             step=lambda now, event: [JobAccepted("x")], wake_at=float("inf"), identity=SimpleNamespace(name="me")
         )
         store = Store(tmp_path)
-        shell = Shell(core, store, None, PlannedFaults("me", ()), lambda verb, fields: None)  # type: ignore[arg-type]
+        shell = Shell(core, store, None, PlannedFaults("me", ()), lambda verb, fields: None, None)  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
         shell.leave()
         assert shell.ended.result() is None

@@ -10,7 +10,7 @@ from harness import Net, toy
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
-from p2pclust.peer.operate.status import _member, job_snapshot
+from p2pclust.peer.operate.status import JobStatus, _member, job_snapshot
 
 
 class Answers:
@@ -31,7 +31,7 @@ def shell_of(net: Net, name: str) -> Any:
     return SimpleNamespace(core=net.core(name), outcomes={}, now=net.now)
 
 
-def ended(net: Net, name: str, job: str, outcome: str, reason: str) -> dict[str, Any]:
+def ended(net: Net, name: str, job: str, outcome: str, reason: str) -> JobStatus:
     """What a peer tells of a job that ended so."""
     shell, ref = shell_of(net, name), net.job(name, job).ledger.register.ref
     assert ref is not None
@@ -46,7 +46,7 @@ def test_why_a_job_failed_is_told_with_names() -> None:
     net.until(lambda: len(net.finished(job)) == 3)
     reason = "align: every peer's columns are needed (peer 0: has 38 rows, peer 2: has none)"
     told = ended(net, "p2", job, "failed", reason)
-    assert told["reason"] == "align: every peer's columns are needed (p1: has 38 rows, p3: has none)"
+    assert told.reason == "align: every peer's columns are needed (p1: has 38 rows, p3: has none)"
 
 
 def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> None:
@@ -55,11 +55,11 @@ def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> No
     net.meet()
     job = net.submit("p1", toy(1), every_s=3600.0)
     net.until(lambda: len(net.finished(job)) == 3)
-    assert ended(net, "p2", job, "done", "")["series_cancelled_by"] == ""
+    assert ended(net, "p2", job, "done", "").series_cancelled_by == ""
     net.step("p3", Cancel(job, "desk"))
     net.advance(5.0)
     told = ended(net, "p2", job, "done", "")
-    assert (told["series_cancelled_by"], told["next_s"]) == ("desk", None)
+    assert (told.series_cancelled_by, told.next_s) == ("desk", None)
     shell = SimpleNamespace(core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event))
     asker = Answers()
     Questions(shell).take(asker, "cancel", {"job": job})  # type: ignore[arg-type]
@@ -76,9 +76,9 @@ def test_a_peer_that_has_its_keys_of_before_is_not_called_silent() -> None:
     net.until(lambda: net.core("p1").membership.status("p2") == "dead")
     shell = shell_of(net, "p1")
     shell.heard, shell.allow_list = {}, SimpleNamespace(outdated={})
-    assert "declared dead" in _member(shell, "p2")["why"] or "refused to connect" in _member(shell, "p2")["why"]
+    assert "declared dead" in _member(shell, "p2").why or "refused to connect" in _member(shell, "p2").why
     shell.allow_list.outdated["p2"] = None
-    assert _member(shell, "p2")["why"] == "it uses revoked keys: copy its new bundle to it"
+    assert _member(shell, "p2").why == "it uses revoked keys: copy its new bundle to it"
 
 
 def test_jobs_are_listed_in_the_order_in_which_they_were_handed_in_also_after_a_restart() -> None:

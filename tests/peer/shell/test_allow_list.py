@@ -78,7 +78,7 @@ class Fleet:
             loop = asyncio.get_running_loop()
             host = Host()
             host.allow_list = AllowList(self.bundle, self.roster, self.watch, loop, lambda: self.now)
-            host.allow_list.follow(host, host)
+            host.allow_list.follow(host, host.set_roster)  # type: ignore[arg-type]
             try:
                 async with asyncio.timeout(20):
                     await test(host, host.allow_list)

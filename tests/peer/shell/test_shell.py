@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,9 @@ class Bench:
         self.store = SpyStore(home)
         self.store.diary = self.diary
         self.links = FakeLinks(self.diary)
-        self.shell = Shell(self.core, self.store, FakeSigner(), PlannedFaults("me", faults), self._watch)  # type: ignore[arg-type]
+        allow_list = SimpleNamespace(close=lambda: None)
+        planned = PlannedFaults("me", faults)
+        self.shell = Shell(self.core, self.store, FakeSigner(), planned, self._watch, allow_list)  # type: ignore[arg-type]
 
     def _watch(self, verb: str, fields: Mapping[str, Any]) -> None:
         self.told.append((verb, dict(fields)))
