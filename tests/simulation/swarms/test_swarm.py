@@ -74,7 +74,7 @@ def test_many_seeds_break_no_promise_and_meet_every_misfortune(n_seeds: int) -> 
 #: The bug -> a seed that finds it, tried before the others, and the invariants that may break under it.
 FOUND_BY = {
     "vote-not-synced": (0, ("S6", "S1", "second vote")),
-    "no-fence-by-term": (14, ("S7", "S1", "S3", "S4", "second vote")),
+    "no-fence-by-term": (50, ("S7", "S1", "S3", "S4", "second vote")),
     "finished-before-a-majority": (0, ("S8",)),
     "wiped-store-counted": (9, ("S1", "S3", "S8")),
     "stepped-down-for-good": (50, ("L5",)),
