@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 # A plain path entry: the package is found even from a folder that holds a clone of the same name.
 EDITABLE := --config-settings editable_mode=compat
 
-.PHONY: demo test check format explore scenarios soak benchmarks clean
+# The tests start hundreds of interpreters: each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test check check-types check-tests format explore scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -13,14 +16,19 @@ demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak and not swarms"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not soak"
+	$(MAKE) --jobs 2 check-types check-tests
+
+check-types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check-tests: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not soak and not swarms"
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -30,13 +38,17 @@ format: $(VENV)/.dev
 # how to repeat it. Some of them: make explore TESTS=tests/data
 TESTS := tests
 explore: $(VENV)/.dev
-	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not soak" \
+	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not soak and not swarms" \
 		$$(grep -rl "^from hypothesis" $(TESTS) --include="test_*.py")
 
 # Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
 # results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME
 scenarios: $(VENV)/.dev
 	$(BIN)/python -m tests.cli.run_scenarios
+
+# Long proofs in virtual time: many seeds of every swarm of simulated peers. Any others: p2pclust simulate --seeds A:B
+swarms: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m swarms --timeout 1800
 
 # Long proofs: every kill, pause and restart on real processes.
 soak: $(VENV)/.dev

@@ -77,6 +77,14 @@ def test_commands_of(block: Block, tmp_path: Path, no_data: Path) -> None:
         assert left <= {"runs"}
 
 
+@pytest.mark.parametrize("block", ALL, ids=lambda block: block.where)
+def test_scenarios_of(block: Block) -> None:
+    """Those that are not run, too, name scenarios that are installed."""
+    asked = [shlex.split(command, comments=True) for command in block.commands]
+    named = {words[2] for words in asked if words[1:2] == ["run"] and len(words) > 2}
+    assert [name for name in named if not (ROOT / "scenarios" / f"{name}.toml").is_file()] == []
+
+
 def test_blocks_are_found() -> None:
     text = """
 ```console

@@ -202,7 +202,8 @@ def _emnist(entry: Entry, files: Sequence[Path]) -> Converted:
 def _npz_pairs(entry: Entry, files: Sequence[Path]) -> Converted:
     parts = []
     for file in files:
-        with np.load(file, allow_pickle=False) as loaded:
+        # Opened here: NumPy leaves a file open that is not the archive it begins like.
+        with file.open("rb") as content, np.load(content, allow_pickle=False) as loaded:
             parts.append(loaded["arr_0"])
     return _images(parts)
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 PHASES = ("opening", "adopting", "combining", "closing")
 KINDS = ("kill", "restart", "pause")
 ROUND = {"k-fed": 1}  # of the fault: a one-shot protocol has no third round
-LONG = 300  # rounds; in virtual time about a second
+LONG = 150  # rounds; in virtual time more than a second and a half
 
 
 def faults(phases: tuple[str, ...] = PHASES) -> list[object]:

@@ -11,7 +11,11 @@ from p2pclust.simulation.swarms.mutants import CANCEL_MUTANTS, planted
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 16), ("sparse", 6), ("moving", 6)])
+@pytest.mark.parametrize(
+    ("overlay", "n_seeds"),
+    [(None, 6), ("sparse", 3), ("moving", 3)]
+    + [pytest.param(*many, marks=pytest.mark.swarms) for many in ((None, 40), ("sparse", 20), ("moving", 20))],
+)
 def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(n_seeds):

@@ -31,13 +31,13 @@ from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.slow
 
-N = 12
+N = 9
 NAMES = tuple(f"p{i:02d}" for i in range(N))
 GRAPHS = {
     "ring": nx.cycle_graph(N),
     "line": nx.path_graph(N),
     "star": nx.star_graph(N - 1),
-    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)),
+    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)),
 }
 TOLERANCE = 1e-3
 
@@ -212,10 +212,11 @@ def test_all_restart_and_go_on() -> None:
     assert again.count(rounds - 1) <= 1, "what was on disk was not done again"
 
 
-def test_seeds_break_no_promise() -> None:
+@pytest.mark.parametrize("n_seeds", [10, pytest.param(40, marks=pytest.mark.swarms)])
+def test_seeds_break_no_promise(n_seeds: int) -> None:
     finished = 0
-    for seed in range(40):
+    for seed in range(n_seeds):
         outcome = run(seed, overlay="sparse" if seed % 4 else None)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         finished += outcome.counts["finished"]
-    assert finished > 30
+    assert finished > 3 * n_seeds / 4

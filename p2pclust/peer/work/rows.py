@@ -79,7 +79,9 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
 
 def _array(path: str) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(regular(Path(path)), allow_pickle=False)
+        # Opened here: NumPy leaves a file open that begins like an archive.
+        with regular(Path(path)).open("rb") as content:
+            array: NDArray[Any] = np.load(content, allow_pickle=False)
     except OSError as error:
         raise DataError(unreadable(Path(path), error)) from error
     return array

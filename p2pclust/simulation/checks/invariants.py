@@ -217,9 +217,9 @@ class Invariants(Observer):
         holders[peer.name] = None
         if len(holders) != majority(len(self._documents[job].roster)):
             return
-        committed = self._committed.setdefault(job, [])
+        committed, line = self._committed.setdefault(job, []), self._line(digest)
         for other in committed:
-            related = self._descends(digest, other) or self._descends(other, digest)
+            related = other in line or digest in self._line(other)
             self._assert(related, "S3", f"{job}: a majority adopted {digest.hex()[:8]} beside {other.hex()[:8]}")
         committed.append(digest)
 
@@ -277,12 +277,13 @@ class Invariants(Observer):
         if isinstance(effect.task, CombineRound | CancelJob | CloseGossipRound):
             self._parents[digest] = effect.task.state.digest
 
-    def _descends(self, digest: bytes, ancestor: bytes) -> bool:
-        while digest != ancestor:
-            if digest not in self._parents:
-                return False
+    def _line(self, digest: bytes) -> set[bytes]:
+        """The state and all that it descends from."""
+        line = {digest}
+        while digest in self._parents:
             digest = self._parents[digest]
-        return True
+            line.add(digest)
+        return line
 
     def _intact(self, peer: Peer, job: str) -> bool:
         # Written out instead of asking the document, whose own rule is among what is checked.

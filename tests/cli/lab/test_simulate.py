@@ -15,26 +15,26 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_few_seeds(cli: Cli) -> None:
-    ended = cli("simulate", "--seeds", "0:4", "--jobs", "1")
+    ended = cli("simulate", "--seeds", "0:2", "--jobs", "1")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[-1].startswith("4 seeds, ")
+    assert lines[-1].startswith("2 seeds, ")
     assert lines[-1].endswith(" 0 failed")
-    assert any(line.split() == ["finished", "4"] for line in lines)
+    assert any(line.split() == ["finished", "2"] for line in lines)
 
 
 @pytest.mark.slow
 def test_workers_find_the_same(cli: Cli) -> None:
-    alone, together = (json.loads(cli("simulate", "--seeds", "0:4", "--jobs", n, "--json").out) for n in (1, 2))
+    alone, together = (json.loads(cli("simulate", "--seeds", "0:2", "--jobs", n, "--json").out) for n in (1, 2))
     assert alone == together
     assert alone["failed"] == []
-    assert alone["counts"]["finished"] == 4
+    assert alone["counts"]["finished"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overlay", [(), ("--overlay", "moving")])
 def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, overlay: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:3", "--jobs", "2", "--seed-trace", *overlay]
+    command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:2", "--jobs", "2", "--seed-trace", *overlay]
     told = [
         subprocess.run(
             command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
@@ -42,7 +42,7 @@ def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, overlay: tuple[str, ...
         for seed in ("1", "2")
     ]
     assert told[0] == told[1]
-    assert [line.split()[0] for line in told[0].splitlines()] == ["0", "1", "2"]
+    assert [line.split()[0] for line in told[0].splitlines()] == ["0", "1"]
     assert {len(line.split()[1]) for line in told[0].splitlines()} == {32}
 
 

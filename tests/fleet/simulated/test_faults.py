@@ -14,7 +14,7 @@ from p2pclust.fleet.spec import FleetResult, FleetSpec
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
-LONG = 300  # rounds; in virtual time about a second
+LONG = 150  # rounds; in virtual time more than a second and a half
 EVERYBODY = ("p00", "p01", "p02", "p03", "p04")
 
 

@@ -299,7 +299,8 @@ def test_every_protocol_has_a_page(
 @pytest.mark.slow
 @pytest.mark.pictures
 def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) -> None:
-    carry_out(load_scenario(scenario_file(), ["fleet.peers=60"]), "simulated", out=tmp_path / "out")
+    scenario = load_scenario(scenario_file(), ["fleet.peers=60", "jobs.0.max_rounds=2"])
+    carry_out(scenario, "simulated", out=tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "A dot for each peer" in text
     assert "40 of 60 peers" in text

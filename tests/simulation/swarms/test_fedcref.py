@@ -11,7 +11,7 @@ from p2pclust.simulation.swarms.mutants import DESK_MUTANTS, planted
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
-FEW = range(16)
+FEW = range(5)
 MANY = range(150)
 
 #: What the many seeds must have met at all.
@@ -48,11 +48,11 @@ def check(seeds: range) -> Counter[str]:
 @pytest.mark.slow
 def test_a_few_seeds_break_no_promise() -> None:
     counts = check(FEW)
-    assert counts["finished within"] > 50
+    assert counts["finished within"] > 3 * len(FEW)
     assert counts["finished"] == len(FEW)
 
 
-@pytest.mark.soak
+@pytest.mark.swarms
 @pytest.mark.timeout(600)
 def test_many_seeds_break_no_promise_and_meet_every_misfortune() -> None:
     counts = check(MANY)

@@ -1,4 +1,4 @@
-"""Three hundred seeds of the swarm, the bugs that it must find, and the seeds that once found one."""
+"""Many seeds of the swarm, the bugs that it must find, and the seeds that once found one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from p2pclust.simulation.swarms.mutants import MUTANTS, planted
 
 SEEDS = range(300)
 
-#: What the seeds must have met often enough to prove anything.
-AT_LEAST_20 = (
+#: What the seeds must have met often enough to prove anything: 20 times in 300 seeds, 4 times in 60.
+OFTEN = (
     "aggregator crashed while opening",
     "aggregator crashed while combining",
     "aggregator crashed while closing",
@@ -46,14 +46,15 @@ def check(seed: int) -> swarm.SeedResult:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_three_hundred_seeds_break_no_promise_and_meet_every_misfortune() -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("n_seeds", [60, pytest.param(len(SEEDS), marks=pytest.mark.swarms)])
+def test_many_seeds_break_no_promise_and_meet_every_misfortune(n_seeds: int) -> None:
     # Interpreters of their own: nothing of this process, of other tests or of a fork can leak into a run.
     n_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     counts: Counter[str] = Counter()
     failed: list[str] = []
     with ProcessPoolExecutor(min(n_workers, 8), mp_context=multiprocessing.get_context("spawn")) as pool:
-        runs = {seed: pool.submit(swarm.run, seed) for seed in SEEDS}
+        runs = {seed: pool.submit(swarm.run, seed) for seed in SEEDS[:n_seeds]}
         for seed, run in runs.items():
             error = run.exception()
             failure = repr(error) if error is not None else run.result().failure
@@ -61,19 +62,19 @@ def test_three_hundred_seeds_break_no_promise_and_meet_every_misfortune() -> Non
                 failed.append(f"seed {seed}: {failure}\nreplay it: {replay_command(seed)}")
             else:
                 counts += run.result().counts
-    assert not failed, f"{len(failed)} of {len(SEEDS)} seeds failed\n\n" + "\n\n".join(failed[:5])
-    rare = {what: counts[what] for what in AT_LEAST_20 if counts[what] < 20}
-    assert not rare, f"met fewer than 20 times: {rare}"
+    assert not failed, f"{len(failed)} of {n_seeds} seeds failed\n\n" + "\n\n".join(failed[:5])
+    rare = {what: counts[what] for what in OFTEN if counts[what] < n_seeds // 15}
+    assert not rare, f"met fewer than {n_seeds // 15} times: {rare}"
     missing = [what for what in MET if not counts[what]]
     assert not missing, f"never met: {missing}"
     # A job whose only holder was wiped before anybody else had it is no job any more; that is rare.
-    assert counts["finished"] >= 0.95 * len(SEEDS)
+    assert counts["finished"] >= 0.95 * n_seeds
 
 
 #: The bug -> a seed that finds it, tried before the others, and the invariants that may break under it.
 FOUND_BY = {
     "vote-not-synced": (0, ("S6", "S1", "second vote")),
-    "no-fence-by-term": (14, ("S7", "S1", "S3", "S4", "second vote")),
+    "no-fence-by-term": (50, ("S7", "S1", "S3", "S4", "second vote")),
     "finished-before-a-majority": (0, ("S8",)),
     "wiped-store-counted": (9, ("S1", "S3", "S8")),
     "stepped-down-for-good": (50, ("L5",)),
@@ -115,7 +116,7 @@ def test_a_failing_seed_tells_the_command_that_replays_it(capfd: pytest.CaptureF
 
 
 class TestRepetition:
-    SEEDS = range(12)
+    SEEDS = range(4)
 
     @staticmethod
     def _traces(hash_seed: str) -> dict[str, list[object]]:
