@@ -93,15 +93,9 @@ def train(
 
     `samples` are the rows (n_m, d) of each model's cluster; a model without rows comes back unchanged, and one whose
     training diverged holds NaN: see ``ModelStack.finite``. Each model's own generator draws the order of its rows, once
-    per epoch. Bits are promised on the CPU only.
-
-    Raises
-    ------
-    DataError
-        If a model's rows have the wrong number of columns, hold NaN or infinite numbers, or lie outside [0, 1] though
-        the models end in a sigmoid.
-    UsageError
-        If torch or the device is missing, or a number is out of range.
+    per epoch. Bits are promised on the CPU only. Raises DataError if a model's rows have the wrong number of columns,
+    hold NaN or infinite numbers, or lie outside [0, 1] though the models end in a sigmoid, and UsageError if torch or the
+    device is missing, or a number is out of range.
 
     Examples
     --------
@@ -122,18 +116,16 @@ def train(
         raise UsageError(f"epochs {epochs}, batch {batch} and learning rate {learning_rate} must be positive")
     placed = kernels.placed(device)
     rows = [_checked(array, stack.architecture, f"cluster {m}", bounded=True) for m, array in enumerate(samples)]
+    trained = stack.weights.copy()
     # Longest first: the models that are still being trained are then always the first ones of their chunk.
-    order = np.argsort([-len(array) for array in rows], kind="stable")
+    order = sorted((m for m in range(len(rows)) if len(rows[m]) and epochs), key=lambda m: -len(rows[m]))
     height = max(1, min(len(stack), _CHUNK_WEIGHTS[placed.type] // stack.architecture.n_parameters))
     width = -(-batch // _ALIGNED) * _ALIGNED
     fits = placed.type == "cpu" and height * stack.architecture.n_parameters <= _CHUNK_WEIGHTS["cpu"]
     trainer = kernels.trainer(stack.architecture, height, width, placed, keep=fits)
-    trained = stack.weights.copy()
     with kernels.one_thread():
-        for start in range(0, len(stack), height):
-            chunk = [int(m) for m in order[start : start + height] if len(rows[m])]
-            if not chunk or epochs == 0:
-                continue
+        for start in range(0, len(order), height):
+            chunk = order[start : start + height]
             plan = _schedule([len(rows[m]) for m in chunk], [rngs[m] for m in chunk], epochs, batch, width)
             trainer.run(trained, chunk, [rows[m] for m in chunk], plan, learning_rate)
     return ModelStack(stack.architecture, trained)

@@ -122,14 +122,15 @@ class Note(Partition):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Note | None:
-        """Read a note, or return None if there is none yet."""
+        """Read a note, or return None if there is none yet; older versions kept neither halves nor `entered`."""
         if "labels" not in arrays:
             return None
-        pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(arrays["halves"]) if one.any()}
+        halves, entered = arrays.get("halves", ()), arrays.get("entered", arrays["labels"])
+        pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(halves) if one.any()}
         return cls(
             int(arrays["peer"]), arrays["labels"], int(arrays["n_groups"]), int(arrays["iteration"]),
             int(arrays["wanted"]), [digest.tobytes() for digest in arrays["models"]], pairs, bool(arrays["trained"]),
-            int(arrays["refinements"]), arrays["entered"],
+            int(arrays["refinements"]), entered,
         )  # fmt: skip
 
     def arrays(self, state: State) -> Arrays:

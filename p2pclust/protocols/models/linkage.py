@@ -61,14 +61,9 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     waiting = np.ones(len(sums), dtype=np.bool_)
     merges: list[Merge] = []
     chain: list[int] = []
-    start = 0
-    while True:
+    while waiting.any():
         if not chain:
-            while start < len(sums) and not waiting[start]:
-                start += 1
-            if start == len(sums):
-                break
-            chain.append(start)
+            chain.append(int(waiting.argmax()))
         last = chain[-1]
         to_all = sums[last] / (sizes[last] * sizes)
         nearest = int(to_all.argmin())
