@@ -51,9 +51,7 @@ from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import LEAST_ROWS, blurred
 
-__all__ = ["INITS", "Seeding"]
-
-INITS = ("k-means++", "random", "uniform", "given")
+__all__ = ["Seeding"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Seeding(FirstCenters):
     """
 
     id: ClassVar[str] = "seeding"
-    ways: ClassVar[tuple[str, ...]] = INITS
+    ways: ClassVar[tuple[str, ...]] = ("k-means++", "random", "uniform", "given")
     asks: ClassVar[Literal["all", "one"]] = "one"
 
     init: str = "k-means++"

@@ -22,11 +22,9 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 
 __all__ = [
-    "SCALINGS", "Columns", "digest_of_ids", "first_centers", "fitting_columns", "memberships_of", "picked_rows",
+    "Columns", "digest_of_ids", "first_centers", "fitting_columns", "memberships_of", "picked_rows",
     "rows_per_block", "totals", "unsound",
 ]  # fmt: skip
-
-SCALINGS: Final = ("none", "minmax", "zscore")
 
 Floats = NDArray[np.float64]
 

@@ -40,7 +40,6 @@ from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums
 from p2pclust.errors import WireError
 from p2pclust.protocols.centers.alternating import ROUNDS
 from p2pclust.protocols.columns.columns import (
-    SCALINGS,
     Columns,
     first_centers,
     fitting_columns,
@@ -49,20 +48,19 @@ from p2pclust.protocols.columns.columns import (
     totals,
     unsound,
 )  # fmt: skip
+from p2pclust.protocols.columns.vertical_stages import INITS
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot
 from p2pclust.protocols.engine.local import Local
 
 __all__ = [
-    "TRANSFERS",
     "UNKNOWN",
     "VerticalCMeansProtocol",
     "VerticalClustering",
     "VerticalFuzzyCMeansProtocol",
 ]
 
-TRANSFERS = ("float64", "float32")
 UNKNOWN = -1.0
 """Stands in ``shifts`` for a round whose aggregator did not know the distances of the round before."""
 
@@ -96,7 +94,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     transfer: str = "float64"
 
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
-    inits: ClassVar[tuple[str, ...]] = ("k-means++", "rows", "random", "given")
+    inits: ClassVar[tuple[str, ...]] = INITS
     stops: ClassVar[str] = "the distances stand still"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
@@ -109,7 +107,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     def __post_init__(self) -> None:
         checks.check(
             self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS,
-            scaling=checks.among(*SCALINGS), transfer=checks.among(*TRANSFERS),
+            scaling=checks.SCALING, transfer=checks.among("float64", "float32"),
         )  # fmt: skip
 
     @property

@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.columns.columns import (
-    SCALINGS,
     digest_of_ids,
     first_centers,
     fitting_columns,
@@ -119,9 +118,7 @@ class VerticalSeeding(ByColumns):
     scaling: str = "none"
 
     def __post_init__(self) -> None:
-        checks.check(
-            self, n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.among(*SCALINGS)
-        )  # fmt: skip
+        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.SCALING)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "n_rows" not in state:

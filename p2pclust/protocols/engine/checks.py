@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
 
 __all__ = [
-    "CLUSTERS", "FUZZIFIER", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag", "one_of",
-    "optional", "real", "table", "vector", "whole",
+    "CLUSTERS", "FUZZIFIER", "SCALING", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag",
+    "one_of", "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
@@ -115,6 +115,7 @@ def optional(checked: Check) -> Check:
 CLUSTERS: Final = between(1, 2**20)
 STARTS: Final = between(1, 100)  # of one job, side by side
 FUZZIFIER: Final = above(1.0)
+SCALING: Final = among("none", "minmax", "zscore")
 
 
 def _number(value: Any) -> float | None:

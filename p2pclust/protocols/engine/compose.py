@@ -22,9 +22,8 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 
-__all__ = ["INIT_NAMES", "SCALINGS", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
+__all__ = ["INIT_NAMES", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
 
-SCALINGS = ("none", "minmax", "zscore")
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
@@ -96,7 +95,7 @@ def cluster_job(
     request = _Request(
         kind,
         _number(kind, n_clusters),
-        checks.one_of("scaling", scaling, SCALINGS),
+        checks.SCALING("scaling", scaling),
         None if bounds is None else _bounds(bounds),
         (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
         # If the clustering may reveal single rows, the stages before it may too.
