@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-__all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Term"]
+__all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Term", "during"]
 
 Event = Mapping[str, Any]
 Link = tuple[str, str]
@@ -67,6 +67,12 @@ class Round:
     number: int
     present: int
     roster: int
+
+
+def during(event: Event) -> str:
+    """Return in which phase of which round a fault struck, in words; empty if it struck at another moment."""
+    number = event.get("round", event.get("planned"))
+    return f" while {event['phase']} round {number}" if event.get("phase") else ""
 
 
 @dataclass
@@ -207,10 +213,8 @@ class Chronicle:
     def _fault(self, event: Event, peer: str, t: float) -> None:
         do = str(event["do"])
         done = DONE.get(do, do)
-        number = event.get("round", event.get("planned"))
-        when = f" while {event['phase']} round {number}" if event.get("phase") else ""
         who = [str(name) for name in event.get("who") or (peer,)]
-        self.strikes.append(Strike(t, peer, do, f"{', '.join(who)} {done}{when}".strip()))
+        self.strikes.append(Strike(t, peer, do, f"{', '.join(who)} {done}{during(event)}".strip()))
         if do in _AWAY:
             self._goes(peer, t, done)
         elif do in BACK:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p2pclust.scenario.outcome.chronicle import BACK, DONE
+from p2pclust.scenario.outcome.chronicle import BACK, DONE, during
 
 __all__ = ["TermEnd", "ends_of"]
 
@@ -90,7 +90,7 @@ def _reason(event: Event, job: str, peer: str) -> str:
     own = event.get("peer") == peer
     if verb == "fault" and peer in who and str(event["do"]) not in (*BACK, "heal"):
         again = ", and started again later" if event["do"] == "restart" else ""
-        return f"{peer} {_struck(str(event['do']))}{_when(event)}{again}"
+        return f"{peer} {_struck(str(event['do']))}{during(event)}{again}"
     if verb == "exited" and own and event.get("code"):
         return f"the process of {peer} ended (exit code {event['code']})"
     if verb == "asleep" and own:
@@ -115,11 +115,6 @@ def _said_of_job(event: Event, peer: str) -> str:
 def _struck(do: str) -> str:
     done = DONE["kill"] if do == "restart" else DONE.get(do, do)
     return f"was {done}" if do in ("kill", "restart", "pause", "cut", "slow") else done
-
-
-def _when(event: Event) -> str:
-    number = event.get("round", event.get("planned"))
-    return f" while {event['phase']} round {number}" if event.get("phase") else ""
 
 
 def _won_by_none(before: int, term: int, meanwhile: Sequence[Event], job: str) -> list[TermEnd]:

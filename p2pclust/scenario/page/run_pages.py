@@ -6,6 +6,7 @@ text and tables only, and says what to install.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
 from p2pclust.scenario.pictures.places import counted
 from p2pclust.scenario.pictures.roles import roles_drawing
-from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.scenario.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.tools.units import size
 from p2pclust.topology import Overlay
 
@@ -136,10 +137,9 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     if overlay is None:
         pairs = [(a, b) for number, a in enumerate(names) for b in names[:number]]
         overlay = Overlay(names, tuple(pairs), kind="full")
-    load: dict[tuple[str, str], int] = {}
+    load: Counter[tuple[str, str]] = Counter()
     for (a, b), traffic in story.found.links.items():
-        pair = (a, b) if a < b else (b, a)
-        load[pair] = load.get(pair, 0) + traffic.total_bytes
+        load[(a, b) if a < b else (b, a)] += traffic.total_bytes
     drawing = roles_drawing(overlay, story.groups, story.chronicle, load=load, tips=_tips(story))
     changing = _changing(story.chronicle)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
@@ -158,10 +158,10 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
 def _changing(chronicle: Chronicle) -> str:
     """Return what changes as the slider moves; empty if nothing changes."""
     terms = [term for term in chronicle.terms if not term.within]
-    shown = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
-    shown += ["who was away"] if chronicle.away else []
-    shown += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    parts = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
+    parts += ["who was away"] if chronicle.away else []
+    parts += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _failed(story: RunStory) -> str:
@@ -231,12 +231,13 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
     pictures: list[Picture] = []
     text = ""
     if drawn:
-        text = "A bar for each peer." if len(story.names) <= 40 else "A dot for each peer; the line marks the median."
+        text = (
+            "A bar for each peer." if len(story.names) <= LANES else "A dot for each peer; the line marks the median."
+        )
         pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
-        kinds: dict[str, int] = {}
+        kinds: Counter[str] = Counter()
         for traffic in story.found.links.values():
-            for kind, n_bytes in traffic.n_bytes.items():
-                kinds[kind] = kinds.get(kind, 0) + n_bytes
+            kinds.update(traffic.n_bytes)
         if kinds:
             caption = f"The {size(sum(kinds.values()))} on all links, by kind of message."
             pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
@@ -252,8 +253,8 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
 
 
 def _details(story: RunStory) -> Section:
-    shown = ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
-    logged = [event for event in story.events if event["verb"] in shown]
+    verbs = ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
+    logged = [event for event in story.events if event["verb"] in verbs]
     rows = [["seconds", "peer", "what"]]
     rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in logged[:_EVENTS]]
     if len(logged) > _EVENTS:
