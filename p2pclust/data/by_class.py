@@ -57,20 +57,11 @@ def draw_by_class(
     classes_per_peer: tuple[int, int] | None = None,
     overlap: float = 0.0,
 ) -> tuple[Drawn, ...]:
-    """Draw each peer's classes, and its rows of each; without overlap, no row is at two peers.
+    """Draw each peer's classes, and `rows_per_class` rows (S) of each; without overlap, no row is at two peers.
 
-    Parameters
-    ----------
-    y : array_like, shape (n_rows,)
-        The class of each row.
-    n_peers, rng
-    rows_per_class : int
-        S, of each class that a peer sees.
-    classes_per_peer : (int, int), optional
-        The fewest and the most classes of a peer; each number between is equally likely. By default 2 and half the
-        classes that the data have.
-    overlap : float
-        O in [0, 1]: which share of a class's rows, rounded to whole rows, is the same at all peers that see it.
+    `y` are the classes of all rows. Each number of classes within `classes_per_peer`, the fewest and the most, is equally
+    likely; by default from 2 to half the classes of the data. `overlap` (O) is the share, in [0, 1], of a class's rows that
+    is the same at all peers that see it, rounded to whole rows.
 
     Raises
     ------

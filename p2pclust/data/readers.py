@@ -64,8 +64,8 @@ def read(
         always refused. ``?``, ``NA``, ``NaN``, ``null`` and empty cells are missing in text, null and NaN in Parquet,
         NaN in NumPy files.
     id_column : str or int, optional
-        For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is no
-        feature, and no two rows of a file may have the same id.
+        For CSV, ARFF and Parquet: the column that holds ``id``, what each row is called: whole numbers, or text. It is
+        not a feature, and no two rows of a file may have the same id.
 
     Raises
     ------

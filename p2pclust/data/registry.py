@@ -168,9 +168,8 @@ def _scikit_learn(name: str) -> DataSet:
     )
 
 
-BUILT_IN: dict[str, Callable[..., DataSet]] = dict(
-    sorted({**{name: partial(_scikit_learn, name) for name in _SCIKIT_LEARN}, **GENERATORS}.items())
-)
+_SHIPPED: dict[str, Callable[..., DataSet]] = {name: partial(_scikit_learn, name) for name in _SCIKIT_LEARN}
+BUILT_IN = dict(sorted((_SHIPPED | GENERATORS).items()))
 """What is always there, by name."""
 
 

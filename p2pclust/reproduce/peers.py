@@ -50,7 +50,6 @@ class Peers:
 
         Parameters
         ----------
-        job : Job
         rows : sequence of ndarray or Local
             One per peer.
         see : callable, optional

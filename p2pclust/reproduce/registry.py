@@ -18,8 +18,8 @@ from p2pclust.tools.spelling import did_you_mean
 __all__ = ["experiment", "table", "table_ids"]
 
 _PAPERS = (federated_fcm, ffcm, lossless, vertical, fkm, fedcref_tables, fedcref_figures)
-_TABLES = {table.id: table for paper in _PAPERS for table in paper.TABLES}
-_EXPERIMENTS = {table.experiment.id: table.experiment for table in _TABLES.values()}
+_TABLES: dict[str, Table] = {table.id: table for paper in _PAPERS for table in paper.TABLES}
+_EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}
 
 
 def table_ids() -> tuple[str, ...]:

@@ -97,8 +97,8 @@ class Cell:
     @classmethod
     def decode(cls, text: str) -> Cell:
         """Return the cell that `encode` wrote."""
-        *known, axes, settings = json.loads(text)
-        return cls(*known, tuple((name, value) for name, value in axes), settings)
+        measure, overlay, kind, options, peers, seed, axes, settings = json.loads(text)
+        return cls(measure, overlay, kind, options, peers, seed, tuple((name, value) for name, value in axes), settings)
 
     def __str__(self) -> str:
         numbers = [f"{self.peers} peers", *(_worded(name, value) for name, value in self.axes), f"seed {self.seed}"]

@@ -70,7 +70,7 @@ def _means(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
         groups.setdefault(tuple(row[name] for name in varying), []).append(row)
     found = [[*varying, "seeds", *wanted]]
     for key, group in groups.items():
-        found.append([*map(_told, key), str(len(group)), *(_mean([row[name] for row in group]) for name in wanted)])
+        found.append([*map(_shown, key), str(len(group)), *(_mean([row[name] for row in group]) for name in wanted)])
     return found
 
 
@@ -81,20 +81,20 @@ def _mean(values: Sequence[Any]) -> str:
     if isinstance(known[0], str):
         different = list(dict.fromkeys(known))
         return ", ".join(different[:3]) + (", ..." if len(different) > 3 else "")
-    text = _told(float(np.mean(known)))
+    text = _shown(float(np.mean(known)))
     return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
 
 
 def _everything(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
     columns = list(columns_of(sweep.measure))
-    return [columns, *([_told(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
+    return [columns, *([_shown(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
 
 
 def _legend(sweep: Sweep) -> list[list[str]]:
     return [["column", "what"], *([name, column.what] for name, column in columns_of(sweep.measure).items())]
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -7,6 +7,7 @@ Section 5: 20 peers with roughly equal shares of the rows, fuzzifier 2, ε = 0.0
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ _MEASURES = {"ari": "ARI", "distance": "‖V − V pooled‖"}
 _XCLARA = {gamma_name(gamma): f"xclara, {gamma_name(gamma)}" for gamma in GAMMAS}
 
 
-def _repeat(name: str, tol: float, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+def _repeat(name: str, rng: np.random.Generator, peers: Peers, *, quick: bool, tol: float) -> Values:
     """Run LLF-FCM at four participations, and pooled fuzzy c-means from the same first centers."""
     values: Values = {}
     for (_, gamma), found in against_pooled(data_case(name, quick=quick), rng, peers, {"llf-fcm": {}}, tol=tol).items():
@@ -101,7 +102,7 @@ TABLES = (
         "000-table1",
         "federated fuzzy c-means on four data sets: agreement with the classes, distance to the pooled centers",
         "10 s",
-        over_sets("federated-fcm", _SETS, _repeat, _TOL),
+        over_sets("federated-fcm", _SETS, partial(_repeat, tol=_TOL)),
         _MEASURES,
         _claims_of_table_1,
         _draw_table_1,
@@ -112,7 +113,7 @@ TABLES = (
         "federated fuzzy c-means on xclara: movement of the centers by round, distance to the pooled centers by γ",
         "5 s",
         # Always thirty rounds: what the movement of the centers does after the tolerance was met.
-        over_sets("federated-fcm-curves", ["xclara"], _repeat, 0.0),
+        over_sets("federated-fcm-curves", ["xclara"], partial(_repeat, tol=0.0)),
         {"plateau": "movement, rounds 8-30", "distance": "‖V − V pooled‖"},
         _claims_of_figure_1,
         _draw_figure_1,

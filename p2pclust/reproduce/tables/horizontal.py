@@ -67,9 +67,9 @@ def data_case(name: str, *, quick: bool) -> DataCase:
     return DataCase(np.ascontiguousarray(X), scaled, y, len(np.unique(y)))
 
 
-def over_sets(id: str, names: Sequence[str], repeat: Callable[..., Values], *arguments: Any) -> Experiment:
+def over_sets(id: str, names: Sequence[str], repeat: Callable[..., Values]) -> Experiment:
     """Return an experiment with one set-up for each of these data sets."""
-    return Experiment(id, lambda: [Setup(name, partial(repeat, name, *arguments), name) for name in names])
+    return Experiment(id, lambda: [Setup(name, partial(repeat, name), name) for name in names])
 
 
 def against_pooled(

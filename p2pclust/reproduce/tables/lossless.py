@@ -40,7 +40,7 @@ _WITHIN_A_SD = {
 }
 
 
-def _repeat(name: str, options: dict[str, Any], rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+def _repeat(name: str, rng: np.random.Generator, peers: Peers, *, quick: bool, **options: Any) -> Values:
     found = against_pooled(data_case(name, quick=quick), rng, peers, **options)
     return {
         f"{protocol}, {name}" + (f", {gamma_name(gamma)}" if "gammas" not in options else ""): values
@@ -49,12 +49,8 @@ def _repeat(name: str, options: dict[str, Any], rng: np.random.Generator, peers:
 
 
 # The privacy gate would keep back peers that got very few rows, and equality with the pooled algorithm with them.
-_DIRICHLET = {
-    "runs": {"llf-fcm": {"privacy_gate": False}, "gdf-fcm": {**_GRADIENT, "privacy_gate": False}},
-    "gammas": (1.0,),
-    "beta": 0.5,
-}
-_LOSSLESS = over_sets("lossless", _SETS, _repeat, {"runs": {"llf-fcm": {}, "gdf-fcm": _GRADIENT}})
+_GATELESS = {"llf-fcm": {"privacy_gate": False}, "gdf-fcm": {**_GRADIENT, "privacy_gate": False}}
+_LOSSLESS = over_sets("lossless", _SETS, partial(_repeat, runs={"llf-fcm": {}, "gdf-fcm": _GRADIENT}))
 
 
 def _claims_of_table_2(found: Findings) -> Iterable[Claim]:
@@ -169,7 +165,7 @@ TABLES = (
         "002-table4",
         "llf-fcm and gdf-fcm with classes dealt by Dirichlet(0.5): llf-fcm is unmoved, gdf-fcm is not",
         "1 min",
-        over_sets("lossless-dirichlet", _SETS, _repeat, _DIRICHLET),
+        over_sets("lossless-dirichlet", _SETS, partial(_repeat, runs=_GATELESS, gammas=(1.0,), beta=0.5)),
         {name: _MEASURES[name] for name in ("ari", "ari to pooled", "distance")} | {"diverged": "diverged"},
         _claims_of_table_4,
         _draw_table_4,
@@ -178,7 +174,7 @@ TABLES = (
         "002-table5",
         "llf-fcm and c2f-fcm with careful seeding on eight data sets: distance and agreement, Xie–Beni",
         "7 min",
-        over_sets("lossless-seeded", _SETS, _repeat, {"runs": {"llf-fcm": {}, "c2f-fcm": {}}, "careful": True}),
+        over_sets("lossless-seeded", _SETS, partial(_repeat, runs={"llf-fcm": {}, "c2f-fcm": {}}, careful=True)),
         _MEASURES,
         _claims_of_table_5,
         _draws("llf-fcm", "c2f-fcm"),

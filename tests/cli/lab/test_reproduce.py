@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
 
+from p2pclust.reproduce import registry
 from p2pclust.reproduce.model import Claim
-from p2pclust.reproduce.registry import table_ids
-from p2pclust.reproduce.tables.ffcm import FfcmTable2
+from p2pclust.reproduce.registry import table, table_ids
 
 
 def test_without_arguments_the_tables_are_listed(cli: Cli) -> None:
@@ -57,7 +58,8 @@ def test_one_table(cli: Cli, tmp_path: Path) -> None:
     ("quick", "always", "code"), [(False, False, 1), (False, True, 1), (True, False, 0), (True, True, 1)]
 )
 def test_a_claim_that_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch, quick: bool, always: bool, code: int) -> None:
-    monkeypatch.setattr(FfcmTable2, "claims", lambda self, found: [Claim("all is well", "it is not", False, always)])
+    failing = replace(table("001-table2"), claims=lambda found: [Claim("all is well", "it is not", False, always)])
+    monkeypatch.setitem(registry._TABLES, "001-table2", failing)
     options = ["--quick"] if quick else []
     ended = cli("reproduce", "001-table2", "--repeats", 1, "--jobs", 1, *options)
     assert ended.code == code
