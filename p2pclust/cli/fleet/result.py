@@ -23,7 +23,7 @@ from p2pclust.cli.fleet.operate import (
 )
 from p2pclust.cli.show.options import column
 from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
@@ -72,12 +72,11 @@ def result(
     if out is None:
         _show(told)
         return
-    console = stderr()
     for doubt in told["doubts"]:
-        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
+        note(f"doubt: {doubt}", style="yellow")
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"
-    console.print(f"{out}: {what} of {told['name']}, {k} clusters of {features} features", soft_wrap=True)
+    note(f"{out}: {what} of {told['name']}, {k} clusters of {features} features")
 
 
 def _told(found: FinishedJob) -> dict[str, Any]:
@@ -228,10 +227,10 @@ def assign(
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:
-        stderr().print(f"{found.data.dropped} rows omitted: a value is missing", soft_wrap=True)
+        note(f"{found.data.dropped} rows omitted: a value is missing")
     if out is None:
         sys.stdout.write(table.decode())
         sys.stdout.flush()
     else:
         _put(out, table, private=True)
-        stderr().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)
+        note(f"{len(found.labels)} rows labelled into {out}")
