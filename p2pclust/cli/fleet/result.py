@@ -107,40 +107,42 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     return whole
 
 
-def _show(told: Mapping[str, Any]) -> None:
+def _show(outcome: Mapping[str, Any]) -> None:
     console = stdout()
-    for line in _lines(told):
+    for line in _lines(outcome):
         console.print(line, style="yellow" if line.startswith("doubt: ") else None, soft_wrap=True)
-    if told["centers"] is not None:
-        rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
-        console.print(table_of(["label", *told["features"]], rows))
+    if outcome["centers"] is not None:
+        rows = (
+            [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
+        )
+        console.print(table_of(["label", *outcome["features"]], rows))
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
+def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
 
-    how = "converged" if told["converged"] else "stopped at its limit of rounds"
+    how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
-    before = told["rounds_in_all"] - told["rounds"]
-    of = f"{told['rounds_in_all']} rounds" if before else f"{told['rounds']} rounds"
-    of += f" ({told['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
-    yield f"{told['name']}: {told['protocol']}, {of}, {how}"
-    yield f"contributors: {', '.join(told['contributors'])}"
-    if told["objective"] is not None:
-        yield f"objective: {told['objective']:.6g}, in squared working coordinates"
-    for doubt in told["doubts"]:
+    before = outcome["rounds_in_all"] - outcome["rounds"]
+    of = f"{outcome['rounds_in_all']} rounds" if before else f"{outcome['rounds']} rounds"
+    of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
+    yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"
+    yield f"contributors: {', '.join(outcome['contributors'])}"
+    if outcome["objective"] is not None:
+        yield f"objective: {outcome['objective']:.6g}, in squared working coordinates"
+    for doubt in outcome["doubts"]:
         yield f"doubt: {doubt}"
-    for why, names in by_reason(told["abstained"]).items():
+    for why, names in by_reason(outcome["abstained"]).items():
         yield f"{', '.join(names)} abstained: {why}"
-    if told["suppressed"]:
-        yield f"suppressed by privacy rules: {told['suppressed']} times"
-    if told["terms"]:
-        yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in told['terms'])}"
-    if told["centers"] is None:
+    if outcome["suppressed"]:
+        yield f"suppressed by privacy rules: {outcome['suppressed']} times"
+    if outcome["terms"]:
+        yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in outcome['terms'])}"
+    if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
-    elif told["drift"]:
-        each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
-        yield f"since the previous turn the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}"
+    elif outcome["drift"]:
+        each = ", ".join(f"{moved:.3g}" for moved in outcome["drift"]["each"])
+        yield f"since the previous turn the centers moved {outcome['drift']['frobenius']:.4g} in all; each: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
