@@ -30,7 +30,7 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 from p2pclust.topology.kinds import KINDS, grid_columns
-from p2pclust.topology.ranges import in_range
+from p2pclust.topology.mobility import in_range
 
 __all__ = ["MAKERS"]
 

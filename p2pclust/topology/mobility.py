@@ -1,4 +1,4 @@
-"""Peers that walk: the random-waypoint model, and the links between those that are in range of each other.
+"""Peers at random places, linked while they are in range of each other, and peers that walk: the random-waypoint model.
 
 Every peer of the unit square draws a point and a speed, goes there in a straight line, and draws the next ones (Johnson and
 Maltz 1996, without pauses). Speeds are between half the mean and one and a half times it, never near 0: with such speeds the
@@ -12,19 +12,22 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.errors import UsageError
 from p2pclust.topology.kinds import KINDS, options_of
 from p2pclust.topology.overlay import Overlay
-from p2pclust.topology.ranges import in_range
 from p2pclust.topology.traces import LinkChange
 
-__all__ = ["Walk", "make_trace", "walk"]
+__all__ = ["Walk", "in_range", "make_trace", "walk"]
+
+_WIDER = 1.2  # default range over the least one
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,40 @@ class Walk:
                 changes += [LinkChange(float(second), self.names[a], self.names[b], up) for a, b in pairs]
             before = now
         return tuple(changes)
+
+
+def in_range(
+    kind: str, n_peers: int, options: Mapping[str, Any], rng: np.random.Generator
+) -> tuple[Any, NDArray[np.float64], float]:
+    """Return the graph of peers at random places that are in range of each other, the places, and the range.
+
+    A range that does not link all is refused; the message says which would.
+    """
+    import networkx as nx  # noqa: PLC0415
+
+    places = rng.random((n_peers, 2))
+    least = _least_radius(places)
+    radius = options["radius"] if options["radius"] is not None else _WIDER * least
+    graph = nx.random_geometric_graph(n_peers, radius, pos=dict(enumerate(places.tolist())))
+    if not nx.is_connected(graph):
+        raise UsageError(
+            f"overlay {kind!r}: radius = {radius:g}: these {n_peers} peers are then in "
+            f"{nx.number_connected_components(graph)} parts: expected at least {math.ceil(least * 1e4) / 1e4:g}"
+        )
+    return graph, places, float(radius)
+
+
+def _least_radius(places: NDArray[np.float64]) -> float:
+    """Return the least range that links all: the longest link of a minimum spanning tree, by Prim's algorithm."""
+    away = np.full(len(places), np.inf)
+    outside = np.ones(len(places), dtype=np.bool_)
+    peer, longest = 0, 0.0
+    for _ in range(len(places) - 1):
+        outside[peer] = False
+        away = np.minimum(away, np.hypot(*(places - places[peer]).T))
+        peer = int(np.where(outside, away, np.inf).argmin())
+        longest = max(longest, float(away[peer]))
+    return longest
 
 
 def walk(

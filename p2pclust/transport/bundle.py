@@ -123,11 +123,6 @@ def newest_roster(bundle: Bundle, where: Path | str, file: Path | str | None, *,
     """Return the newer of the roster in a bundle and that in a file, one of which may be missing.
 
     `where` is the bundle's file, for messages; `verified` as in `load_roster`.
-
-    Raises
-    ------
-    UsageError
-        If there is no roster, or one is not signed by the fleet.
     """
     found = [] if file is None else [load_roster(file, bundle.fleet_public, verified=verified)]
     if bundle.roster is not None:

@@ -97,17 +97,7 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
 def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
     """Make a fleet: its signing key, encrypted with the passphrase if there is one, and an empty signed roster.
 
-    The directory is created if it does not exist.
-
-    Returns
-    -------
-    bytes
-        The fleet's public key (32 bytes).
-
-    Raises
-    ------
-    UsageError
-        If the directory already holds a fleet, or cannot be written.
+    Returns the fleet's public key (32 bytes). A directory that already holds a fleet is refused.
     """
     directory = Path(directory)
     with exclusive(directory, create=True):
@@ -127,11 +117,6 @@ def fleet_public(directory: Path | str, passphrase: Callable[[], str | None] = l
     """Return the fleet's public key, from ``fleet.pub`` or, if that is missing, from the signing key.
 
     `passphrase` is called if the signing key is needed.
-
-    Raises
-    ------
-    UsageError
-        If there is no fleet, or the passphrase is wrong.
     """
     path = Path(directory) / FLEET_PUBLIC
     if not path.exists():
@@ -198,10 +183,7 @@ def rotate(
 def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None = None) -> Roster:
     """Remove devices from the roster, which revokes them; return the new one, to be given to any one peer of the fleet.
 
-    Raises
-    ------
-    UsageError
-        If a name is not on the roster, the key is missing or the passphrase wrong. Then no device was revoked.
+    If a name is not on the roster, no device is revoked.
     """
     with _editing(directory, passphrase) as edit:
         for peer in edit.known(names):
@@ -217,15 +199,7 @@ def enroll(
 ) -> list[RosterPeer]:  # fmt: skip
     """Enrol devices that made their own keys, by the request files that `make_request` wrote on them.
 
-    Returns
-    -------
-    list of RosterPeer
-        The new entries. A person compares each `fingerprint` with the one that the device showed.
-
-    Raises
-    ------
-    UsageError
-        As for `add_devices`, and if a file is not a request, or the device did not sign it.
+    Returns the new entries; a person compares each `fingerprint` with the one that the device showed.
     """
     _check_day(expires)
     asked = [replace(load_request(Path(file)), role=role, expires=expires) for file in requests]
@@ -251,18 +225,6 @@ def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
 
 class Throwaway:
     """A fleet in memory whose roster may change: this object keeps its signing key.
-
-    Attributes
-    ----------
-    roster : Roster
-        The newest one.
-    bundles : dict of str to Bundle
-        In the order of the names.
-
-    Raises
-    ------
-    UsageError
-        If a name is invalid or given twice.
 
     Examples
     --------

@@ -26,18 +26,8 @@ _REQUEST = b"p2pclust request to be enrolled 1\n"
 def make_request(directory: Path | str, name: str, fleet_public: str) -> tuple[Path, Path]:
     """Make a device's keys on the device itself, and a request to be enrolled, which holds only the public keys.
 
-    The device will accept rosters only of the fleet with this public key, 64 hexadecimal digits. The directory is created
-    if it does not exist.
-
-    Returns
-    -------
-    bundle, request : Path
-        ``NAME.bundle``, which stays here, and ``NAME.request``, which goes to the administrator.
-
-    Raises
-    ------
-    UsageError
-        If the name or the key is invalid, or the bundle exists already.
+    The device will accept rosters only of the fleet with this public key, 64 hexadecimal digits. Returns the files
+    ``NAME.bundle``, which stays here, and ``NAME.request``, which goes to the administrator.
     """
     check_name(name)
     try:

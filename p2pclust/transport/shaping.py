@@ -135,8 +135,7 @@ class _Queued(Generic[T]):
 class Line(Generic[T]):
     """One direction of one device's link, with the messages that wait and travel on it.
 
-    Losses and jitter are drawn from `rng`. `lost` and `lost_bytes` count what was lost so far, `refused` the messages that
-    found their queue full.
+    Losses and jitter are drawn from `rng`; `lost` and `lost_bytes` count what was lost so far.
 
     Examples
     --------
@@ -163,7 +162,6 @@ class Line(Generic[T]):
         self._last: dict[tuple[str, Lane], float] = {}  # when the last message of each flow arrives
         self.lost = 0
         self.lost_bytes = 0
-        self.refused = 0
 
     def change(self, now: float, way: Way) -> None:
         """Change the line: the message on it continues at the new rate; messages that travel are not affected."""
@@ -186,7 +184,6 @@ class Line(Generic[T]):
                 self._idle.append((self._free_since, now))
             self._began = now
         elif self._bytes[lane] and self._bytes[lane] + n_bytes > QUEUE_BYTES:
-            self.refused += 1
             return False
         elif lane == Lane.CONTROL and not self._queues[lane]:
             self._stop_for_a_moment(now)

@@ -8,7 +8,6 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,10 +59,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 def examine() -> list[Check]:
     """Run all checks."""
-    looks: tuple[Callable[[], Check], ...] = (
-        _versions, _zmq, _curve, _loopback, _ports, _files, _blas, _fsync,
-    )  # fmt: skip
-    return [look() for look in looks]
+    return [look() for look in (_versions, _zmq, _curve, _loopback, _ports, _files, _blas, _fsync)]
 
 
 def _show(checks: list[Check]) -> None:

@@ -170,9 +170,6 @@ app.command(short_help="End peers and keep them down.")(peers.stop)
 app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault)
 
 
-# -- on each host ----------------------------------------------------------------------------------------------------
-
-
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
     """Make one host match its part of the inventory."""
     from p2pclust.fleet.hosts import inventory as parts  # noqa: PLC0415
@@ -213,8 +210,6 @@ def _record(inventory: Inventory, hosts: Collection[Host]) -> None:
         kept = {path: entries for path, entries in known.items() if entries}
         write(inventory.keys / _RECORD, json.dumps(kept, indent=1).encode() + b"\n", 0o600)
 
-
-# -- output -----------------------------------------------------------------------------------------------------------
 
 _WORDS = {
     "new": "started",

@@ -12,7 +12,7 @@ import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, client_of, table_of
 from p2pclust.cli.show.options import group
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def init(
     from p2pclust.transport.keys import init_fleet  # noqa: PLC0415
 
     public = init_fleet(directory, None if no_passphrase else _passphrase(confirm=True))
-    console = stderr()
-    console.print(f"made a fleet in {directory}: its public key is {public.hex()}", soft_wrap=True)
-    console.print(f"keep {directory / 'fleet.key'} off the devices: its holder can enrol any device", soft_wrap=True)
+    note(f"made a fleet in {directory}: its public key is {public.hex()}")
+    note(f"keep {directory / 'fleet.key'} off the devices: its holder can enrol any device")
 
 
 @app.command(short_help="Enrol devices: write their bundles, sign the roster.")
@@ -85,7 +84,7 @@ def device(names: Names, fleet: Fleet = Path("fleet"), operator: Operator = Fals
     role = OPERATOR if operator else PEER
     paths = add_devices(fleet, names, _unlock(fleet), role=role, expires=expires)
     for name, bundle in zip(names, paths, strict=True):
-        stderr().print(f"enrolled {name}: copy {bundle} to it", soft_wrap=True)
+        note(f"enrolled {name}: copy {bundle} to it")
     _remind(fleet, len(names))
 
 
@@ -106,9 +105,8 @@ def request(
 
     bundle, asking = make_request(directory, name, fleet_key)
     key = fingerprint(load_bundle(bundle).curve_public)
-    console = stderr()
-    console.print(f"made the keys of {name}, fingerprint {key}; {bundle} stays on this device", soft_wrap=True)
-    console.print(f"bring {asking} to the fleet's directory for `p2pclust keys enroll`, and its roster.json back")
+    note(f"made the keys of {name}, fingerprint {key}; {bundle} stays on this device")
+    note(f"bring {asking} to the fleet's directory for `p2pclust keys enroll`, and its roster.json back")
 
 
 @app.command(short_help="Enrol devices that made their own keys.")
@@ -129,7 +127,7 @@ def enroll(
 
     for peer in sign_in(fleet, requests, _unlock(fleet), role=OPERATOR if operator else PEER, expires=expires):
         key = fingerprint(peer.curve_public)
-        stderr().print(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it", soft_wrap=True)
+        note(f"enrolled {peer.name}, fingerprint {key}: copy {fleet / 'roster.json'} to it")
     _remind(fleet, len(requests))
 
 
@@ -144,7 +142,7 @@ def revoke(names: Names, fleet: Fleet = Path("fleet")) -> None:
     from p2pclust.transport.keys import revoke as take_off  # noqa: PLC0415
 
     roster = take_off(fleet, names, _unlock(fleet))
-    stderr().print(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}", soft_wrap=True)
+    note(f"revoked {', '.join(names)}; roster {roster.serial} lists {len(roster.peers)}")
     _remind(fleet, len(names))
 
 
@@ -166,7 +164,7 @@ def rotate(
 
     paths = renew(fleet, names, _unlock(fleet), expires=expires)
     for name, bundle in zip(dict.fromkeys(names), paths, strict=True):
-        stderr().print(f"new keys for {name}: copy {bundle} to it, and start its peer again", soft_wrap=True)
+        note(f"new keys for {name}: copy {bundle} to it, and start its peer again")
     _remind(fleet, len(names))
 
 
@@ -211,7 +209,7 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
     with client_of(peer, bundle, fleet / "roster.json") as client:
         answer = client.ask("roster", data=roster)
     what = "took" if answer["newer"] else "already had this or a newer roster: now"
-    stderr().print(f"{answer['peer']} {what} roster {answer['serial']}", soft_wrap=True)
+    note(f"{answer['peer']} {what} roster {answer['serial']}")
 
 
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
@@ -225,10 +223,7 @@ def _remind(fleet: Path, n_names: int) -> None:
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
-        stderr().print(
-            f"if the fleet is running, `p2pclust keys publish --fleet {fleet} --peer ADDRESS` gives it the roster",
-            soft_wrap=True,
-        )
+        note(f"if the fleet is running, `p2pclust keys publish --fleet {fleet} --peer ADDRESS` gives it the roster")
 
 
 def _unlock(fleet: Path) -> str | None:

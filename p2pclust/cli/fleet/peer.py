@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from p2pclust.cli.show.options import column, renamed_option
+from p2pclust.cli.show.options import FormerMissing, column, renamed_option
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.errors import UsageError
 
@@ -53,9 +53,7 @@ def peer(
     missing_values: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse missing values, or omit their rows.")
     ] = None,
-    missing: Annotated[
-        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
-    ] = None,
+    missing: FormerMissing = None,
     links: Annotated[
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
     ] = None,
@@ -87,7 +85,7 @@ def peer(
         bool, typer.Option("--check", help="Only check the configuration and the data, and exit.")
     ] = False,
 ) -> None:
-    """Run one peer with this device's data until SIGTERM or Ctrl-C; it then tells the other peers that it leaves.
+    """Run one peer with this device's data until SIGTERM or Ctrl-C; it then informs the other peers that it leaves.
 
     \b
     Examples:
@@ -141,11 +139,6 @@ def become(config: Mapping[str, Any]) -> None:
     """Replace this process by the peer itself, which needs none of the modules that checked the configuration.
 
     The process keeps its id, so that a service manager can supervise it.
-
-    Raises
-    ------
-    UsageError
-        If the state directory cannot be written.
     """
     file = Path(config["state_dir"]) / "peer.json"
     try:

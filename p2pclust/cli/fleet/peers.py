@@ -168,8 +168,7 @@ def _shown(host: str, peer: Mapping[str, Any]) -> dict[str, Any]:
 def _report(verb: str, answered: Mapping[str, Mapping[str, Any]]) -> None:
     from p2pclust.cli.fleet.view import how  # noqa: PLC0415
 
-    console = stdout()
     for host, answer in answered.items():
         for name, peer in {} if answer["refused"] else answer["peers"].items():
             after = how(peer) if verb == "restart" else ""
-            console.print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)
+            stdout().print(f"{name} on {host}: {_DONE[verb]}{after}", soft_wrap=True)

@@ -23,7 +23,7 @@ from p2pclust.cli.fleet.operate import (
 )
 from p2pclust.cli.show.options import column
 from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
@@ -72,12 +72,11 @@ def result(
     if out is None:
         _show(told)
         return
-    console = stderr()
     for doubt in told["doubts"]:
-        console.print(f"doubt: {doubt}", style="yellow", soft_wrap=True)
+        note(f"doubt: {doubt}", style="yellow")
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"
-    console.print(f"{out}: {what} of {told['name']}, {k} clusters of {features} features", soft_wrap=True)
+    note(f"{out}: {what} of {told['name']}, {k} clusters of {features} features")
 
 
 def _told(found: FinishedJob) -> dict[str, Any]:
@@ -108,40 +107,42 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     return whole
 
 
-def _show(told: Mapping[str, Any]) -> None:
+def _show(outcome: Mapping[str, Any]) -> None:
     console = stdout()
-    for line in _lines(told):
+    for line in _lines(outcome):
         console.print(line, style="yellow" if line.startswith("doubt: ") else None, soft_wrap=True)
-    if told["centers"] is not None:
-        rows = ([str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(told["centers"]))
-        console.print(table_of(["label", *told["features"]], rows))
+    if outcome["centers"] is not None:
+        rows = (
+            [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
+        )
+        console.print(table_of(["label", *outcome["features"]], rows))
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
+def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
 
-    how = "converged" if told["converged"] else "stopped at its limit of rounds"
+    how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
-    before = told["rounds_in_all"] - told["rounds"]
-    of = f"{told['rounds_in_all']} rounds" if before else f"{told['rounds']} rounds"
-    of += f" ({told['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
-    yield f"{told['name']}: {told['protocol']}, {of}, {how}"
-    yield f"contributors: {', '.join(told['contributors'])}"
-    if told["objective"] is not None:
-        yield f"objective: {told['objective']:.6g}, in squared working coordinates"
-    for doubt in told["doubts"]:
+    before = outcome["rounds_in_all"] - outcome["rounds"]
+    of = f"{outcome['rounds_in_all']} rounds" if before else f"{outcome['rounds']} rounds"
+    of += f" ({outcome['rounds']} of clustering, {before} to prepare and to measure)" if before else ""
+    yield f"{outcome['name']}: {outcome['protocol']}, {of}, {how}"
+    yield f"contributors: {', '.join(outcome['contributors'])}"
+    if outcome["objective"] is not None:
+        yield f"objective: {outcome['objective']:.6g}, in squared working coordinates"
+    for doubt in outcome["doubts"]:
         yield f"doubt: {doubt}"
-    for why, names in by_reason(told["abstained"]).items():
+    for why, names in by_reason(outcome["abstained"]).items():
         yield f"{', '.join(names)} abstained: {why}"
-    if told["suppressed"]:
-        yield f"suppressed by privacy rules: {told['suppressed']} times"
-    if told["terms"]:
-        yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in told['terms'])}"
-    if told["centers"] is None:
+    if outcome["suppressed"]:
+        yield f"suppressed by privacy rules: {outcome['suppressed']} times"
+    if outcome["terms"]:
+        yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in outcome['terms'])}"
+    if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
-    elif told["drift"]:
-        each = ", ".join(f"{moved:.3g}" for moved in told["drift"]["each"])
-        yield f"since the previous turn the centers moved {told['drift']['frobenius']:.4g} in all; each: {each}"
+    elif outcome["drift"]:
+        each = ", ".join(f"{moved:.3g}" for moved in outcome["drift"]["each"])
+        yield f"since the previous turn the centers moved {outcome['drift']['frobenius']:.4g} in all; each: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
@@ -228,10 +229,10 @@ def assign(
         )
     table = _table([found.header, *found.rows()])
     if found.data.dropped:
-        stderr().print(f"{found.data.dropped} rows omitted: a value is missing", soft_wrap=True)
+        note(f"{found.data.dropped} rows omitted: a value is missing")
     if out is None:
         sys.stdout.write(table.decode())
         sys.stdout.flush()
     else:
         _put(out, table, private=True)
-        stderr().print(f"{len(found.labels)} rows labelled into {out}", soft_wrap=True)
+        note(f"{len(found.labels)} rows labelled into {out}")

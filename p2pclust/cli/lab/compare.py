@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,10 +58,9 @@ def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
         write_comparison(out, runs, lines)
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
-    console = stderr()
-    console.print(f"page: {out}", soft_wrap=True)
+    note(f"page: {out}")
     if not canvas.can_draw():
-        console.print(f"{out.name} has {canvas.INSTALL}", soft_wrap=True)
+        note(f"{out.name} has {canvas.INSTALL}")
 
 
 def _print(runs: Sequence[Run], lines: Sequence[Line]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import AsJson, column, group, key_values, renamed_option
+from p2pclust.cli.show.options import AsJson, FormerMissing, column, group, key_values, renamed_option
 from p2pclust.cli.show.options import columns as columns_of
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def fetch(
 
     if given is not None and len(names) > 1:
         raise UsageError(f"--from is for one data set, and {len(names)} were named")
-    console, done = stderr(), []
+    done = []
     for name in names:
         with _progress() as show:
             found = fetch_one(name, to=to, given=given, on_progress=show)
         done.append({"name": found.name, "file": str(found.file), "new": found.new})
         word = f"fetched {found.name}:" if found.new else f"{found.name} is here already:"
-        console.print(f"{word} {found.file}", soft_wrap=True)
+        note(f"{word} {found.file}")
     if as_json:
         put_json({"data": done})
 
@@ -161,9 +161,7 @@ def split(
         str | None,
         typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
     ] = None,
-    missing: Annotated[
-        str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")
-    ] = None,
+    missing: FormerMissing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
-from p2pclust.cli.show.output import complain, put_json, stderr, stdout
+from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def run(
         result = _carry_out(checked, backend.value, directory, scenario.stem, console, as_json=as_json)
     except KeyboardInterrupt:
         if events.exists():
-            stderr().print(f"the events until now are in {events}", soft_wrap=True)
+            note(f"the events until now are in {events}")
         raise
     if as_json:
         put_json(result)

@@ -59,13 +59,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
 
 
 def explore(first: int, last: int, asked: Asked, n_workers: int) -> Iterator[Finding]:
-    """Run the seeds from `first` up to `last`, in any order; with one worker in this process, for a debugger.
-
-    Raises
-    ------
-    FleetError
-        If a worker dies.
-    """
+    """Run the seeds from `first` up to `last`, in any order; with one worker in this process, for a debugger."""
     if n_workers <= 1:
         yield from try_seeds(range(first, last), asked)
         return

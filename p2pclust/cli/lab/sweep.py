@@ -13,7 +13,7 @@ import typer
 
 from p2pclust.cli.lab.run import ended_like_ctrl_c
 from p2pclust.cli.show.bar import progress_bar
-from p2pclust.cli.show.output import complain, put_json, stderr, stdout
+from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores
 
@@ -111,9 +111,7 @@ def _draws(wanted: bool | None) -> bool:
     from p2pclust.scenario.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():
-        stderr().print(
-            "no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'", soft_wrap=True
-        )
+        note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
         return False
     if wanted and not can_draw():
         raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
@@ -123,7 +121,6 @@ def _draws(wanted: bool | None) -> bool:
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
     from p2pclust.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
 
-    console = stderr()
     n_done = 0
     with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:
 
@@ -131,7 +128,7 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
             nonlocal n_done
             n_done = n_kept
             if n_kept:
-                console.print(f"{n_kept} of {len(cells)} cells are finished already", soft_wrap=True)
+                note(f"{n_kept} of {len(cells)} cells are finished already")
             if advance is not None:
                 advance(n_done)
 
@@ -142,7 +139,7 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
             if advance is not None:
                 advance(n_done, what=line)
             else:
-                console.print(f"{n_done}/{len(cells)}  {line}", soft_wrap=True)
+                note(f"{n_done}/{len(cells)}  {line}")
             look()
 
         try:

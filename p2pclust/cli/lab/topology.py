@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.lab.sweep import sweep
 from p2pclust.cli.show.options import AsJson, group, key_values
-from p2pclust.cli.show.output import put_json, stderr, stdout
+from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.topology.kinds import KINDS, kind_of
 
@@ -116,7 +116,7 @@ def show(
             write_overlay(overlay, file)
     _summarise(stderr() if as_json else stdout(), what, measures)
     for file in out or ():
-        stderr().print(f"written: {file}", soft_wrap=True)
+        note(f"written: {file}")
     if as_json:
         put_json(
             {

@@ -9,13 +9,16 @@ import typer
 
 from p2pclust.errors import UsageError
 
-__all__ = ["AsJson", "Overrides", "ScenarioSeed", "column", "columns", "group", "key_values", "renamed_option"]
+__all__ = [
+    "AsJson", "FormerMissing", "Overrides", "ScenarioSeed", "column", "columns", "group", "key_values", "renamed_option",
+]  # fmt: skip
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
 ]
+FormerMissing = Annotated[str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")]
 ScenarioSeed = Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")]
 
 

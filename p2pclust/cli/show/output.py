@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["complain", "put_json", "stderr", "stdout"]
+__all__ = ["complain", "note", "put_json", "stderr", "stdout"]
 
 
 def stdout(columns: int = 120) -> Console:
@@ -37,6 +37,11 @@ def _console(*, aside: bool, columns: int) -> Console:
     width = None if terminal or "COLUMNS" in os.environ else columns
     # Brackets in names of files and scenarios are not markup.
     return Console(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
+
+
+def note(text: str, style: str | None = None) -> None:
+    """Write one line that people may want to know to standard error."""
+    stderr().print(text, style=style, soft_wrap=True)
 
 
 def complain(message: str) -> None:

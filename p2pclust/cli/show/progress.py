@@ -77,7 +77,6 @@ class JobView:
     """One job, as its events describe it. `stages` are the ids of its protocols, in order."""
 
     stages: tuple[str, ...]
-    job_id: str = ""
     n_peers: int = 0
     stage: str = ""
     round: int | None = None
@@ -239,11 +238,10 @@ class Progress:
         if code == 0:
             peer.status = "left" if peer.status != "finished" else "finished"
             return ""
-        expected = peer.status in ("lost", "down")
-        if not expected:
-            peer.status = "lost"
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return "" if expected else f"{peer.name} ended {how}"
+        if peer.status in ("lost", "down"):
+            return ""
+        peer.status = "lost"
+        return f"{peer.name} ended " + (f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}")
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -252,7 +250,7 @@ class Progress:
             return ""
         job = self.jobs[len(self._by_id)]
         self._by_id[event["job"]] = job
-        job.job_id, job.n_peers = event["job"], len(event["roster"])
+        job.n_peers = len(event["roster"])
         for peer in self.peers.values():
             peer.term = peer.round = None
             if peer.status in ("starting", "finished"):
