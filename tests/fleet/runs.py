@@ -115,7 +115,7 @@ def assert_kept_promises(spec: FleetSpec, result: FleetResult, *, gone: Iterable
 # -- nothing is left behind -------------------------------------------------------------------------------------------
 
 
-def until(condition: Callable[[], Any], within_s: float = 10.0, what: str = "") -> None:
+def until(condition: Callable[[], Any], within_s: float = 30.0, what: str = "") -> None:
     """Return when the condition holds; fail when it does not within the deadline."""
     deadline = time.monotonic() + within_s
     while not condition():

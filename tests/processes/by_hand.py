@@ -133,4 +133,4 @@ class Fleet:
         for name in names or self.processes:
             self.processes[name].send_signal(signal.SIGKILL)
         for name in names or self.processes:
-            self.processes[name].wait(20)
+            self.processes[name].wait(60)

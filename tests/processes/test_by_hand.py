@@ -172,7 +172,7 @@ def test_peers_without_any_address_find_each_other_by_multicast(tmp_path: Path) 
                 pytest.skip("no multicast on the loopback interface here: ip link set lo multicast on")
             assert [line["member"] for line in fleet.verbs(name, "member")] == [other]
         fleet.processes["p02"].send_signal(signal.SIGTERM)
-        assert fleet.processes["p02"].wait(20) == 0
+        assert fleet.processes["p02"].wait(60) == 0
 
 
 class TestOnePeer:
@@ -184,7 +184,7 @@ class TestOnePeer:
         path = f"{tempfile.gettempdir()}/p2pclust-{os.getpid()}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
             listening.bind(path)
-            listening.settimeout(30.0)
+            listening.settimeout(60.0)
             yield listening
         Path(path).unlink()
 
@@ -214,7 +214,7 @@ class TestOnePeer:
             peer.send_signal(signal.SIGTERM)
             while "STOPPING" not in told:
                 told = hear()
-            assert peer.wait(20) == 0
+            assert peer.wait(60) == 0
             assert fleet.verbs("p01", "left")
 
     def test_its_figures_and_its_page_can_be_read(self, tmp_path: Path) -> None:

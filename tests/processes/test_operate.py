@@ -67,7 +67,7 @@ class Fleet:
     def end(self, name: str, number: int = signal.SIGTERM) -> None:
         peer = self.peers.pop(name)
         peer.send_signal(number)
-        peer.wait(20)
+        peer.wait(60)
 
     def run(self, *words: str, code: int = 0) -> Ran:
         """Run a command in this process: each would take a second to start."""

@@ -40,7 +40,7 @@ class ZmqNet:
         links.close()
         return self.open(name, links.address)
 
-    async def until(self, condition: Callable[[], object], within_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], within_s: float = 30.0) -> None:
         """Return when the condition holds; fail when it does not within the deadline."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s

@@ -24,7 +24,7 @@ def ask(requests, admits):
             with context.socket(zmq.REQ) as asker:
                 asker.linger = 0
                 asker.connect("inproc://zeromq.zap.01")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     for request in requests:
                         asker.send_multipart(request)
                         while not asker.poll(0):

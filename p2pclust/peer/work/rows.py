@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -84,4 +85,6 @@ def _array(path: str) -> NDArray[Any]:
             array: NDArray[Any] = np.load(content, allow_pickle=False)
     except OSError as error:
         raise DataError(unreadable(Path(path), error)) from error
+    except (EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: damaged or not a NumPy file ({error})") from error
     return array

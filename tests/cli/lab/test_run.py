@@ -200,7 +200,7 @@ def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signa
             if "aggregates term" in line:
                 break
         run.send_signal(number)
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=60)
     finally:
         run.kill()
         run.communicate()

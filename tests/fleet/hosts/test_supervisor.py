@@ -174,7 +174,7 @@ class TestUp:
     def test_a_second_supervisor_is_refused(self, host: HostFolder) -> None:
         host.up({"a": LIVES})
         command = [sys.executable, "-m", "p2pclust.fleet.hosts.supervisor", str(host.folder)]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 3
         assert "another supervisor runs in this folder" in second.stderr
 
@@ -422,7 +422,7 @@ class TestLogs:
             os.kill(host.peer("a")["pid"], signal.SIGKILL)
             assert process.stdout.readline() == b"a\there\n"  # its next life
             process.stdin.close()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

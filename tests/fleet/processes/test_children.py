@@ -117,7 +117,7 @@ class TestChild:
                 )  # fmt: skip
                 assert not child.alive
                 await child.start()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await child.end(30.0)
                 return child
 
@@ -137,7 +137,7 @@ class TestChild:
                 await child.end(1.0)
                 await child.start()
                 child.signal(signal.SIGKILL)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await child.end(30.0)
                 child.send({"do": "leave"})
                 child.signal(signal.SIGKILL)

@@ -109,7 +109,7 @@ class TestOnThisMachine:
                         pytest.skip(
                             f"no multicast on the loopback interface here ({error}): ip link set lo multicast on"
                         )
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await enough.wait()
             finally:
                 for discovery in (finder, *others):

@@ -28,7 +28,7 @@ class Manager:
         self.environment = {"NOTIFY_SOCKET": address}
 
     async def hear(self) -> dict[str, str]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             data = await asyncio.get_running_loop().sock_recv(self.socket, 4096)
         return dict(line.split("=", 1) for line in data.decode().split("\n"))
 

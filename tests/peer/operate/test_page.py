@@ -111,7 +111,7 @@ def serve(ask: Callable[[int], Awaitable[Any]]) -> Any:
         port = a_port()
         web = Web(f"127.0.0.1:{port}", PAGES, asyncio.get_running_loop())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await ask(port)
         finally:
             web.close()

@@ -80,7 +80,7 @@ class Fleet:
             host.allow_list = AllowList(self.bundle, self.roster, self.watch, loop, lambda: self.now)
             host.allow_list.follow(host, host.set_roster)  # type: ignore[arg-type]
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await test(host, host.allow_list)
             finally:
                 host.allow_list.close()

@@ -34,7 +34,7 @@ def perform(home: Path, *tasks: VerifyBlob, prepare: Callable[[Store], None] = l
             done = []
             for task in tasks:
                 worker.submit(Compute(VerifyToken(task.digest), task))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     event = await told.get()
                 assert isinstance(event, Computed), event
                 done.append(event)
@@ -81,7 +81,7 @@ def test_rows_are_read_before_the_first_task_and_again_between_tasks(
             if again:
                 worker.reload()
             worker.submit(Compute(TermToken("j", "begin", 1), BeginJob(b"", 1)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(4):
                 assert isinstance(await told.get(), Computed)
         worker.close(20.0)
@@ -109,7 +109,7 @@ def test_rows_that_could_not_be_read_are_tried_again_for_another_job(
         worker = Worker(lambda: found.pop(0), store, Limits(), loop, told.put_nowait, told.put_nowait)
         for job in "aabbcab":
             worker.submit(Compute(TermToken(job, "begin", 1), BeginJob(job.encode(), 1)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(7):
                 assert isinstance(await told.get(), Computed)
         worker.close(20.0)
@@ -128,7 +128,7 @@ def test_rows_that_take_all_memory_are_told_to_the_loop(tmp_path: Path) -> None:
         loop, store = asyncio.get_running_loop(), Store(tmp_path)
         failed: asyncio.Future[BaseException] = loop.create_future()
         worker = Worker(load, store, Limits(), loop, lambda event: None, failed.set_result)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             error = await failed
         worker.close(20.0)
         store.close()

@@ -32,12 +32,11 @@ def test_stops_until_it_is_woken(tmp_path: os.PathLike[str]) -> None:
         assert os.WIFSTOPPED(os.waitpid(victim.pid, os.WUNTRACED)[1])
         victim.send_signal(signal.SIGCONT)
         assert victim.stdout.read() == "went on True\n"
-        assert victim.wait(30) == 0
+        assert victim.wait(60) == 0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(30)
 def test_does_not_stop_any_more_once_it_was_woken(tmp_path: os.PathLike[str]) -> None:
     program = PROGRAM.format(claim=f"{os.fspath(tmp_path)}/claim", words=IS_WOKEN_FIRST)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "went on True\n"

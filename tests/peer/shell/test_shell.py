@@ -150,7 +150,7 @@ def bench(tmp_path: Path) -> Callable[..., None]:
         async def live() -> None:
             bench = Bench(tmp_path / "state", faults)
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await test(bench)
             finally:
                 bench.shell.close()

@@ -39,6 +39,16 @@ def test_a_numpy_file(tmp_path: Path, columns: list[int] | None) -> None:
     assert local.X.tolist() == ([[1.0, 2.0], [3.0, 4.0]] if columns is None else [[2.0], [4.0]])
 
 
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more"], ids=["empty", "like-an-archive"])
+def test_a_damaged_numpy_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "rows.npy").write_bytes(content)
+    told = Told()
+    assert load({"data": str(tmp_path / "rows.npy")}, told).problem == "its data cannot be used"
+    ((verb, fields),) = told
+    assert verb == "data-refused"
+    assert fields["reason"].startswith(f"{tmp_path / 'rows.npy'}: damaged or not a NumPy file (")
+
+
 def test_what_is_beside_the_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((2, 1)))
     np.save(tmp_path / "ids.npy", np.array([7, 8]))
