@@ -19,7 +19,7 @@ from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.fedcref_end import UNASSIGNED, own_clusters_of
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, own_clusters_of
 
 __all__ = ["Judges", "digests_of_rows"]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -7,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
-from p2pclust.clustering import fuzzy_c_means, lloyd
+from p2pclust.clustering import Points, fuzzy_step, lloyd_step, run_steps
 from p2pclust.errors import DataError, FleetError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.protocols import Job, JobState, Local, run_in_process
@@ -20,7 +22,7 @@ BOTH = pytest.mark.parametrize("Model", [LosslessCMeans, LosslessFuzzyCMeans])
 
 def test_fuzzy_c_means_on_iris_equals_pooled() -> None:
     model = LosslessFuzzyCMeans(n_clusters=3, init=INIT, tol=1e-6, max_rounds=100).fit(PEERS)
-    reference = fuzzy_c_means(X, INIT, fuzzifier=2.0, tol=1e-6, max_rounds=100)
+    reference = run_steps(partial(fuzzy_step, fuzzifier=2.0), Points(X), INIT, tol=1e-6, max_rounds=100)
     assert model.converged_
     assert model.n_rounds_ == reference.n_rounds == len(model.history_)
     assert np.abs(model.cluster_centers_ - reference.centers).max() < 1e-11
@@ -31,7 +33,7 @@ def test_fuzzy_c_means_on_iris_equals_pooled() -> None:
 
 def test_c_means_on_iris_equals_pooled() -> None:
     model = LosslessCMeans(n_clusters=3, init=INIT, suppress_singletons=False).fit(PEERS)
-    reference = lloyd(X, INIT, tol=5e-3, max_rounds=30)
+    reference = run_steps(lloyd_step, Points(X), INIT, tol=5e-3, max_rounds=30)
     assert np.abs(model.cluster_centers_ - reference.centers).max() < 1e-13
     assert model.n_rounds_ == reference.n_rounds
     assert model.score(X) == pytest.approx(-((X - model.cluster_centers_[model.predict(X)]) ** 2).sum())

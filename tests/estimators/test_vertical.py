@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from p2pclust.clustering import fuzzy_c_means, lloyd
+from p2pclust.clustering import Points, fuzzy_step, lloyd_step, run_steps
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators import VerticalCMeans, VerticalFuzzyCMeans
 
@@ -18,7 +20,7 @@ BOTH = pytest.mark.parametrize("Model", [VerticalCMeans, VerticalFuzzyCMeans])
 def test_equals_pooled_fuzzy_c_means() -> None:
     model = VerticalFuzzyCMeans(n_clusters=3, init=INIT, scaling="minmax", tol=0.0, max_rounds=12).fit(PARTS)
     first = (INIT - X.min(axis=0)) / np.ptp(X, axis=0)
-    pooled = fuzzy_c_means(SCALED, first, fuzzifier=2.0, tol=0.0, max_rounds=12)
+    pooled = run_steps(partial(fuzzy_step, fuzzifier=2.0), Points(SCALED), first, tol=0.0, max_rounds=12)
     assert model.n_rounds_ == 13, "the first measures the distances to the first centers"
     assert len(model.history_) == 12
     assert np.abs((model.cluster_centers_ - X.min(axis=0)) / np.ptp(X, axis=0) - pooled.centers).max() < 1e-12
@@ -26,7 +28,7 @@ def test_equals_pooled_fuzzy_c_means() -> None:
 
 def test_equals_pooled_c_means() -> None:
     model = VerticalCMeans(n_clusters=3, init=INIT, tol=0.0, max_rounds=20).fit(PARTS)
-    pooled = lloyd(X, INIT, tol=0.0, max_rounds=20)
+    pooled = run_steps(lloyd_step, Points(X), INIT, tol=0.0, max_rounds=20)
     assert model.cluster_centers_ == pytest.approx(pooled.centers, rel=1e-12)
     assert model.labels_.tolist() == model.predict(X).tolist()
 
