@@ -19,7 +19,8 @@ from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.fedcref_end import UNASSIGNED, own_clusters_of
+from p2pclust.protocols.models.fedcref_end import own_clusters_of
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED
 
 __all__ = ["Judges", "digests_of_rows"]
 
