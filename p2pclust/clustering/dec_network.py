@@ -53,7 +53,7 @@ class Encoder:
     @torch.no_grad()
     def encode(self, X: Floats32) -> Floats:
         """Return the codes of rows, (n, code units)."""
-        codes = [self._code(block) for block in torch.from_numpy(X).to(self._device).split(_BLOCK)]
+        codes = [self._code(block) for block in torch.split(torch.from_numpy(X).to(self._device), _BLOCK)]
         return torch.cat(codes).cpu().numpy().astype(np.float64)
 
     def descend(

@@ -25,7 +25,8 @@ _BLOCK = 128
 
 def likelihood(architecture: FlowArchitecture, weights: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
     """Return the logarithm of the density of rows X (n, d) under the model with these weights (P,), shape (n,)."""
-    parts = iter(weights.split([length for inner, outer in architecture.shapes for length in (inner * outer, outer)]))
+    lengths = [length for inner, outer in architecture.shapes for length in (inner * outer, outer)]
+    parts = iter(torch.split(weights, lengths))
     halves = [X[:, torch.from_numpy(half).to(X.device)] for half in architecture.halves]
     logs = X.new_full((len(X),), -0.5 * architecture.n_features * math.log(2.0 * math.pi))
     for coupling, shapes in enumerate(architecture.coupling_shapes):
@@ -45,7 +46,7 @@ def log_likelihoods(architecture: FlowArchitecture, weights: Floats32, X: Floats
     padded = torch.zeros((-(-len(X) // _BLOCK) * _BLOCK, architecture.n_features), device=device)
     padded[: len(X)] = torch.from_numpy(X)
     model = torch.tensor(weights, device=device)
-    found = [likelihood(architecture, model, block) for block in padded.split(_BLOCK)]
+    found = [likelihood(architecture, model, block) for block in torch.split(padded, _BLOCK)]
     return torch.cat(found)[: len(X)].cpu().numpy()
 
 

@@ -19,11 +19,12 @@ from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.fedcref_note import UNASSIGNED, own_clusters_of
+from p2pclust.protocols.models.fedcref_end import own_clusters_of
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED
 
 __all__ = ["Judges", "digests_of_rows"]
 
-#: The number of an unknown peer.
+#: The number of a peer that is not known.
 _NO_PEER: Final = -1
 
 
@@ -36,10 +37,10 @@ class Judges:
     models : ModelStack
         M models: of communities, and of the peers' own clusters.
     judge : int64 array, shape (M,)
-        The judge that each model belongs to, ascending. One with two models, each of which has seen one half of the rows,
-        takes the mean of both.
+        Which judge each model belongs to, ascending. One with two models, each of which has seen one half of the rows, takes
+        the mean of both.
     labels, owners : int64 arrays, shape (J,)
-        Of each judge: the label of the rows that it judges best, and the peer that it belongs to; -1: a community.
+        Of each judge: what the rows are called that it judges best, and whose it is; -1: a community's.
     n_communities : int
     of_peer : sequence of int64 arrays
         For each peer the communities whose models have rows of it.
@@ -63,8 +64,18 @@ class Judges:
     ) -> Judges:  # fmt: skip
         """Return the judges after a job.
 
-        Communities are given by the digests of their models, which are in `blobs`; one whose model is missing does not
-        count. `ends` are the peers' conclusions, see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
+        Parameters
+        ----------
+        architecture, encoding
+            Of the models.
+        communities : sequence of bytes
+            Of each community the digest of its model.
+        ends : sequence of Arrays
+            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
+        blobs : mapping of bytes to bytes
+            The models by digest. A community or cluster whose model is not here has no say.
+        arrays : sequence of float64 arrays
+            Each peer's rows.
         """
         all_judges: list[tuple[int, int, tuple[bytes, ...]]]
         all_judges = [(label, _NO_PEER, (digest,)) for label, digest in enumerate(communities)]
@@ -90,9 +101,14 @@ class Judges:
         return found
 
     def call(self, errors: Floats, peers: Rows) -> Rows:
-        """Return the label of each row, shape (n,), from its errors (n, M) under each model; -1 where there is no model.
+        """Return the label of each row, shape (n,); -1 where there is no model.
 
-        `peers` (n,) are the holders of the rows; -1 where that is not known.
+        Parameters
+        ----------
+        errors : array, shape (n, M)
+            Of each row under each model.
+        peers : int64 array, shape (n,)
+            Whose rows they are; -1 where that is not known.
         """
         if not self.labels.size:
             return np.full(len(errors), UNASSIGNED, np.int64)
