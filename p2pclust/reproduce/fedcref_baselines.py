@@ -11,7 +11,7 @@ from p2pclust.clustering.dec import DecSettings, deep_embedded_clustering, pretr
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.reproduce.fedcref_runs import QUICK_DEC, World, drawn
+from p2pclust.reproduce.fedcref_runs import QUICK_DEC, PeerWorld, drawn
 from p2pclust.reproduce.model import Values
 from p2pclust.reproduce.peers import Peers, seed_of
 
@@ -34,7 +34,7 @@ REDUCED: Final[Mapping[str, Any]] = {
 _QUICK: Final = {"cluster_rounds": 2, "communication_rounds": 1, "local_steps": 4, "couplings": 2, "hidden": [8]}
 
 
-def central_dec(name: str, world: World, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+def central_dec(name: str, world: PeerWorld, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     """Cluster the pooled rows of all peers by DEC with every K of :data:`KS`, after one pretraining.
 
     Returns the ``acc`` of ``NAME, K 6`` and so on, and of ``NAME, best K`` the best of them and, as ``communities``, its K.
@@ -54,7 +54,7 @@ def central_dec(name: str, world: World, rng: np.random.Generator, peers: Peers,
     return found | {f"{name}, best K": {"acc": scores[best], "communities": float(best)}}
 
 
-def uifca(name: str, world: World, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
+def uifca(name: str, world: PeerWorld, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values:
     """Run UIFCA in its reduced setting, with the true number of classes given; ``acc`` is the mean over peers."""
     locals_ = drawn(world, rng, quick=quick)
     n_classes = len(np.unique(np.concatenate([local.truth for local in locals_])))

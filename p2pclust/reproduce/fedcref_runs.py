@@ -32,7 +32,7 @@ from p2pclust.reproduce.model import Value
 from p2pclust.reproduce.peers import Peers, seed_of
 from p2pclust.tools.files import replacing
 
-__all__ = ["METHODS", "QUICK", "QUICK_DEC", "Setting", "World", "drawn", "links_and_pairs", "run"]
+__all__ = ["METHODS", "QUICK", "QUICK_DEC", "PeerWorld", "Setting", "drawn", "links_and_pairs", "run"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ QUICK_DEC: Final = DecSettings(encoder=(32, 10), pretraining_epochs=4, max_updat
 
 
 @dataclass(frozen=True)
-class World:
+class PeerWorld:
     """The data of the peers; the defaults are the paper's (its Table 1).
 
     Attributes
@@ -71,7 +71,7 @@ class World:
 class Setting:
     """A world, and the method in it; `parameters` are those of the protocol that are not the usual ones."""
 
-    world: World
+    world: PeerWorld
     method: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ def run(setting: Setting, rng: np.random.Generator, peers: Peers, *, quick: bool
     return watch.record(time.perf_counter() - began)
 
 
-def drawn(world: World, rng: np.random.Generator, *, quick: bool, keep: str = "") -> list[KnownLocal]:
+def drawn(world: PeerWorld, rng: np.random.Generator, *, quick: bool, keep: str = "") -> list[KnownLocal]:
     """Return the peers of a world, with rows in [0, 1], their true classes, and K_i.
 
     `keep` is the file of DEC's partitions: read if it is there, else written. If empty, it is neither.

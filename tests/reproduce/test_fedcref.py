@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p2pclust.reproduce import fedcref_runs, frame
-from p2pclust.reproduce.fedcref_runs import METHODS, Setting, World, drawn, links_and_pairs, run
+from p2pclust.reproduce.fedcref_runs import METHODS, PeerWorld, Setting, drawn, links_and_pairs, run
 from p2pclust.reproduce.frame import Plan, measure
 from p2pclust.reproduce.model import Findings
 from p2pclust.reproduce.peers import Peers, stream
@@ -35,7 +35,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_measured(images: Path, method: str) -> None:
-    found = run(Setting(World("mnist"), method), stream(0, "x", 0), Peers(), quick=True)
+    found = run(Setting(PeerWorld("mnist"), method), stream(0, "x", 0), Peers(), quick=True)
     steps = int(found["iterations"])
     for name in ("acc", "communities", "wrong", "isolated", "active"):
         curve = found[f"{name} by step"]
@@ -61,7 +61,7 @@ def test_a_run_is_measured(images: Path, method: str) -> None:
 def test_all_methods_meet_the_same_world(images: Path) -> None:
     setups = [setup for setup in FEDCREF.setups() if setup.name.endswith("EMNIST, dirtiness 0.3")]
     assert len({setup.draws for setup in setups}) == 1
-    one, other = (drawn(World("mnist"), stream(0, setup.draws, 3), quick=True) for setup in setups[:2])
+    one, other = (drawn(PeerWorld("mnist"), stream(0, setup.draws, 3), quick=True) for setup in setups[:2])
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a.X, b.X)
         np.testing.assert_array_equal(a.labels, b.labels)
@@ -69,23 +69,23 @@ def test_all_methods_meet_the_same_world(images: Path) -> None:
 
 
 def test_worlds_differ_as_they_say(images: Path) -> None:
-    clean, dirty = (drawn(World("mnist", dirtiness=d), stream(0, "x", 0), quick=True) for d in (0.0, 0.5))
+    clean, dirty = (drawn(PeerWorld("mnist", dirtiness=d), stream(0, "x", 0), quick=True) for d in (0.0, 0.5))
     for a, b in zip(clean, dirty, strict=True):
         np.testing.assert_array_equal(a.X, b.X)
         assert len(set(zip(a.truth.tolist(), a.labels.tolist(), strict=True))) == a.n_clusters
         assert 0.3 < np.mean(a.labels != b.labels) < 0.7
-    apart, shared = (drawn(World("mnist", overlap=o), stream(0, "x", 0), quick=True) for o in (0.0, 0.5))
+    apart, shared = (drawn(PeerWorld("mnist", overlap=o), stream(0, "x", 0), quick=True) for o in (0.0, 0.5))
     rows = [np.concatenate([local.X for local in locals_]) for locals_ in (apart, shared)]
     distinct = [len(np.unique(each, axis=0)) for each in rows]
     assert distinct[0] == len(rows[0])
     assert distinct[1] < 0.8 * len(rows[1])
-    kmeans = drawn(World("mnist", start="kmeans"), stream(0, "x", 0), quick=True)
+    kmeans = drawn(PeerWorld("mnist", start="kmeans"), stream(0, "x", 0), quick=True)
     assert all(local.labels is None for local in kmeans)
 
 
 def test_the_partitions_of_dec_are_kept(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = str(tmp_path / "kept" / "dec.npz")
-    world = World("mnist", start="dec")
+    world = PeerWorld("mnist", start="dec")
     monkeypatch.setattr(
         fedcref_runs, "QUICK_DEC", fedcref_runs.DecSettings((8, 3), pretraining_epochs=1, max_updates=1)
     )
@@ -189,7 +189,7 @@ def test_every_world_is_in_the_experiment_once() -> None:
 @pytest.mark.slow
 def test_simulated_peers_find_the_same(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedcref_runs, "QUICK", {**fedcref_runs.QUICK, "epochs": 2})
-    setting = Setting(World("mnist"), "refined", {"max_refinements": 1})
+    setting = Setting(PeerWorld("mnist"), "refined", {"max_refinements": 1})
     one, other = (
         run(setting, stream(0, "x", 0), Peers(backend), quick=True) for backend in ("in-process", "simulated")
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from p2pclust.data.registry import available
 from p2pclust.reproduce.fedcref_baselines import central_dec, uifca
-from p2pclust.reproduce.fedcref_runs import Setting, World, run
+from p2pclust.reproduce.fedcref_runs import PeerWorld, Setting, run
 from p2pclust.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers
 from p2pclust.reproduce.published import Printed, published
@@ -56,7 +56,7 @@ def _run(name: str, setting: Setting, rng: np.random.Generator, peers: Peers, *,
 
 
 def _runs(
-    label: str, what: str, world: World, methods: Sequence[str] = ALL, *, draws: str = "",
+    label: str, what: str, world: PeerWorld, methods: Sequence[str] = ALL, *, draws: str = "",
     **parameters: Mapping[str, Any],
 ) -> list[Setup]:  # fmt: skip
     """Return one set-up for each method in a world; `parameters` are by method."""
@@ -74,29 +74,29 @@ def _setups() -> list[Setup]:
     label, data = digits()
     found: list[Setup] = []
     for dirt in DIRT:
-        found += _runs(label, f"dirtiness {dirt}", World(data, dirtiness=dirt))
+        found += _runs(label, f"dirtiness {dirt}", PeerWorld(data, dirtiness=dirt))
     for dirt in DIRT:
-        found += _runs("KMNIST", f"dirtiness {dirt}", World("kmnist", dirtiness=dirt))
+        found += _runs("KMNIST", f"dirtiness {dirt}", PeerWorld("kmnist", dirtiness=dirt))
     for dirt in DIRT:
         # The paper trains longer on Fashion-MNIST, with a stricter test; the refined mode has one setting for all data.
         found += _runs(
-            "Fashion-MNIST", f"dirtiness {dirt}", World("fashion_mnist", dirtiness=dirt),
+            "Fashion-MNIST", f"dirtiness {dirt}", PeerWorld("fashion_mnist", dirtiness=dirt),
             paper={"epochs": 30, "theta": 0.15}, perfect={"epochs": 30},
         )  # fmt: skip
     for alpha, theta in GRID[1:]:
         # In the worlds of the usual parameters: only these differ.
         own = {"alpha": float(alpha), "theta": theta}
-        found += _runs(label, f"α {alpha}, θ {theta}", World(data), ["paper"], draws="dirtiness 0.3", paper=own)
+        found += _runs(label, f"α {alpha}, θ {theta}", PeerWorld(data), ["paper"], draws="dirtiness 0.3", paper=own)
     for overlap in OVERLAPS[1:]:
-        found += _runs(label, f"overlap {overlap}", World(data, overlap=overlap))
+        found += _runs(label, f"overlap {overlap}", PeerWorld(data, overlap=overlap))
     for n_peers in PEERS:
         what = n_label(n_peers)
-        found += _runs(label, what, World(data, n_peers, 400 if "S 400" in what else 500))
+        found += _runs(label, what, PeerWorld(data, n_peers, 400 if "S 400" in what else 500))
     for start, name in (("dec", "DEC"), ("kmeans", "k-means"), ("mixture", "mixture")):
-        found += _runs(label, f"{name} start", World(data, start=start), TWO)
+        found += _runs(label, f"{name} start", PeerWorld(data, start=start), TWO)
     # The rows of the same peers as are compared with.
     for name, repeat in ((f"central DEC, {label}", central_dec), (f"UIFCA, {label}", uifca)):
-        found.append(Setup(name, partial(repeat, name, World(data, start="kmeans")), data, f"{label}, DEC start"))
+        found.append(Setup(name, partial(repeat, name, PeerWorld(data, start="kmeans")), data, f"{label}, DEC start"))
     return found
 
 
