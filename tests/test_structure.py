@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -53,3 +54,12 @@ def test_a_new_file_is_held_by_the_contract_of_its_folder(tmp_path: Path, file: 
 def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
     counts = {folder: len(list(folder.glob("*.py"))) for folder in [PACKAGE, *PACKAGE.rglob("*")] if folder.is_dir()}
     assert {str(folder): count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_one_class_name_stands_for_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "p2pclust").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -14,7 +14,7 @@ from p2pclust.errors import FleetError, UsageError
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.measuring.choose import recommend
-from p2pclust.protocols.measuring.measure import Measures
+from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ class ChoiceOfClusters:
         The number at which each measure is best; None if it does not decide.
     agreed : bool
         Whether more than half of the measures are best at the recommended number.
-    table : tuple of Measures
+    table : tuple of MeasuredIndices
         One for each number of clusters, ascending, from its best restart.
     centers : mapping of int to ndarray of shape (C, F)
         Of these restarts, in the data's own units.
@@ -51,7 +51,7 @@ class ChoiceOfClusters:
     reason: str
     votes: Mapping[str, int | None]
     agreed: bool
-    table: tuple[Measures, ...] = field(repr=False)
+    table: tuple[MeasuredIndices, ...] = field(repr=False)
     centers: Mapping[int, Floats] = field(repr=False)
     seeds: Mapping[int, int] = field(repr=False)
     notes: tuple[str, ...] = ()
@@ -103,13 +103,13 @@ def choice(
 
     `name` returns what people call the peer of an index.
     """
-    best: dict[int, tuple[float, Measures, int, JobState]] = {}
+    best: dict[int, tuple[float, MeasuredIndices, int, JobState]] = {}
     notes: dict[str, None] = {}
     for job, state in zip(jobs, states, strict=True):
         if state.status != "done":
             wanted = job.stages[job.main].parameters["n_clusters"]
             raise FleetError(f"{wanted} clusters: {state.reason or f'the job ended as {state.status!r}'}")
-        found = Measures.of(state)
+        found = MeasuredIndices.of(state)
         for peer, why in state.log[-1].abstained.items():
             notes[f"{name(peer)} was not measured: {why}"] = None
         # The algorithm's own objective per row: peers that were lost meanwhile are not measured.

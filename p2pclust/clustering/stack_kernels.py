@@ -18,7 +18,7 @@ import torch
 from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import Architecture
-from p2pclust.clustering.stack_layers import Layout, Network, Pass, Views
+from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayout
 from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
@@ -76,7 +76,7 @@ class Adam:
     where nothing lies apart, in one pass at the end of a step.
     """
 
-    def __init__(self, layout: Layout, n_models: int, device: torch.device) -> None:
+    def __init__(self, layout: WeightLayout, n_models: int, device: torch.device) -> None:
         # The gradients of what lies apart are never in their place: that memory is taken, but not touched.
         self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
         self._steps = torch.zeros((), device=device)
@@ -138,8 +138,8 @@ class Trainer:
         self._features, self._device = architecture.n_features, device
         self._fewest = _fewest(architecture)
         self.height = height = max(height, self._fewest)
-        self._network = Network(architecture, height, width, device)
-        self._layout = Layout(architecture.shapes, self._network.wide)
+        self._network = LayerStack(architecture, height, width, device)
+        self._layout = WeightLayout(architecture.shapes, self._network.wide)
         self._adam = Adam(self._layout, height, device)
         # Zeros, because a partner without rows of its own is left with them.
         self._batch = torch.zeros((height, width, self._features), device=device)
@@ -236,7 +236,7 @@ def errors(
     architecture: Architecture, weights: Floats32, X: Floats32, height: int, block: int, device: torch.device
 ) -> Floats32:
     """Return the mean squared errors (n, M), in blocks of `block` rows and up to `height` models."""
-    layout, fewest = Layout(architecture.shapes), _fewest(architecture)
+    layout, fewest = WeightLayout(architecture.shapes), _fewest(architecture)
     n_rows, n_models = len(X), len(weights)
     found = np.empty((n_rows, n_models), dtype=np.float32)
     if not found.size:
@@ -245,7 +245,7 @@ def errors(
     padded[:n_rows] = torch.from_numpy(X).to(device)
     height = max(min(height, n_models), fewest)
     packed = layout.rows(height, device)
-    network = Network(architecture, height, block, device, backward=False)
+    network = LayerStack(architecture, height, block, device, backward=False)
     squares, count = torch.empty((height, len(padded)), device=device), 0
     for first in range(0, n_models, height):
         chunk = weights[first : first + height]
@@ -266,8 +266,8 @@ def errors(
 @torch.inference_mode()
 def reconstruct(architecture: Architecture, weights: Floats32, X: Floats32, device: torch.device) -> Floats32:
     """Return all reconstructions (M, n, d) at once."""
-    layout, n_models = Layout(architecture.shapes), len(weights)
-    network = Network(architecture, n_models, len(X), device, backward=False)
+    layout, n_models = WeightLayout(architecture.shapes), len(weights)
+    network = LayerStack(architecture, n_models, len(X), device, backward=False)
     rows = torch.from_numpy(X).to(device).expand(n_models, -1, -1)
     models = network.bound(layout.pack(weights, layout.views(layout.rows(n_models, device), n_models)))
     output: Floats32 = models.forward(rows).cpu().numpy()

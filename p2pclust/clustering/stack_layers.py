@@ -23,7 +23,7 @@ import torch
 
 from p2pclust.clustering.autoencoders import Activation, Architecture
 
-__all__ = ["Layout", "Network", "Pass", "Rows", "Take", "Views"]
+__all__ = ["LayerStack", "Pass", "Rows", "Take", "Views", "WeightLayout"]
 
 Floats32 = npt.NDArray[np.float32]
 Views = list[tuple[torch.Tensor, torch.Tensor]]
@@ -55,7 +55,7 @@ class Rows:
             part.zero_()
 
 
-class Layout:
+class WeightLayout:
     """Where the layers of a model, of these (units in, units out), lie; and whether each one's matrix lies apart."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]], apart: Sequence[bool] = ()) -> None:
@@ -105,7 +105,7 @@ class Layout:
         return parts
 
 
-class Network:
+class LayerStack:
     """The scratch of passes of up to A models with `rows` rows each; `backward`: going backward needs some too."""
 
     def __init__(

@@ -14,7 +14,7 @@ from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.gossip.leaderless import run_leaderless
-from p2pclust.protocols.gossip.push_sum import Links, usual_mixing
+from p2pclust.protocols.gossip.push_sum import GossipLinks, usual_mixing
 from p2pclust.tools.workers import n_cores
 
 __all__ = ["carry_out"]
@@ -59,11 +59,11 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     )
 
 
-def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> Links:
+def links_between(names: Sequence[str], overlay: Mapping[str, Sequence[str]] | None, mixing: str) -> GossipLinks:
     """Return the links over which peers average without an aggregator; by default a full mesh."""
     place = {name: number for number, name in enumerate(names)}
     claims = {name: [other for other in names if other != name] for name in names} if overlay is None else overlay
-    return Links([[place[other] for other in claims[name] if other in place] for name in names], mixing)
+    return GossipLinks([[place[other] for other in claims[name] if other in place] for name in names], mixing)
 
 
 class _Rounds:

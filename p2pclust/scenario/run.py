@@ -42,17 +42,17 @@ from p2pclust.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.expectations import check
 from p2pclust.scenario.outcome.labels import write_labels
-from p2pclust.scenario.outcome.left_out import LeftOut, rows_left_out
+from p2pclust.scenario.outcome.left_out import RowsLeftOut, rows_left_out
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 from p2pclust.transport.shaping import Shape
 
-__all__ = ["Backend", "carry_out", "fleet_spec"]
+__all__ = ["FleetRunner", "carry_out", "fleet_spec"]
 
 _GIVE_UP_S = 120.0
 
 
-class Backend(Protocol):
+class FleetRunner(Protocol):
     """Starts peers, submits jobs, carries out faults, and ends the run."""
 
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
@@ -68,7 +68,7 @@ def carry_out(
     on_event: OnEvent | None = None,
     on_end: Callable[[], None] | None = None,
     name: str = "",
-    backend: Backend | None = None,
+    backend: FleetRunner | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and write its output directory, which is made after all input was checked.
 
@@ -137,7 +137,7 @@ def _checked(scenario: Scenario) -> _Run:
 
 
 def _record(
-    backend: Backend, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
+    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[Event]]:
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
@@ -278,7 +278,9 @@ def _give_up_s(
     )
 
 
-def _result(run: _Run, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[LeftOut]) -> dict[str, Any]:
+def _result(
+    run: _Run, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
+) -> dict[str, Any]:
     """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares
     entries = [

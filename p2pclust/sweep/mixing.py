@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.protocols.engine import random_streams
-from p2pclust.protocols.gossip.push_sum import Links, mixing_matrix, second_eigenvalue
+from p2pclust.protocols.gossip.push_sum import GossipLinks, mixing_matrix, second_eigenvalue
 from p2pclust.sweep.cells import Cell
 from p2pclust.topology.overlay import Overlay
 
@@ -17,20 +17,20 @@ __all__ = ["links_of", "measure", "ticks_to_agree"]
 _MOST_TICKS = 1_000_000
 
 
-def links_of(overlay: Overlay, mixing: str) -> Links:
+def links_of(overlay: Overlay, mixing: str) -> GossipLinks:
     """Return an overlay as `collect = "gossip"` sees it: its peers by their place."""
     place = {name: number for number, name in enumerate(overlay.names)}
-    return Links([[place[other] for other in overlay.neighbours(name)] for name in overlay.names], mixing)
+    return GossipLinks([[place[other] for other in overlay.neighbours(name)] for name in overlay.names], mixing)
 
 
-def ticks_to_agree(links: Links, tolerance: float, rng: np.random.Generator) -> int | None:
+def ticks_to_agree(links: GossipLinks, tolerance: float, rng: np.random.Generator) -> int | None:
     """Return after how many ticks no estimate is farther from the mean than `tolerance` times the start's farthest.
 
     The values at the start are drawn by `rng`. None if it takes more than a million ticks.
 
     Examples
     --------
-    >>> ticks_to_agree(Links([[1], [0]]), 1e-9, np.random.default_rng(0))
+    >>> ticks_to_agree(GossipLinks([[1], [0]]), 1e-9, np.random.default_rng(0))
     1
     """
     matrix = mixing_matrix(links)

@@ -14,7 +14,7 @@ from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import Table, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import TomlTable, wrong_table, wrong_value
 from p2pclust.scenario.file.fleet_keys import PEERS_MAX, OverlaySpec
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.sweep.columns import AXES, MEASURES, columns_of
@@ -105,7 +105,7 @@ class OverlayChoice(OverlaySpec):
         return self
 
 
-class Grid(Table):
+class Grid(TomlTable):
     """``[grid]``: every combination of these is a cell. A single value is a list of one."""
 
     overlay: Annotated[tuple[OverlayChoice, ...], Field(strict=False), BeforeValidator(_overlays)]
@@ -140,7 +140,7 @@ class Grid(Table):
         return self
 
 
-class Fleet(Table):
+class Fleet(TomlTable):
     """``[fleet]``: the settings of all fleets."""
 
     timing: Literal["default", "wan", "fast"] = "fast"
@@ -148,7 +148,7 @@ class Fleet(Table):
     give_up_s: Annotated[float, Field(gt=0)] = 60.0
 
 
-class SweptFault(Table):
+class SweptFault(TomlTable):
     """``[fault]``: of recovery, the fault of the peer that `who` names, and its round."""
 
     round: Annotated[int, Field(ge=0)] = 3
@@ -163,7 +163,7 @@ class SweptFault(Table):
         return self
 
 
-class PlotSpec(Table):
+class PlotSpec(TomlTable):
     """``[[plots]]``: one picture of two columns of the table."""
 
     title: str
@@ -180,7 +180,7 @@ class PlotSpec(Table):
     guide: Literal["equal", "factor 2"] | None = None
 
 
-class Sweep(Table):
+class Sweep(TomlTable):
     """A whole sweep file."""
 
     title: Annotated[str, Field(min_length=1)]

@@ -24,7 +24,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.measuring.measure import Measures, measured
+from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 
 N = 3
 RNG = np.random.default_rng(4)
@@ -144,7 +144,7 @@ def test_lies_in_contributions(job: Job) -> None:
             for local in locals_:
                 assert "labels" in engine.conclude(job, last, local)
             if job.protocols[-1].id == "measure":
-                assert Measures.of(last).rows > 0
+                assert MeasuredIndices.of(last).rows > 0
     assert ended & {"done", "failed"}
 
 
@@ -178,7 +178,7 @@ def conclusions(job: Job, state: JobState, locals_: list[Local]) -> None:
     if not job.by_columns and job.protocols[-1].id != "uifca":
         assert summaries.raw_centers(state).shape == (3, 2)
     if job.protocols[-1].id == "measure":
-        assert Measures.of(state).rows > 0
+        assert MeasuredIndices.of(state).rows > 0
     for local in locals_:
         with suppress(P2PClustError):
             engine.conclude(job, state, local)

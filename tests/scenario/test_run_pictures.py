@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p2pclust.scenario.outcome.chronicle import Chronicle
-from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.scenario.pictures.palette import CLASSES, CLUSTERS
 from p2pclust.scenario.pictures.roles import roles_drawing
@@ -172,8 +172,8 @@ def test_attendance() -> None:
 
 
 def test_cost_of_each_device() -> None:
-    sent = Measure("bytes sent", "B", {"g": 2_500_000.0, "m-1": 1000.0, "m-2": None})
-    energy = Measure("energy", "J", {"g": 0.002, "m-1": 0.001, "m-2": 0.0})
+    sent = CostFigure("bytes sent", "B", {"g": 2_500_000.0, "m-1": 1000.0, "m-2": None})
+    energy = CostFigure("energy", "J", {"g": 0.002, "m-1": 0.001, "m-2": 0.0})
     one, other = (cost_drawing(measure, list(GROUPS), GROUPS) for measure in (sent, energy))
     assert [drawing.figure.axes[0].get_title("left") for drawing in (one, other)] == ["bytes sent (MB)", "energy (mJ)"]
     assert "lost with the peer" in {text.get_text() for text in one.figure.axes[0].texts}
@@ -183,7 +183,7 @@ def test_cost_of_each_device() -> None:
 def test_of_many_devices_each_is_a_dot() -> None:
     names = [f"m{number}" for number in range(100)]
     groups = {name: "even" if number % 2 else "odd" for number, name in enumerate(names)}
-    drawing = cost_drawing(Measure("messages", "", {name: float(n) for n, name in enumerate(names)}), names, groups)
+    drawing = cost_drawing(CostFigure("messages", "", {name: float(n) for n, name in enumerate(names)}), names, groups)
     assert {"odd: 50 peers", "half of odd spent less than 49"} <= {tip.strip() for tip in tips(drawing)}
 
 

@@ -18,7 +18,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.gossip.leaderless import run_leaderless, ticks_of
 from p2pclust.protocols.gossip.model_average import ModelAverageProtocol
-from p2pclust.protocols.gossip.push_sum import Links
+from p2pclust.protocols.gossip.push_sum import GossipLinks
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pcl
 N = 6
 NAMES = tuple(f"p{i}" for i in range(N))
 RING = {name: tuple(sorted((NAMES[i - 1], NAMES[(i + 1) % N]))) for i, name in enumerate(NAMES)}
-LINKS = Links([sorted(((i - 1) % N, (i + 1) % N)) for i in range(N)], "metropolis-hastings")
+LINKS = GossipLinks([sorted(((i - 1) % N, (i + 1) % N)) for i in range(N)], "metropolis-hastings")
 PARAMETERS = {"hidden": [3, 2, 3], "output": "sigmoid", "rounds": 5, "epochs": 2, "batch": 8, "learning_rate": 0.02}
 
 

@@ -21,7 +21,7 @@ from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import Table, device_name, not_empty, refuse, renamed, wrong_value
+from p2pclust.scenario.file.fields import TomlTable, device_name, not_empty, refuse, renamed, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.tools.spelling import nearest
@@ -58,7 +58,7 @@ def _settings(value: dict[str, Any]) -> dict[str, Any]:
 Settings = Annotated[dict[str, Any], AfterValidator(_settings)]
 
 
-class SshTable(Table):
+class SshTable(TomlTable):
     """``[ssh]``: options of SSH for all hosts, unless a host has its own."""
 
     #: A file like ~/.ssh/config.
@@ -70,7 +70,7 @@ class SshTable(Table):
     share_connections: bool = False
 
 
-class HostTable(Table):
+class HostTable(TomlTable):
     """``[hosts.NAME]``: a machine; unlisted ones are reached by ``ssh NAME``."""
 
     ssh: Annotated[str, Field(min_length=1)] | None = None
@@ -82,13 +82,13 @@ class HostTable(Table):
     environment: Annotated[dict[str, str], AfterValidator(_environment)] = Field(default_factory=dict)
 
 
-class ClassTable(Table):
+class ClassTable(TomlTable):
     """``[classes.NAME]``: the common settings of a class of devices."""
 
     settings: Settings = Field(default_factory=dict)
 
 
-class DeviceTable(Table):
+class DeviceTable(TomlTable):
     """``[[devices]]``: one peer."""
 
     name: Annotated[str, AfterValidator(device_name)]
@@ -114,7 +114,7 @@ class DeviceTable(Table):
         return self
 
 
-class InventoryFile(Table):
+class InventoryFile(TomlTable):
     """The keys of the file."""
 
     #: The fleet's directory, made by `p2pclust keys`, with its roster and the bundles of the devices.

@@ -195,7 +195,7 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
     if console is None:
         yield lambda event: None
         return
-    rounds = _Rounds()
+    rounds = _ShownRounds()
     with console.status("") if console.is_terminal else nullcontext() as live:
 
         def show(event: Mapping[str, Any]) -> None:
@@ -207,7 +207,7 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
         yield show
 
 
-class _Rounds:
+class _ShownRounds:
     """One line for each round, whether the peer aggregates or follows.
 
     An aggregator reports that a round is combined. At a follower a round ends when the next state arrives.

@@ -12,7 +12,7 @@ from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.scenario.outcome.compare import Line, Run
+    from p2pclust.scenario.outcome.compare import ComparedFigure, ComparedRun
 
 __all__ = ["compare"]
 
@@ -50,7 +50,7 @@ def compare(
     _print(runs, lines)
 
 
-def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
+def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
     from p2pclust.scenario.page.compare_page import write_comparison  # noqa: PLC0415
     from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def _write(out: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
         note(f"{out.name} has {canvas.INSTALL}")
 
 
-def _print(runs: Sequence[Run], lines: Sequence[Line]) -> None:
+def _print(runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
     from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
     from rich.text import Text  # noqa: PLC0415
 

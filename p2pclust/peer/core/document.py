@@ -15,7 +15,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
-from p2pclust.protocols.gossip.push_sum import Links
+from p2pclust.protocols.gossip.push_sum import GossipLinks
 
 __all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links"]
 
@@ -80,11 +80,13 @@ class Document:
             raise UsageError(flaw)
 
     @cached_property
-    def peers_links(self) -> Links:
+    def peers_links(self) -> GossipLinks:
         """The links of a gossip job, by roster index."""
         n = len(self.roster)
         if not self.links:
-            return Links([[other for other in range(n) if other != peer] for peer in range(n)], self.treatment.mixing)
+            return GossipLinks(
+                [[other for other in range(n) if other != peer] for peer in range(n)], self.treatment.mixing
+            )
         if len(self.links) % 4:
             raise UsageError("links: expected pairs of roster indices")
         pairs = np.frombuffer(self.links, "<u2").reshape(-1, 2).tolist()
@@ -94,7 +96,7 @@ class Document:
         for a, b in pairs:
             near[a].append(b)
             near[b].append(a)
-        return Links(near, self.treatment.mixing)
+        return GossipLinks(near, self.treatment.mixing)
 
     @cached_property
     def id(self) -> str:

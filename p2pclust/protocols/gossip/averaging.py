@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.reasons import MAX_REASON
-from p2pclust.protocols.gossip.push_sum import Links, agrees, apart, mixed
+from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, mixed
 
 __all__ = ["LEAST_TOLERANCE", "Answer", "Averaging", "Proposal", "Tick", "tolerance_flaw"]
 
@@ -183,7 +183,7 @@ class Averaging:
 
     Parameters
     ----------
-    links : Links
+    links : GossipLinks
         Among the peers that take part.
     me : int
         This peer's roster index.
@@ -200,7 +200,7 @@ class Averaging:
 
     Examples
     --------
-    >>> pair = Links([[1], [0]])
+    >>> pair = GossipLinks([[1], [0]])
     >>> peers = [Averaging(pair, i, Answer(i), np.array([x, x]), tolerance=1e-9) for i, x in enumerate([1.0, 5.0])]
     >>> while not peers[0].ended:
     ...     sent = [peer.message for peer in peers]
@@ -211,7 +211,14 @@ class Averaging:
     """
 
     def __init__(
-        self, links: Links, me: int, answer: Answer, mass: Floats | None = None, *, tolerance: float, ticks: int = 0
+        self,
+        links: GossipLinks,
+        me: int,
+        answer: Answer,
+        mass: Floats | None = None,
+        *,
+        tolerance: float,
+        ticks: int = 0,
     ) -> None:
         self._links = links
         self._me = me

@@ -26,7 +26,7 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.protocols.engine.sums import terms
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
-from p2pclust.protocols.gossip.push_sum import Links, first_mass, total_of
+from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
 
 __all__ = [
     "MOST_BYTES",
@@ -163,7 +163,7 @@ def _total(
 def run_leaderless(
     job: Job,
     locals: Sequence[Local],
-    links: Links,
+    links: GossipLinks,
     *,
     tolerance: float = 1e-9,
     ticks: int = 0,
@@ -176,7 +176,7 @@ def run_leaderless(
     job : Job
     locals : sequence of Local
         One per roster peer, in roster order.
-    links : Links
+    links : GossipLinks
         Among them; connected.
     tolerance : float
         How closely all peers' estimates of a sum agree before one is used, in terms of the sum of absolute values.
@@ -197,7 +197,7 @@ def run_leaderless(
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)
     >>> rows = [Local([[0.0], [1.0]]), Local([[8.0]]), Local([[9.0]])]
-    >>> state = run_leaderless(job, rows, Links([[1], [0, 2], [1]]))
+    >>> state = run_leaderless(job, rows, GossipLinks([[1], [0, 2], [1]]))
     >>> summaries.raw_centers(state).round(9).tolist()
     [[0.5], [8.5]]
     """
@@ -215,7 +215,7 @@ def run_leaderless(
 
 
 def _round(
-    job: Job, states: Sequence[JobState], locals: Sequence[Local], links: Links, tolerance: float, ticks: int
+    job: Job, states: Sequence[JobState], locals: Sequence[Local], links: GossipLinks, tolerance: float, ticks: int
 ) -> tuple[list[JobState], int, float]:
     n_peers, state = len(locals), states[0]
     proposer, own_ticks = proposer_of(job, state, links.members, n_peers), ticks_of(job, state, ticks)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 
 __all__ = [
-    "MIXINGS", "Links", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "second_eigenvalue",
+    "MIXINGS", "GossipLinks", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "second_eigenvalue",
     "total_of", "usual_mixing",
 ]  # fmt: skip
 
@@ -61,7 +61,7 @@ def usual_mixing(ticks: int) -> str:
     return MIXINGS[1] if ticks else MIXINGS[0]
 
 
-class Links:
+class GossipLinks:
     """The links between peers, by roster index; and what each peer takes of its neighbours' masses.
 
     Parameters
@@ -79,7 +79,7 @@ class Links:
 
     Examples
     --------
-    >>> line = Links([[1], [0, 2], [1]])
+    >>> line = GossipLinks([[1], [0, 2], [1]])
     >>> line.shares(0), line.hops
     ({0: 0.5, 1: 0.3333333333333333}, 2)
     """
@@ -102,9 +102,9 @@ class Links:
             peer: tuple(other for other in self._all[peer] if other in within) for peer in self.members
         }
 
-    def among(self, members: Collection[int]) -> Links:
+    def among(self, members: Collection[int]) -> GossipLinks:
         """Return the links between these peers only: the members, which take part."""
-        links = Links.__new__(Links)
+        links = GossipLinks.__new__(GossipLinks)
         links._all, links.mixing = self._all, self.mixing
         links._take(members)
         return links
@@ -231,12 +231,12 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
     return np.where(certain, np.rint(total), total)
 
 
-def mixing_matrix(links: Links) -> Floats:
+def mixing_matrix(links: GossipLinks) -> Floats:
     """Return how one tick maps the members' masses, shape (n, n): its columns add up to one.
 
     Examples
     --------
-    >>> (6 * mixing_matrix(Links([[1], [0, 2], [1]]))).round(12).tolist()
+    >>> (6 * mixing_matrix(GossipLinks([[1], [0, 2], [1]]))).round(12).tolist()
     [[3.0, 2.0, 0.0], [3.0, 2.0, 3.0], [0.0, 2.0, 3.0]]
     """
     place = {peer: number for number, peer in enumerate(links.members)}
@@ -247,12 +247,12 @@ def mixing_matrix(links: Links) -> Floats:
     return matrix
 
 
-def second_eigenvalue(links: Links) -> float:
+def second_eigenvalue(links: GossipLinks) -> float:
     """Return the second largest modulus of the mixing matrix' eigenvalues: what remains of a difference after a tick.
 
     Examples
     --------
-    >>> round(second_eigenvalue(Links([[1], [0, 2], [1]])), 12)
+    >>> round(second_eigenvalue(GossipLinks([[1], [0, 2], [1]])), 12)
     0.5
     """
     if len(links.members) < 2:

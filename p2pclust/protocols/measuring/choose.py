@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.measuring.measure import Measures
+from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 __all__ = ["MEASURES", "Recommendation", "elbow", "recommend"]
 
@@ -63,7 +63,7 @@ class Recommendation:
     agreed: bool
 
 
-def recommend(table: Sequence[Measures]) -> Recommendation:
+def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     """Return the number of clusters that most measures vote for.
 
     The table has one row for each number of clusters, in any order; raise UsageError if it is empty, or has a number
@@ -72,7 +72,7 @@ def recommend(table: Sequence[Measures]) -> Recommendation:
     Examples
     --------
     >>> def row(clusters, inertia, index, silhouette):
-    ...     return Measures(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)
+    ...     return MeasuredIndices(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)
     >>> found = recommend([row(2, 9.0, 0.5, 0.6), row(3, 1.0, 0.2, 0.8), row(4, 0.9, 0.4, 0.7)])
     >>> found.clusters, found.reason
     (3, 'All four measures are best at 3 clusters.')

@@ -45,7 +45,7 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.objective import Evaluation
 
-__all__ = ["Measure", "Measures", "measured"]
+__all__ = ["Measure", "MeasuredIndices", "measured"]
 
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
@@ -156,7 +156,7 @@ class Measure(Evaluation):
 
 
 @dataclass(frozen=True)
-class Measures:
+class MeasuredIndices:
     """What a fleet measured of one clustering, over all rows of those that contributed.
 
     Attributes
@@ -190,7 +190,7 @@ class Measures:
     simplified_silhouette: float
 
     @classmethod
-    def of(cls, state: JobState) -> Measures:
+    def of(cls, state: JobState) -> MeasuredIndices:
         """Return the measures of a job that ended with a ``measure`` stage; raise UsageError if it measured nothing."""
         arrays = state.arrays
         if "measured_rows" not in arrays:

@@ -20,7 +20,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Rest
-from p2pclust.scenario.file.fleet_keys import DeviceSpec, FleetSpec
+from p2pclust.scenario.file.fleet_keys import DeviceSpec, FleetTable
 from p2pclust.topology.plans import plan_rows
 
 __all__ = ["longest_sleep_s", "make_rests", "read_availability", "refuse_without_devices"]
@@ -30,7 +30,7 @@ _HEADER: Final = ["device", "from_s", "to_s"]
 _Times = tuple[tuple[float, float], ...]
 
 
-def make_rests(fleet: FleetSpec) -> dict[str, Rest]:
+def make_rests(fleet: FleetTable) -> dict[str, Rest]:
     """Return the planned sleep of devices, by name; devices that never sleep are left out."""
     members = fleet.members
     groups = {device.name: device.group for device in members}
@@ -90,7 +90,7 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
     return {name: _merged(times) for name, times in found.items()}
 
 
-def refuse_without_devices(fleet: FleetSpec) -> None:
+def refuse_without_devices(fleet: FleetTable) -> None:
     """Refuse keys about devices, which the in-process backend does not have."""
     lacking = "the in-process backend has no devices: choose another backend"
     for spec in fleet.devices:

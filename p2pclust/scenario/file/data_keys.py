@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Table, refuse
+from p2pclust.scenario.file.fields import TomlTable, refuse
 
 __all__ = ["DataSpec", "PartitionSpec"]
 
@@ -19,7 +19,7 @@ _SCHEMES = {
 _NEEDED = ("beta", "labels_per_peer", "rows_per_class")
 
 
-class PartitionSpec(Table):
+class PartitionSpec(TomlTable):
     """``[data.partition]``: which peer holds which rows."""
 
     scheme: Literal[
@@ -52,7 +52,7 @@ class PartitionSpec(Table):
         return self
 
 
-class DataSpec(Table):
+class DataSpec(TomlTable):
     """``[data]``: the source of the rows, and how the federated protocol scales them."""
 
     #: A registered data set, a file, or a folder of files, which is split among the peers.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from p2pclust.scenario.file.fields import Scalar, SomeNames, Table, refuse
+from p2pclust.scenario.file.fields import Scalar, SomeNames, TomlTable, refuse
 
 __all__ = ["OPERATORS", "ExpectSpec", "ValueSpec"]
 
@@ -14,7 +14,7 @@ __all__ = ["OPERATORS", "ExpectSpec", "ValueSpec"]
 OPERATORS = ("at_least", "at_most", "above", "below", "equals")
 
 
-class ValueSpec(Table):
+class ValueSpec(TomlTable):
     """``[[expect.values]]``: any value of the result, by its path; see `p2pclust.scenario.file.result_paths`."""
 
     what: Annotated[str, Field(min_length=1)]
@@ -40,7 +40,7 @@ class ValueSpec(Table):
         return self
 
 
-class ExpectSpec(Table):
+class ExpectSpec(TomlTable):
     """``[expect]``: what must hold in the end; only the keys that are set are checked."""
 
     finished_at_least: Annotated[int, Field(ge=0)] | None = None

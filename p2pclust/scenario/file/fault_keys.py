@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from p2pclust.fleet.faults import LASTING, Do
-from p2pclust.scenario.file.fields import Names, RandomVictims, Table, Who, refuse
+from p2pclust.scenario.file.fields import Names, RandomVictims, TomlTable, Who, refuse
 
 __all__ = ["At", "FaultSpec"]
 
@@ -17,7 +17,7 @@ Phase = Literal["opening", "adopting", "combining", "closing"]
 _NEEDS = {"slow": "factor", "drop": "probability", "corrupt-data": "how"}
 
 
-class At(Table):
+class At(TomlTable):
     """``at = { round = 3 }``, ``{ seconds = 2.5 }``, ``{ job = 1 }`` or ``{ rate_per_minute = 2, until_s = 60 }``."""
 
     #: When the victim reaches this round, in the first job that has it; the victim carries it out itself.
@@ -45,7 +45,7 @@ class At(Table):
         return self
 
 
-class FaultSpec(Table):
+class FaultSpec(TomlTable):
     """``[[faults]]``: what goes wrong, when, and at which devices."""
 
     at: At

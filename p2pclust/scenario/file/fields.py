@@ -34,7 +34,7 @@ __all__ = [
     "RandomVictims",
     "Scalar",
     "SomeNames",
-    "Table",
+    "TomlTable",
     "Who",
     "device_name",
     "known_protocol",
@@ -50,7 +50,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of the file: unknown keys are refused, values are not converted, and it is immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -187,7 +187,7 @@ def _init(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
         raise wrong_value(f"expected {names}, or a list of first centers, all equally long") from None
 
 
-class RandomVictims(Table):
+class RandomVictims(TomlTable):
     """Victims drawn from the scenario's seed, written as ``{ random = k }``."""
 
     random: Annotated[int, Field(ge=1)]

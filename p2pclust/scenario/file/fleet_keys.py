@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field, model_validator
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import Battery, DutyCycle
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Table, refuse
+from p2pclust.scenario.file.fields import TomlTable, refuse
 from p2pclust.topology.kinds import options_of
 
 __all__ = [
-    "BatterySpec", "Device", "DeviceSpec", "DutySpec", "EnergySpec", "FleetSpec", "LinkSpec", "OverlaySpec",
+    "BatterySpec", "Device", "DeviceSpec", "DutySpec", "EnergySpec", "FleetTable", "LinkSpec", "OverlaySpec",
 ]  # fmt: skip
 
 PEERS_MAX = 1000
@@ -23,7 +23,7 @@ PEERS_MAX = 1000
 
 @dataclass(frozen=True)
 class Device:
-    """One peer of the fleet, as `FleetSpec.members` lists it."""
+    """One peer of the fleet, as `FleetTable.members` lists it."""
 
     name: str
     spec: DeviceSpec
@@ -35,7 +35,7 @@ class Device:
         return self.spec.name
 
 
-class OverlaySpec(Table):
+class OverlaySpec(TomlTable):
     """``[fleet.overlay]``: which peers are linked; the options depend on the kind, see :data:`p2pclust.topology.KINDS`."""
 
     kind: str = "full"
@@ -75,7 +75,7 @@ class OverlaySpec(Table):
 _Mbit = Annotated[float, Field(gt=0, le=1e6)]
 
 
-class LinkSpec(Table):
+class LinkSpec(TomlTable):
     """``link = { ... }``: how a device is connected: its half of every path, in each direction."""
 
     #: Delay of a message from or to this device, and the largest deviation from it (uniform, in both directions).
@@ -105,7 +105,7 @@ _Cost = Annotated[float, Field(ge=0, le=1e9)]
 _Seconds = Annotated[float, Field(gt=0, le=1e7)]
 
 
-class EnergySpec(Table):
+class EnergySpec(TomlTable):
     """``energy = { ... }``: what a device on mains uses; it is counted and never runs out."""
 
     #: For each 10^6 bytes sent and received, for each second of processor time, and while awake.
@@ -129,7 +129,7 @@ class BatterySpec(EnergySpec):
         return self
 
 
-class DutySpec(Table):
+class DutySpec(TomlTable):
     """``duty_cycle = { ... }``: awake for on_s, then asleep for off_s, repeatedly."""
 
     on_s: _Seconds
@@ -138,7 +138,7 @@ class DutySpec(Table):
     phase_s: Annotated[float, Field(ge=0, le=2e7)] | None = None
 
 
-class DeviceSpec(Table):
+class DeviceSpec(TomlTable):
     """``[[fleet.devices]]``: one device, or a group of equal ones named ``name-01``, ``name-02``, ..."""
 
     name: Annotated[str, AfterValidator(fields.device_name)]
@@ -189,7 +189,7 @@ class DeviceSpec(Table):
         return self
 
 
-class FleetSpec(Table):
+class FleetTable(TomlTable):
     """``[fleet]``: the devices, their overlay, and the timing of their peers."""
 
     timing: Literal["default", "wan", "fast"] = "default"
@@ -214,7 +214,7 @@ class FleetSpec(Table):
         return [device.name for device in self.members]
 
     @model_validator(mode="after")
-    def _names_are_distinct(self) -> FleetSpec:
+    def _names_are_distinct(self) -> FleetTable:
         if (self.peers is None) == (not self.devices):
             refuse(["expected either peers = N, or [[fleet.devices]]"])
         called = Counter(name for spec in self.devices for name in dict.fromkeys([spec.name, *_names(spec)]))

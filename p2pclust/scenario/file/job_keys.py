@@ -11,14 +11,14 @@ from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainVali
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import Table, refuse, wrong_table, wrong_value
+from p2pclust.scenario.file.fields import TomlTable, refuse, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["JobSpec"]
 
 
-class _JobKeys(Table):
+class _JobKeys(TomlTable):
     """The keys of every job."""
 
     protocol: Annotated[str, AfterValidator(fields.known_protocol)]

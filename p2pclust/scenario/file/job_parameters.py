@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from p2pclust.scenario.file.fields import LocalClusters, Table
+from p2pclust.scenario.file.fields import LocalClusters, TomlTable
 
 __all__ = ["OwnParameters"]
 
 
-class OwnParameters(Table):
+class OwnParameters(TomlTable):
     """The protocols' own parameters; by default those of the protocol."""
 
     #: Of a model made for a plug-in: its parameters.

@@ -16,8 +16,8 @@ from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.data_keys import DataSpec
 from p2pclust.scenario.file.expect_keys import ExpectSpec
 from p2pclust.scenario.file.fault_keys import FaultSpec
-from p2pclust.scenario.file.fields import RandomVictims, Table, refuse
-from p2pclust.scenario.file.fleet_keys import FleetSpec
+from p2pclust.scenario.file.fields import RandomVictims, TomlTable, refuse
+from p2pclust.scenario.file.fleet_keys import FleetTable
 from p2pclust.scenario.file.job_keys import JobSpec
 from p2pclust.scenario.file.result_paths import wrong_path
 from p2pclust.tools.spelling import nearest
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["Scenario"]
 
 
-class Scenario(Table):
+class Scenario(TomlTable):
     """A whole scenario file."""
 
     title: str = ""
     #: Of all random choices: partition, first centers, participation, victims, and the simulated network.
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     data: Annotated[DataSpec, Field(examples=['a table [data] with source = "iris"'])]
-    fleet: Annotated[FleetSpec, Field(examples=["a table [fleet] with peers = 3"])]
+    fleet: Annotated[FleetTable, Field(examples=["a table [fleet] with peers = 3"])]
     jobs: Annotated[
         tuple[JobSpec, ...],
         Field(strict=False, examples=['a table [[jobs]] with protocol = "llf-fcm" and clusters = 3']),

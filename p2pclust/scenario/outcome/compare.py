@@ -18,7 +18,7 @@ from p2pclust.scenario.file.result_paths import value_at
 from p2pclust.tools.files import regular
 from p2pclust.tools.units import scaled
 
-__all__ = ["Line", "Run", "compare", "mark", "read_runs", "shown"]
+__all__ = ["ComparedFigure", "ComparedRun", "compare", "mark", "read_runs", "shown"]
 
 Value = str | float | bool | None
 Result = Mapping[str, Any]
@@ -27,7 +27,7 @@ _SAME: Final = 1e-12  # relative difference below which two numbers are equal
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """A result and its name in a comparison."""
 
     name: str
@@ -35,7 +35,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedFigure:
     """One value of all runs."""
 
     #: What the value belongs to: the run, a job, the cost, or the expectations.
@@ -66,7 +66,7 @@ class Line:
         return plain | {"differs": self.differs, "ratio": self.ratio}
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
+def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
     """Read results: output directories of ``p2pclust run``, or their ``result.json``.
 
     Each is named by the shortest end of its folder's path that no other has.
@@ -80,7 +80,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         raise UsageError(f"{len(paths)} result: expected two or more")
     files = [path / "result.json" if path.is_dir() else path for path in paths]
     results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
-    return [Run(name, result) for name, result in zip(_names(files), results, strict=True)]
+    return [ComparedRun(name, result) for name, result in zip(_names(files), results, strict=True)]
 
 
 def _read(file: Path, given: Path) -> dict[str, Any]:
@@ -118,13 +118,13 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(short, start=1)]
 
 
-def compare(runs: Sequence[Run]) -> list[Line]:
+def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
     """Compare runs, in the order of a report; lines without any value are left out.
 
     Examples
     --------
     >>> one, two = ({"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2))
-    >>> [(line.what, line.values, line.differs) for line in compare([Run("one", one), Run("two", two)])][:2]
+    >>> [(line.what, line.values, line.differs) for line in compare([ComparedRun("one", one), ComparedRun("two", two)])][:2]
     [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
     """
     results = [run.result for run in runs]
@@ -141,18 +141,18 @@ def compare(runs: Sequence[Run]) -> list[Line]:
     return [line for line in lines if any(value not in (None, "") for value in line.values)]
 
 
-def _lines(part: str, of: Sequence[Result], measures: Sequence[_Get]) -> list[Line]:
-    return [Line(part, what, tuple(_plain(get(one)) for one in of), unit) for what, get, unit in measures]
+def _lines(part: str, of: Sequence[Result], measures: Sequence[_Get]) -> list[ComparedFigure]:
+    return [ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit) for what, get, unit in measures]
 
 
-def _expectations(results: Sequence[Result]) -> list[Line]:
+def _expectations(results: Sequence[Result]) -> list[ComparedFigure]:
     """Return a line for each expectation of any run; runs may have different expectations."""
     verdicts: list[dict[str, bool]] = []
     for result in results:
         items = [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
         verdicts.append({item["what"]: bool(item["held"]) for item in items})
     every = dict.fromkeys(what for held in verdicts for what in held)
-    return [Line("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
+    return [ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
 
 
 def _dict(entry: Result, key: str) -> Mapping[str, Any]:
@@ -197,13 +197,13 @@ def _identical(entry: Result) -> bool | None:
     return len(dict.fromkeys(digests.values())) == 1 if digests else None
 
 
-def mark(line: Line) -> str:
+def mark(line: ComparedFigure) -> str:
     """Return how much values differ: the ratio of numbers, else "yes"; empty if they are equal.
 
     Examples
     --------
-    >>> mark(Line("cost", "bytes", (100, 250))), mark(Line("run", "seed", (1, 1))), mark(Line("job", "a", ("x", "y")))
-    ('× 2.5', '', 'yes')
+    >>> mark(ComparedFigure("cost", "bytes", (100, 250))), mark(ComparedFigure("job", "a", ("x", "y")))
+    ('× 2.5', 'yes')
     """
     if not line.differs:
         return ""

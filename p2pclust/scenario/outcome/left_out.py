@@ -9,11 +9,11 @@ from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event
 from p2pclust.scenario.file.schema import Scenario
 
-__all__ = ["LeftOut", "rows_left_out"]
+__all__ = ["RowsLeftOut", "rows_left_out"]
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class RowsLeftOut:
     """Rows of one file that were left out; `device` is None if the rows of one source were dealt out."""
 
     file: str
@@ -29,8 +29,8 @@ class LeftOut:
         return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
 
 
-def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[LeftOut]:
+def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[RowsLeftOut]:
     """Return what was left out of each file, in the order of the devices; complete files are not listed."""
-    found = [LeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
+    found = [RowsLeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
     # Where one source was dealt out, every share has the count of the whole source.
     return found if scenario.data.files is not None else [replace(one, device=None) for one in found[:1]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from p2pclust.scenario.outcome.compare import Line, Run, mark, shown
+from p2pclust.scenario.outcome.compare import ComparedFigure, ComparedRun, mark, shown
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.page.story import picture_of
 from p2pclust.scenario.pictures import canvas
@@ -19,7 +19,7 @@ __all__ = ["write_comparison"]
 _CHARTS: Final = 12
 
 
-def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> None:
+def write_comparison(file: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
     """Write the page of these runs and of the lines of their comparison."""
     numbered = [f"{number}: {run.name}" for number, run in enumerate(runs, start=1)]
     sections: list[Section] = []
@@ -42,13 +42,13 @@ def write_comparison(file: Path, runs: Sequence[Run], lines: Sequence[Line]) -> 
     write_page(file, Page(f"{len(runs)} runs side by side", ", ".join(numbered), sections))
 
 
-def _drawable(line: Line) -> bool:
+def _drawable(line: ComparedFigure) -> bool:
     numbers = [value for value in line.values if isinstance(value, int | float) and not isinstance(value, bool)]
     asked = line.part == "expected" or line.part.endswith("as asked for") or line.what == "seed"
     return not asked and len(numbers) > 1
 
 
-def _bars(line: Line, names: Sequence[str]) -> Drawing:
+def _bars(line: ComparedFigure, names: Sequence[str]) -> Drawing:
     known = [float(value) if isinstance(value, int | float) else 0.0 for value in line.values]
     scale, unit = scaled(max(known), line.unit)
     title = f"{line.what}{f' ({unit})' if unit else ''}"
@@ -66,7 +66,7 @@ def _bars(line: Line, names: Sequence[str]) -> Drawing:
     return drawing
 
 
-def _curves(runs: Sequence[Run]) -> list[Picture]:
+def _curves(runs: Sequence[ComparedRun]) -> list[Picture]:
     """Return pictures of how far the centers moved and of what each peer sent, with one line for each run."""
     pictures = []
     n_jobs = max(len(run.result["jobs"]) for run in runs)
@@ -88,24 +88,25 @@ def _curves(runs: Sequence[Run]) -> list[Picture]:
     return pictures
 
 
-def _moved(run: Run, number: int) -> list[tuple[float, float]]:
+def _moved(run: ComparedRun, number: int) -> list[tuple[float, float]]:
     jobs = run.result["jobs"]
     history = (jobs[number].get("history") or []) if number < len(jobs) else []
     return [(float(place), float(shift)) for place, shift in enumerate(history, start=1) if shift]
 
 
-def _rests(run: Run, number: int) -> bool:
+def _rests(run: ComparedRun, number: int) -> bool:
     """Whether a round of a job moved the centers by 0."""
     jobs = run.result["jobs"]
     return number < len(jobs) and 0.0 in (jobs[number].get("history") or [])
 
 
-def _sent(run: Run) -> list[float]:
+def _sent(run: ComparedRun) -> list[float]:
     return [float(peer["bytes_sent"]) for peer in run.result["peers"].values() if peer.get("bytes_sent") is not None]
 
 
 def _lines(
-    runs: Sequence[Run], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
+    runs: Sequence[ComparedRun], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str,
+    *, log: bool = False,
 ) -> Drawing:  # fmt: skip
     drawing = Drawing.new(5.4, 3.1, title, across, grid=True)
     axes = drawing.axes

@@ -18,7 +18,7 @@ from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
 from p2pclust.scenario.pictures import canvas
-from p2pclust.scenario.pictures.cost import Measure, cost_drawing, kinds_drawing
+from p2pclust.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
 from p2pclust.scenario.pictures.palette import own_colours
 from p2pclust.scenario.pictures.places import counted
 from p2pclust.scenario.pictures.roles import roles_drawing
@@ -222,7 +222,7 @@ _MEASURES: Final = (
 def _cost(story: RunStory, *, drawn: bool) -> Section | None:
     peers = story.result["peers"]
     known = [
-        Measure(title, unit, {name: peers[name].get(key) for name in story.names})
+        CostFigure(title, unit, {name: peers[name].get(key) for name in story.names})
         for title, unit, key in _MEASURES
         if any(peer.get(key) for peer in peers.values())
     ]

@@ -13,11 +13,11 @@ from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, 
 from p2pclust.scenario.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
 
-__all__ = ["Cost", "Measure", "bytes_drawing", "cost_drawing", "kinds_drawing"]
+__all__ = ["Cost", "CostFigure", "bytes_drawing", "cost_drawing", "kinds_drawing"]
 
 
 @dataclass(frozen=True)
-class Measure:
+class CostFigure:
     """One number of each peer, None if unknown; ``B`` and ``J`` are shown in a unit that suits the values."""
 
     title: str
@@ -25,7 +25,7 @@ class Measure:
     values: Mapping[str, float | None]
 
 
-def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
     """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
 
     `groups` has the device class of every peer of the run.
@@ -49,7 +49,7 @@ def cost_drawing(measure: Measure, names: Sequence[str], groups: Mapping[str, st
 
 
 def _bars(
-    drawing: Drawing, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
 ) -> None:
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
@@ -64,7 +64,7 @@ def _bars(
 
 
 def _dots(
-    drawing: Drawing, measure: Measure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
 ) -> None:
     """Draw a cloud of dots for each device class, with a line at the median."""
     rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning

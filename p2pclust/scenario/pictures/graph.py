@@ -11,7 +11,7 @@ import numpy as np
 
 from p2pclust.scenario.pictures.canvas import dot_key, line_key
 from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.layout import Layout, lay_out
+from p2pclust.scenario.pictures.layout import Placement, lay_out
 from p2pclust.scenario.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _headline(association: Association, known: Sequence[Any], n_gone: int) -> st
     return text
 
 
-def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layout: Layout) -> None:
+def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layout: Placement) -> None:
     from matplotlib.collections import LineCollection  # noqa: PLC0415
 
     right: list[Any] = []
@@ -118,7 +118,7 @@ def _draw_links(axes: Axes, association: Association, known: Sequence[Any], layo
 
 
 def _draw_nodes(
-    axes: Axes, association: Association, known: Sequence[Any], main: Sequence[Any], layout: Layout,
+    axes: Axes, association: Association, known: Sequence[Any], main: Sequence[Any], layout: Placement,
     peers: Sequence[str] | None, hues: Sequence[int],
 ) -> None:  # fmt: skip
     from matplotlib.patches import Circle  # noqa: PLC0415

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from p2pclust.protocols.models.association import Association
 
-__all__ = ["Layout", "lay_out"]
+__all__ = ["Placement", "lay_out"]
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _LEAST: Final = (9.0, 1.0)  # half a page, so that a few clusters are not drawn 
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Placement:
     """Places; the unit is about the distance between neighbouring nodes."""
 
     #: Of the clusters, shape (M, 2).
@@ -37,7 +37,7 @@ class Layout:
     node: float = _NODE
 
 
-def lay_out(association: Association) -> Layout:
+def lay_out(association: Association) -> Placement:
     """Return the layout of a graph; the same graph always has the same layout.
 
     Examples
@@ -65,7 +65,7 @@ def lay_out(association: Association) -> Layout:
         captions[number] = middle + np.array([0.0, sizes[number, 1] + 0.1])
     alone = list(association.isolated)
     places[alone], page = _below(len(alone), float(half[0]), float(half[1]) if groups else 0.0)
-    return Layout(places, captions, page)
+    return Placement(places, captions, page)
 
 
 def _community(association: Association, members: tuple[int, ...]) -> Floats:

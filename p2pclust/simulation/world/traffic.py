@@ -48,7 +48,7 @@ class LinkTraffic:
         return sum(self.n_bytes.values())
 
 
-class _Link:
+class _LinkCount:
     __slots__ = ("contributions", "kinds")
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ class Traffic:
     """Counts as it goes: two look-ups per message, and one decoding more per relayed contribution."""
 
     def __init__(self) -> None:
-        self._links: dict[tuple[str, str], _Link] = {}
+        self._links: dict[tuple[str, str], _LinkCount] = {}
 
     def count(self, source: str, target: str, message: Message, n_bytes: int) -> None:
         """A message leaves `source` for its neighbour `target`."""
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = _Link()
+            link = self._links[source, target] = _LinkCount()
         kind = message.kind
         if isinstance(message, Relay):
             kind = kind_of(message.inner[0])

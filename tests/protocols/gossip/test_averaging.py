@@ -14,10 +14,10 @@ from overlays import connected, line, ring, star
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Proposal, Tick, tolerance_flaw
-from p2pclust.protocols.gossip.push_sum import Links, agrees, apart, first_mass, second_eigenvalue
+from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, first_mass, second_eigenvalue
 
 
-def round_of(links: Links, values: list[np.ndarray], tolerance: float) -> list[Averaging]:
+def round_of(links: GossipLinks, values: list[np.ndarray], tolerance: float) -> list[Averaging]:
     return [Averaging(links, i, Answer(i, whole=i), first_mass(values[i]), tolerance=tolerance) for i in links.members]
 
 
@@ -34,7 +34,9 @@ def take_tick(peers: list[Averaging]) -> None:
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(connected(), st.integers(0, 2**32 - 1), st.sampled_from([1e-2, 1e-6, 1e-10]))
-def test_all_end_together_with_one_estimate_within_the_tolerance(links: Links, seed: int, tolerance: float) -> None:
+def test_all_end_together_with_one_estimate_within_the_tolerance(
+    links: GossipLinks, seed: int, tolerance: float
+) -> None:
     rng = np.random.default_rng(seed)
     values = [rng.normal(size=2) * 10.0 ** rng.integers(-6, 6) * rng.integers(0, 2) for _ in links.members]
     peers = round_of(links, values, tolerance)
@@ -56,7 +58,7 @@ def test_all_end_together_with_one_estimate_within_the_tolerance(links: Links, s
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(connected(), st.integers(0, 2**32 - 1))
-def test_a_streak_beyond_the_hops_proves_that_all_agreed(links: Links, seed: int) -> None:
+def test_a_streak_beyond_the_hops_proves_that_all_agreed(links: GossipLinks, seed: int) -> None:
     """The claim of the module, at every tick at which any streak is so long."""
     tolerance, rng = 1e-4, np.random.default_rng(seed)
     peers = round_of(links, [rng.normal(size=1) for _ in links.members], tolerance)
@@ -81,7 +83,7 @@ def test_differences_never_grow() -> None:
     assert all(after <= before * (1 + 1e-12) + 1e-15 for before, after in pairwise(widths))
 
 
-def predicted_ticks(links: Links, tolerance: float) -> int:
+def predicted_ticks(links: GossipLinks, tolerance: float) -> int:
     """Return how many ticks a round is expected to take.
 
     A difference shrinks by the second eigenvalue per tick, until it is `tolerance` over the number of hops; then it takes
@@ -125,7 +127,7 @@ def test_a_fixed_number_of_ticks_leaves_everybody_its_own() -> None:
 
 
 def test_one_alone_ends_too() -> None:
-    (peer,) = round_of(Links([[]]), [np.array([2.0])], 1e-9)
+    (peer,) = round_of(GossipLinks([[]]), [np.array([2.0])], 1e-9)
     while not peer.ended:
         take_tick([peer])
     assert peer.estimate.tolist() == [2.0, 2.0]

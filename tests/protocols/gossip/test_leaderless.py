@@ -17,8 +17,8 @@ from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.gossip.averaging import Answer
 from p2pclust.protocols.gossip.leaderless import next_state, offer, proposer_of, run_leaderless
-from p2pclust.protocols.gossip.push_sum import Links
-from p2pclust.protocols.measuring.measure import Measures, measured
+from p2pclust.protocols.gossip.push_sum import GossipLinks
+from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 
 N = 12
 
@@ -35,7 +35,7 @@ def difference(a: JobState, b: JobState) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("links", [ring(N), line(N), star(N), grid(3, 4)], ids=["ring", "line", "star", "grid"])
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
-def test_the_pooled_result_up_to_the_tolerance(links: Links, protocol: str) -> None:
+def test_the_pooled_result_up_to_the_tolerance(links: GossipLinks, protocol: str) -> None:
     job = cluster_job(protocol, n_clusters=3, max_rounds=4, tol=0.0, seed=0, scaling="zscore")
     reached: list[float] = []
     state = run_leaderless(job, locals_(), links, on_round=lambda state, ticks, far: reached.append(far))
@@ -84,7 +84,7 @@ def test_the_job_fails_where_it_would_fail_anywhere() -> None:
 def test_counts_are_whole_numbers() -> None:
     job = measured(cluster_job("llf-cm", n_clusters=3, max_rounds=4, seed=0))
     state, exact = run_leaderless(job, locals_(7), line(7)), run_in_process(job, locals_(7))
-    found, wanted = Measures.of(state), Measures.of(exact)
+    found, wanted = MeasuredIndices.of(state), MeasuredIndices.of(exact)
     assert (found.rows, found.counts, found.hidden) == (wanted.rows, wanted.counts, wanted.hidden)
     assert found.inertia == pytest.approx(wanted.inertia, rel=1e-7)
 

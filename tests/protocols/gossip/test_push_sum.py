@@ -10,7 +10,7 @@ from overlays import connected, grid, line, links_of, ring, star
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.gossip.push_sum import (
-    Links,
+    GossipLinks,
     agrees,
     first_mass,
     mixed,
@@ -45,7 +45,7 @@ def test_the_shares_of_metropolis_and_hastings() -> None:
 
 
 @given(connected(), st.randoms(use_true_random=False))
-def test_no_tick_changes_the_sum_of_masses(links: Links, random: object) -> None:
+def test_no_tick_changes_the_sum_of_masses(links: GossipLinks, random: object) -> None:
     rng = np.random.default_rng(len(links.members))
     masses = {i: (first_mass(rng.normal(size=3)), 1.0) for i in links.members}
     total = sum(x for x, _ in masses.values())
@@ -56,7 +56,7 @@ def test_no_tick_changes_the_sum_of_masses(links: Links, random: object) -> None
 
 
 @given(connected())
-def test_columns_of_the_mixing_matrix_add_up_to_one(links: Links) -> None:
+def test_columns_of_the_mixing_matrix_add_up_to_one(links: GossipLinks) -> None:
     matrix = mixing_matrix(links)
     assert np.allclose(matrix.sum(axis=0), 1.0)
     assert (matrix >= 0).all()
@@ -81,9 +81,9 @@ def test_hops_and_parts() -> None:
 def test_links_must_be_links() -> None:
     for wrong in ([[1], []], [[0]], [[1], [0, 2]]):
         with pytest.raises(UsageError, match="links of peer"):
-            Links(wrong)
+            GossipLinks(wrong)
     with pytest.raises(UsageError, match="mixing = 'fast'"):
-        Links([[]], "fast")
+        GossipLinks([[]], "fast")
 
 
 def test_what_is_not_a_number_does_not_agree() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.measuring.choose import elbow, recommend
-from p2pclust.protocols.measuring.measure import Measures
+from p2pclust.protocols.measuring.measure import MeasuredIndices
 
 
-def row(clusters: int, sdb: float, xb: float, silhouette: float, inertia: float, rows: int = 10) -> Measures:
-    return Measures(clusters, rows, (), 0, inertia, 1.0, 1.0, 1.0, xb, sdb, silhouette)
+def row(clusters: int, sdb: float, xb: float, silhouette: float, inertia: float, rows: int = 10) -> MeasuredIndices:
+    return MeasuredIndices(clusters, rows, (), 0, inertia, 1.0, 1.0, 1.0, xb, sdb, silhouette)
 
 
 STEEP = dict(zip(range(2, 7), [100.0, 50.0, 5.0, 4.0, 3.5], strict=True))  # bends at 4
@@ -87,7 +87,7 @@ def test_inertia_counts_per_row() -> None:
 
 
 @pytest.mark.parametrize("table", [[], [row(2, 1.0, 1.0, 0.5, 1.0), row(2, 1.0, 1.0, 0.5, 1.0)]])
-def test_a_table_that_cannot_be_read_is_refused(table: list[Measures]) -> None:
+def test_a_table_that_cannot_be_read_is_refused(table: list[MeasuredIndices]) -> None:
     with pytest.raises(UsageError, match="expected one for each"):
         recommend(table)
 

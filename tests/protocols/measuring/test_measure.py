@@ -22,7 +22,7 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import pooled, replay, run_in_process
 from p2pclust.protocols.engine.wire import decode_state
-from p2pclust.protocols.measuring.measure import Measure, Measures, measured
+from p2pclust.protocols.measuring.measure import Measure, MeasuredIndices, measured
 
 OPEN = {"privacy_gate": False, "suppress_singletons": False}
 
@@ -38,7 +38,7 @@ def test_by_hand() -> None:
     # k-means ends at .5 and 8; with declared bounds and no scaling the units are the data's own.
     options = {"n_clusters": 2, "init": [[0.0], [9.0]], "suppress_singletons": False}
     _, state = run("llf-cm", [[[0.0], [1.0]], [[7.0], [8.0], [9.0]]], OPEN, **options)
-    found = Measures.of(state)
+    found = MeasuredIndices.of(state)
     assert (found.clusters, found.rows, found.counts, found.hidden) == (2, 5, (2, 3), 0)
     assert found.inertia == pytest.approx(0.25 + 0.25 + 1 + 0 + 1)
     assert found.within_sse == pytest.approx(3 / 5)
@@ -68,7 +68,7 @@ def test_equals_the_measures_of_the_pooled_rows(
     own = {"fuzzifier": fuzzifier, "privacy_gate": False} if protocol == "llf-fcm" else {"suppress_singletons": False}
     options = {"n_clusters": n_clusters, "scaling": scaling, "init": init, "seed": seed % 2**31, "max_rounds": 5}
     _, state = run(protocol, peers, OPEN | {"fuzzifier": fuzzifier}, **options, **own)
-    found = Measures.of(state)
+    found = MeasuredIndices.of(state)
     X = (np.concatenate(peers) - state.arrays["origin"]) / state.arrays["scale"]
     centers = np.asarray(state.arrays["centers"])
     assert found.rows == len(X)
@@ -90,7 +90,7 @@ def test_small_clusters_in_wide_data_keep_their_digits(width: float) -> None:
     peers = [np.concatenate([rng.normal(at, width, (20, 1)) for at in (0.0, 1e3)]) for _ in range(3)]
     options = {"n_clusters": 2, "init": [[0.0], [1e3]], "suppress_singletons": False}
     _, state = run("llf-cm", peers, OPEN, **options)
-    X, found = np.concatenate(peers) - state.arrays["origin"], Measures.of(state)
+    X, found = np.concatenate(peers) - state.arrays["origin"], MeasuredIndices.of(state)
     assert found.inertia == pytest.approx(metrics.inertia(X, state.arrays["centers"]), rel=1e-9)
 
 
@@ -98,7 +98,7 @@ def test_a_center_far_from_all_rows_is_measured() -> None:
     peers = [[[0.0], [1.0]], [[0.5], [2.0]]]
     options = {"n_clusters": 2, "init": [[0.0], [1e6]], "privacy_gate": False, "tol": 0.0, "max_rounds": 1}
     _, state = run("llf-fcm", peers, OPEN, **options)
-    found, X = Measures.of(state), np.concatenate(peers) - state.arrays["origin"]
+    found, X = MeasuredIndices.of(state), np.concatenate(peers) - state.arrays["origin"]
     centers = np.asarray(state.arrays["centers"])
     assert found.outside_sse == pytest.approx(metrics.outside_sse(X, centers), rel=1e-9)
     assert found.soft_davies_bouldin == pytest.approx(metrics.soft_davies_bouldin(X, centers), rel=1e-9)
@@ -117,10 +117,10 @@ def test_the_same_bits_whoever_holds_which_rows_in_peers_of_one(order: list[int]
 def test_one_cluster_and_coinciding_centers_are_infinitely_bad() -> None:
     peers = [[[0.0], [1.0], [4.0]]]
     _, state = run("llf-cm", peers, OPEN, n_clusters=1, suppress_singletons=False)
-    found = Measures.of(state)
+    found = MeasuredIndices.of(state)
     assert (found.xie_beni, found.soft_davies_bouldin, found.simplified_silhouette) == (math.inf, math.inf, 0.0)
     _, state = run("llf-fcm", peers, OPEN, n_clusters=2, init=[[1.0], [1.0]], privacy_gate=False)
-    found = Measures.of(state)
+    found = MeasuredIndices.of(state)
     assert (found.xie_beni, found.soft_davies_bouldin, found.simplified_silhouette) == (math.inf, math.inf, 0.0)
 
 
@@ -133,7 +133,7 @@ class TestPrivacy:
         assert Measure().rows_needed(n_clusters=2, n_features=1) == 16
         few, enough = [[[float(i % 9)] for i in range(n)] for n in (15, 16)]
         _, state = run("llf-cm", [few, enough], {}, **BOUNDED)
-        assert Measures.of(state).rows == 16
+        assert MeasuredIndices.of(state).rows == 16
         reason = "privacy gate: fewer than 16 rows, which measuring up to 2 clusters needs"
         assert state.log[-1].abstained == {0: reason}
 
@@ -148,13 +148,13 @@ class TestPrivacy:
         assert state.status == "failed"
         assert state.reason.startswith("measure: no peer can contribute (peer 0: privacy gate: fewer than 16 rows")
         with pytest.raises(UsageError, match="measured nothing"):
-            Measures.of(state)
+            MeasuredIndices.of(state)
 
     def test_a_count_of_one_is_hidden_and_counted_and_nothing_else_changes(self) -> None:
         peers = [[[0.0], [0.5], [9.0]], [[8.0], [8.5]]]
         _, kept_back = run("llf-cm", peers, {"privacy_gate": False}, suppress_singletons=False, **BOUNDED)
         _, told = run("llf-cm", peers, OPEN, suppress_singletons=False, **BOUNDED)
-        found, full = Measures.of(kept_back), Measures.of(told)
+        found, full = MeasuredIndices.of(kept_back), MeasuredIndices.of(told)
         assert (found.counts, found.hidden, full.counts, full.hidden) == ((2, 2), 1, (2, 3), 0)
         assert found.rows == full.rows == 5
         assert (found.inertia, found.xie_beni) == (full.inertia, full.xie_beni)

@@ -9,13 +9,13 @@ import pytest
 from p2pclust.errors import UsageError
 from p2pclust.fleet.power import DutyCycle, Rest
 from p2pclust.scenario.file.availability import make_rests, read_availability, refuse_without_devices
-from p2pclust.scenario.file.fleet_keys import FleetSpec
+from p2pclust.scenario.file.fleet_keys import FleetTable
 
 GROUPS = {"ship-01": "ship", "ship-02": "ship", "buoy": "buoy"}
 
 
-def fleet(**device: object) -> FleetSpec:
-    return FleetSpec.model_validate({"devices": [{"name": "meter", "count": 2, **device}]})
+def fleet(**device: object) -> FleetTable:
+    return FleetTable.model_validate({"devices": [{"name": "meter", "count": 2, **device}]})
 
 
 def test_lines_of_a_group_and_of_its_devices_are_put_together(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.outcome.compare import Line, Run, compare, read_runs
+from p2pclust.scenario.outcome.compare import ComparedFigure, ComparedRun, compare, read_runs
 from p2pclust.scenario.page.compare_page import write_comparison
 
 
@@ -29,8 +29,8 @@ def a_result(**job: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def lines_of(*results: dict[str, Any]) -> dict[str, Line]:
-    return {line.what: line for line in compare([Run(str(n), result) for n, result in enumerate(results)])}
+def lines_of(*results: dict[str, Any]) -> dict[str, ComparedFigure]:
+    return {line.what: line for line in compare([ComparedRun(str(n), result) for n, result in enumerate(results)])}
 
 
 def test_what_differs_is_told_and_by_how_much() -> None:
@@ -56,18 +56,18 @@ def test_jobs_and_expectations_that_only_some_have() -> None:
     two = a_result()
     two["jobs"] *= 2
     two["expectations"] = [{"what": "at most 5 rounds in each job", "held": False, "value": 12}]
-    lines = compare([Run("one", a_result()), Run("two", two)])
+    lines = compare([ComparedRun("one", a_result()), ComparedRun("two", two)])
     assert [line.values for line in lines if (line.part, line.what) == ("job 2", "rounds")] == [(None, 12)]
     told = {line.what: line.values for line in lines if line.part == "expected"}
     assert told == {"at least 1 peers finished": (True, None), "at most 5 rounds in each job": (None, False)}
 
 
 def test_numbers_that_are_equal_but_for_rounding_do_not_differ() -> None:
-    assert not Line("", "", (0.1 + 0.2, 0.3)).differs
-    assert Line("", "", (1, True)).differs, "a number is no truth"
-    assert Line("", "", (None, 0)).differs
-    assert Line("", "", (0, 0, 1)).differs
-    assert Line("", "", (0, 5)).ratio is None
+    assert not ComparedFigure("", "", (0.1 + 0.2, 0.3)).differs
+    assert ComparedFigure("", "", (1, True)).differs, "a number is no truth"
+    assert ComparedFigure("", "", (None, 0)).differs
+    assert ComparedFigure("", "", (0, 0, 1)).differs
+    assert ComparedFigure("", "", (0, 5)).ratio is None
 
 
 def test_results_are_read_from_folders_and_files(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_without_pictures_has_the_table(tmp_path: Path) -> None:
-    runs = [Run("one <1>", a_result()), Run("two", a_result(rounds=24))]
+    runs = [ComparedRun("one <1>", a_result()), ComparedRun("two", a_result(rounds=24))]
     write_comparison(tmp_path / "c.html", runs, compare(runs))
     text = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert "<th>one &lt;1&gt;</th>" in text
@@ -115,7 +115,10 @@ def test_the_page_without_pictures_has_the_table(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.pictures
 def test_the_page_draws_what_differs(tmp_path: Path) -> None:
-    runs = [Run("one", a_result()), Run("two", a_result(rounds=24, history=[1.0, 0.5], parameters={"n_clusters": 4}))]
+    runs = [
+        ComparedRun("one", a_result()),
+        ComparedRun("two", a_result(rounds=24, history=[1.0, 0.5], parameters={"n_clusters": 4})),
+    ]
     write_comparison(tmp_path / "c.html", runs, compare(runs))
     labels = re.findall(r'aria-label="([^"]*)"', (tmp_path / "c.html").read_text(encoding="utf-8"))
     assert labels == ["rounds", "how far the centers moved", "bytes sent by each peer"]

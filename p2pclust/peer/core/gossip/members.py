@@ -35,7 +35,7 @@ from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
-from p2pclust.protocols.gossip.push_sum import Links
+from p2pclust.protocols.gossip.push_sum import GossipLinks
 
 __all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
 
@@ -85,7 +85,7 @@ class GossipMembership:
         self._me = document.index(context.me)
         self._all = document.peers_links
         self.circle: GossipMembers | None = None
-        self.links: Links | None = None  # among the members
+        self.links: GossipLinks | None = None  # among the members
         self._needs_all = document.treatment.missing == "all"
         self._highest = ledger.term
         self._outside_since = 0.0
