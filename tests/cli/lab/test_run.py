@@ -218,6 +218,7 @@ def events(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "events.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str, tmp_path: Path) -> None:
     assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 1).code == 0
     (tmp_path / "o" / "labels-2.csv").write_text("of a second job\n", encoding="utf-8")
