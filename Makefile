@@ -15,8 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
+# Three workers for two cores: tests with real processes often wait for these.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak and not swarms"
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not soak and not swarms"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -43,6 +43,7 @@ def test_finds_clear_clusters(protocol: str, n_clusters: int, n_features: int) -
     assert {row.rows for row in found.table} == {sum(len(X) for X in peers)}
 
 
+@pytest.mark.slow
 def test_the_best_of_the_restarts_is_kept_and_can_be_run_again() -> None:
     peers = blobs(5)
     found = choose_clusters(peers, "llf-cm", [4, 5, 6], restarts=4, random_state=7, init="k-means++")
@@ -59,6 +60,7 @@ def test_the_best_of_the_restarts_is_kept_and_can_be_run_again() -> None:
     assert found.centers[5].tolist() == (state.arrays["origin"] + state.arrays["centers"]).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", ["in-process", "simulated", backend("in-process")])
 def test_every_backend_finds_the_same_numbers(fleet: object) -> None:
     peers = blobs(2, n_peers=3)

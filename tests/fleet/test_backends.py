@@ -68,6 +68,7 @@ class TestSameBits:
         spec = a_fleet(rows(3), a_job(), request={"missing": missing, "deadline_s": 30.0})
         assert states("simulated", spec) == states("in-process", spec)
 
+    @pytest.mark.slow
     def test_states_that_travel_as_blobs(self) -> None:
         # 40 clusters of 128 features make states of more than 32 KiB.
         arrays = [np.random.default_rng(i).normal(size=(60, 128)) for i in range(3)]

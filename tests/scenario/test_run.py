@@ -177,11 +177,13 @@ clusters = 3
 """
 
 
+@pytest.mark.slow
 def test_the_three_backends_agree_on_the_bits_there_are(scenario_file: Write) -> None:
     path = scenario_file()
     assert run(path, "simulated")["jobs"][0]["centers"] == run(path, "in-process")["jobs"][0]["centers"]
 
 
+@pytest.mark.slow
 def test_several_jobs(scenario_file: Write) -> None:
     result = run(scenario_file('[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'))
     assert [len(job["centers"]) for job in result["jobs"]] == [3, 2]

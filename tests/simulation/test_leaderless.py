@@ -96,8 +96,7 @@ def test_loss_costs_time_only() -> None:
 
 
 @pytest.mark.parametrize("phase", ["adopting", "combining", "closing"])
-@pytest.mark.parametrize("who", ["p00", "p05"])
-@pytest.mark.parametrize("kind", ["ring", "grid"])
+@pytest.mark.parametrize(("kind", "who"), [("ring", "p05"), ("grid", "p00")])
 def test_a_death_is_survived(kind: str, who: str, phase: str) -> None:
     spec = spec_of(kind, Fault("kill", (who,), round=3, phase=phase))
     state = assert_kept(spec, carry_out(spec), gone=[who])

@@ -38,8 +38,8 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
 
     Examples
     --------
-    >>> [finding.failure for finding in try_seeds(range(2))]
-    ['', '']
+    >>> [finding.failure for finding in try_seeds(range(1))]
+    ['']
     """
     from p2pclust.simulation.swarms import cancel, fedcref, lasting, leaderless, series, swarm  # noqa: PLC0415
     from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415

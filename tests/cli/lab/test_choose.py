@@ -50,6 +50,7 @@ def test_json_is_one_object_and_infinite_measures_are_null(cli: Cli, small: str)
     assert told["table"][1]["soft_davies_bouldin"] > 0
 
 
+@pytest.mark.slow
 def test_every_backend_finds_the_same(cli: Cli, small: str) -> None:
     arguments = ("choose", small, "--clusters", "2-3", "--restarts", "2", "--seed", "5", "--json", "--backend")
     there, here = (json.loads(cli(*arguments, name).out) for name in ("simulated", "in-process"))

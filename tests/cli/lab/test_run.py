@@ -182,8 +182,14 @@ def test_real_processes_with_a_fault(real_cli: Cli, scenarios: Path) -> None:
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("usual", [signal.SIG_DFL, signal.SIG_IGN], ids=["at-a-terminal", "in-the-background"])
+@pytest.mark.parametrize(
+    ("number", "usual"),
+    [
+        pytest.param(signal.SIGINT, signal.SIG_DFL, id="at-a-terminal"),
+        pytest.param(signal.SIGINT, signal.SIG_IGN, id="in-the-background"),
+        pytest.param(signal.SIGTERM, signal.SIG_DFL, id="politely"),
+    ],
+)
 def test_ctrl_c_ends_every_peer(small: str, tmp_path: Path, number: signal.Signals, usual: signal.Handlers) -> None:
     command = [sys.executable, "-m", "p2pclust", "run", small, "--json", "--out", "o"]
     forever = ["--set", "jobs.0.tol=0", "--set", "jobs.0.max_rounds=1000000"]
@@ -218,6 +224,7 @@ def events(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "events.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str, tmp_path: Path) -> None:
     assert cli("run", small, "--backend", "in-process", "--out", "o", "--seed", 1).code == 0
     (tmp_path / "o" / "labels-2.csv").write_text("of a second job\n", encoding="utf-8")

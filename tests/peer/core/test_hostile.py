@@ -244,6 +244,7 @@ class Census:
         return census
 
 
+@pytest.mark.slow
 def test_what_a_liar_says_over_and_over_does_not_pile_up() -> None:
     """Beyond what has its own tests below: whatever is keyed by what the network sends must be bounded."""
     net, job = fleet()

@@ -56,6 +56,7 @@ def test_protocols_that_do_not_add_up_have_the_bits_of_a_star(protocol: str) -> 
     assert difference(state, exact) < 1e-6
 
 
+@pytest.mark.slow
 def test_participation_draws_the_same_peers() -> None:
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=4, tol=0.0, seed=0, participation=0.5)
     state, exact = run_leaderless(job, locals_(), ring(N)), run_in_process(job, locals_())
@@ -81,6 +82,7 @@ def test_the_job_fails_where_it_would_fail_anywhere() -> None:
     assert state.status == "failed"
 
 
+@pytest.mark.slow
 def test_counts_are_whole_numbers() -> None:
     job = measured(cluster_job("llf-cm", n_clusters=3, max_rounds=4, seed=0))
     state, exact = run_leaderless(job, locals_(7), line(7)), run_in_process(job, locals_(7))

@@ -112,6 +112,7 @@ def test_bytes_are_whole_numbers() -> None:
     assert [_number(value) for value in (None, 1161760.0, 0.25)] == ["-", "1,161,760", "0.25"]
 
 
+@pytest.mark.slow
 def test_a_peer_without_a_part_in_the_result_is_named_with_the_reason(
     scenario_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +378,7 @@ def test_of_many_features_the_first_ones_have_a_line() -> None:
     assert table[100] == ["f99", "1", "1"]
 
 
+@pytest.mark.slow
 def test_a_term_that_failed_is_explained(scenario_file: Write, tmp_path: Path) -> None:
     killed = '[[faults]]\nat = { round = 3 }\ndo = "kill"\nwho = "aggregator"\n'
     text = page(scenario_file(killed), tmp_path / "out", "simulated")

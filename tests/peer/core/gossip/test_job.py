@@ -24,6 +24,8 @@ from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("p0", "p1", "p2", "p3")
 
 

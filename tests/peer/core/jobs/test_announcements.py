@@ -75,6 +75,7 @@ def test_after_its_day_a_job_is_told_by_no_peer_whatever_restarts() -> None:
     assert all(job in net.core(name).jobs.jobs for name in net.names for job in jobs)
 
 
+@pytest.mark.slow
 def test_a_job_that_goes_on_is_told_however_long_it_takes() -> None:
     net = fleet()
     net.hold_work = lambda name, effect: effect.task.kind == "contribute"
@@ -83,6 +84,7 @@ def test_a_job_that_goes_on_is_told_however_long_it_takes() -> None:
     assert told(net, "p3") == [f"job/{job}"]
 
 
+@pytest.mark.slow
 def test_new_jobs_are_learnt_after_more_jobs_than_an_owner_may_have_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "_MAX_KEYS", 16)
     net = fleet()
