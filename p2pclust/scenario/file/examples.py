@@ -37,7 +37,7 @@ def examples(folder: Path) -> tuple[Example, ...]:
     Examples
     --------
     >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
-    'Eight peers, none with every digit; the aggregator is killed at round 10'
+    'Eight peers with at most three digits each; the aggregator is killed at round 10'
     """
     found = []
     for file in folder.glob("*.toml"):

@@ -242,7 +242,7 @@ def test_an_earlier_run_is_replaced_only_where_that_is_said(cli: Cli, small: str
 def test_without_a_scenario_the_installed_ones_are_listed(cli: Cli, tmp_path: Path) -> None:
     ended = cli("run")
     assert (ended.code, ended.err) == (0, "")
-    assert re.search(r"^quickstart +Eight peers, none with every digit", ended.out, re.MULTILINE)
+    assert re.search(r"^quickstart +Eight peers with at most three digits each", ended.out, re.MULTILINE)
     assert "One of them: p2pclust run NAME." in ended.out
     listed = json.loads(cli("run", "--json").out)["scenarios"]
     assert {"name", "title", "needs"} == set(listed[0])
