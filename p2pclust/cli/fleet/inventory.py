@@ -142,7 +142,7 @@ class InventoryFile(TomlTable):
         ]
         known = ", ".join(self.classes)
         problems += [
-            f"[[devices]]: {device.name}: there is no [classes.{device.group}]: expected one of {known}"
+            f"[[devices]]: {device.name}: [classes.{device.group}] does not exist: expected one of {known}"
             for device in self.devices
             if self.classes and device.group is not None and device.group not in self.classes
         ]

@@ -113,7 +113,7 @@ def _check(asked: Asked) -> None:
     own = {
         None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
     }  # fmt: skip
-    known = mutants.MUTANTS | own.get(protocol, mutants.DESK_MUTANTS)
+    known = mutants.MUTANTS | own.get(protocol, mutants.WORKSPACE_MUTANTS)
     if mutant not in known:
         raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
 

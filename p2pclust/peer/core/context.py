@@ -14,7 +14,7 @@ from p2pclust.peer.core.timing import Limits, Timing
 
 __all__ = ["Context", "TimerKey", "Timers"]
 
-#: The machine that armed it, then what tells this machine's timers apart.
+#: The machine that armed it, then what distinguishes the timers of this machine.
 TimerKey = tuple[str, ...]
 
 #: How long a route through a relay is kept after a message came that way.

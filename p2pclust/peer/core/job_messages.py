@@ -100,7 +100,7 @@ class Open(Message):
     state: tuple[Frame, ...]  # empty where the state is a blob
     # Where sums come together along a tree, peers of the tree hand this message on:
     aggregator: int = -1  # its roster index; -1 where it sends this itself
-    parents: tuple[int, ...] = ()  # of each roster index, to whom it hands what it has; -1 for none
+    parents: tuple[int, ...] = ()  # of each roster index: the parent that it sends its sums to; -1 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Partial(Message):
     term: int
     round: int
     digest: Digest  # of the state that was adopted
-    answered: bytes  # all of whom this message brings word
+    answered: bytes  # the peers whose answers are in this message
     adopted: bytes  # those with the store that they had at submission
     summed: bytes  # whose contributions are in the sum
     abstained: tuple[int, ...]

@@ -35,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What somebody believes of one member: the unit of membership gossip."""
+    """What a peer believes of one member: the unit of membership gossip."""
 
     name: Name
     status: Name  # alive | suspect | dead | left
@@ -137,7 +137,7 @@ class FactDelta(Message):
 
 @dataclass(frozen=True, slots=True)
 class RosterOffer(Message):
-    """My fleet roster is newer than what you told of yours; or I have just got it."""
+    """My fleet roster is newer than yours, or I have just received it."""
 
     kind = "roster-offer"
     serial: int

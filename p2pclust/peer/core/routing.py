@@ -1,9 +1,8 @@
 """Routes: directly to a neighbour, otherwise from peer to peer along a shortest path of the overlay.
 
-On a full mesh everybody is a neighbour, and none of this is used. On any other overlay a peer has links to its neighbours
-only. It knows the rest of the overlay from its configuration, where a fleet was started as a whole, and from what its
-members tell: a peer whose links are not those that everybody was given publishes them as a fact. Links may appear and vanish
-while it lives; from the first change on it publishes them too. Dead peers carry nothing.
+On a full mesh all peers are neighbours, and none of this is used. On any other overlay a peer has links to its neighbours
+only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts: a peer publishes
+its links if the others were not given them, or once a link appeared or vanished. Dead peers carry no messages.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from p2pclust.topology.routes import Ways, mutual, paired, spanning_tree
 
 __all__ = ["LINKS", "Routing"]
 
-#: The key of the fact that tells a peer's neighbours.
+#: The key of the fact with a peer's neighbours.
 LINKS: Final = "links"
 
 _MOST_BYTES: Final = 48 * 1024
@@ -46,7 +45,7 @@ class Routing:
         self.whole = overlay is None  # a full mesh
         self.mapped = overlay is not None and len(overlay) > 1  # all links were known at the start
         self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
-        #: Whether everybody was given this peer's links at the start: then nobody has to be told.
+        #: Whether all peers were given this peer's links at the start: then it need not publish them.
         self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
             self._claims[me] = tuple(links)
@@ -90,7 +89,7 @@ class Routing:
     def others(self, target: str) -> list[str]:
         """Return the neighbours through which a message could go instead, nearest to the target first.
 
-        Whoever is farther away than this peer would send it back here.
+        A peer that is farther away than this one would send it back here.
         """
         far, first = self._map().distances(target), self.hop(target)
         here = far.get(self._me, -1)
@@ -110,10 +109,9 @@ class Routing:
         return "star" if self.whole else "tree"
 
     def tree(self, members: Sequence[str]) -> dict[str, str]:
-        """Return, of each of these peers that can be reached, to whom it hands what is added up on the way to this peer.
+        """Return the parent of each of these peers in a tree of sums with this peer at its root; skip unreachable peers.
 
-        On a sparse overlay along shortest ways; on a full mesh, where all ways are equally short, so that nobody has to
-        add up more than a handful.
+        On a sparse overlay the tree follows shortest paths. On a full mesh it limits how many sums each peer adds up.
         """
         if not self.whole:
             return spanning_tree(self._map(), self._me, members)

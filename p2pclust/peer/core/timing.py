@@ -48,14 +48,14 @@ class Timing:
     #: What each further link may add on the way to a peer that is not a neighbour.
     hop_s: float
 
-    #: How long any peer may be silent by plan, asleep in its duty cycle: nobody draws a conclusion from less.
+    #: How long any peer may be silent by plan, asleep in its duty cycle: shorter silence means nothing.
     quiet_s: float = 0.0
 
     def allowing(self, quiet_s: float) -> Timing:
         """The durations of a fleet some of whose peers are silent for so long by plan.
 
-        Suspicions last longer by that, an aggregator counts on whoever it has heard within that more, and the usual patience
-        grows by it. Whatever can be seen, such as a refused connection, is acted upon as fast as ever.
+        It is added to the length of suspicions, to the time for which an aggregator counts a silent peer as its follower,
+        and to the default patience. Peers react to what they observe, such as a refused connection, as fast as before.
 
         Examples
         --------

@@ -23,7 +23,7 @@ _BESIDE = ("ids", "centers", "labels")
 
 def load_rows(
     config: Mapping[str, Any],
-    tell: Callable[[str, Mapping[str, Any]], None],
+    report: Callable[[str, Mapping[str, Any]], None],
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Local:
     """Read the rows; if they cannot be read, this peer abstains, by name, and the others go on.
@@ -33,8 +33,8 @@ def load_rows(
     config : mapping
         See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files) and
         ``n_clusters`` as well.
-    tell : callable
-        Gets the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
+    report : callable
+        Receives the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
     cancelled : callable
         Whether the peer leaves meanwhile.
 
@@ -54,11 +54,11 @@ def load_rows(
         local, dropped = _read(config, cancelled)
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
-        tell("data-refused", {"reason": reason})
+        report("data-refused", {"reason": reason})
         local = Local(np.empty((0, 0)))
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
-        tell("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
+        report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
     local.n_clusters = config.get("n_clusters")
     return local
 

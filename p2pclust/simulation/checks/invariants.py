@@ -181,7 +181,7 @@ class Invariants(Observer):
                 kept_incarnation = int(disk.read_synced("self", "incarnation") or b"0")
                 own = [update.incarnation for update in message.updates if update.name == peer.name]
                 told = max(own, default=0) <= kept_incarnation
-            case FactDelta() if message.owner == peer.name and not peer.wiped:  # what a lost store told comes back
+            case FactDelta() if message.owner == peer.name and not peer.wiped:  # facts of a lost store come back
                 cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
                 told = all(disk.read_synced("cancel", key) is not None for key in cancels)
         self._assert(told, "S6", f"{peer.name} reveals what is not synced: {message.kind}")

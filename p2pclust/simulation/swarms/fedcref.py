@@ -1,12 +1,12 @@
-"""Swarm testing of FedCRef: the misfortunes of :mod:`swarm` while peers fetch models and run jobs within a job.
+"""Swarm testing of FedCRef: the faults of :mod:`swarm` while peers fetch models and run child jobs.
 
-A seed of its own meaning, because torch is an extra: a seed of the other swarm must be the same run wherever it is run. The
-jobs are tiny; what is tried is who knows what when. After everything healed, every peer must have finished with the same
-state, which others can read; everybody's labels must mean something in it; and nothing of the jobs within the job may be
-left, in memory or on disk.
+It has seeds of its own, because torch is an extra: a seed of the other swarm must be the same run on every machine. The jobs
+are tiny; what is tested is the order of events. After all faults have healed, every peer must have finished with the same
+state, which others can read; the labels of every peer must name groups of that state; and no child job may be left, in
+memory or on disk.
 
-Bits are not compared with an in-process run here: which groups got a model follows from who was there in a job within the
-job, which no log tells. Without misfortunes they are (tests/simulation/test_fedcref.py).
+Bits are not compared with an in-process run here: which groups got a model depends on the peers that were present in a child
+job, and no log records these. Without faults bits are compared (tests/simulation/test_fedcref.py).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class FedCRefSwarm(Swarm):
             self._judge_peer(peer, state, agreed)
 
     def _blob(self, digest: bytes) -> bytes | None:
-        """Whoever has it tells."""
+        """Return a blob from the disk of any peer that has it."""
         found = (b"".join(peer.disk.blob(digest)) for peer in self.world.peers.values())
         return next((data for data in found if digest_of(data) == digest), None)
 

@@ -24,7 +24,7 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
 
-__all__ = ["CANCEL_MUTANTS", "DESK_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "planted"]
+__all__ = ["CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "WORKSPACE_MUTANTS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -115,9 +115,9 @@ CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
 }
 
-#: The same for peers that work at a desk.
-DESK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    # A job that waits for a desk without hope ends all the same, since a busy peer is given up: so that is taken away too.
+#: The same for peers with a workspace.
+WORKSPACE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    # A job whose workspace waits in vain ends nevertheless, because a busy peer is given up: so that is disabled too.
     "wiped-store-hoped-for": (
         (JobWorkspace, "_counts", _every_store_counts_within),
         (aggregator.AggregatorTerm, "_stands_still", _never),
@@ -154,7 +154,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | CANCEL_MUTANTS | DESK_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS)[name]
+    patches = (MUTANTS | CANCEL_MUTANTS | WORKSPACE_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS)[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

@@ -1,6 +1,6 @@
 """Which links the peers of a random run have, and how these change while it goes on.
 
-Streams of their own: a seed has the same fleet and the same misfortunes on every kind of overlay.
+They are drawn from streams of their own: a seed has the same fleet and the same faults on every kind of overlay.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from p2pclust.errors import UsageError
 from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan
 
-__all__ = ["EVERYBODY", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
+__all__ = ["ALL_LINKS", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
 
 OVERLAYS: Final = ("sparse", "moving")
 #: In the place of a neighbour: all links of a peer.
-EVERYBODY: Final = -1
+ALL_LINKS: Final = -1
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -91,6 +91,6 @@ def _walk(rng: np.random.Generator, n: int) -> list[tuple[float, int, int]]:
     moves = []
     while at < FAULTS_UNTIL_S:
         host = int((walker + rng.integers(1, n)) % n)
-        moves += [(at, walker, EVERYBODY), (at + gap_s, walker, host)]
+        moves += [(at, walker, ALL_LINKS), (at + gap_s, walker, host)]
         at += gap_s + stay_s
     return moves

@@ -1,4 +1,4 @@
-"""What a seed draws: a fleet, its network and its misfortunes."""
+"""What a seed draws: a fleet, its network and its faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SwarmPlan:
     collect: str = "star"
     moves: tuple[
         tuple[float, int, int], ...
-    ] = ()  # instant, peers whose link comes or goes; EVERYBODY: all of the first's
+    ] = ()  # instant, peers whose link comes or goes; ALL_LINKS: all of the first's
     last_links: tuple[tuple[int, int], ...] = ()  # after everything healed, where links change
 
 

@@ -1,4 +1,4 @@
-"""Swarm testing of jobs that are repeated: the same misfortunes while turns follow each other, on data that grow.
+"""Swarm testing of jobs that are repeated: the same faults while turns follow each other, on data that grow.
 
 Each turn is one job, even if several peers began it; it begins with the centers that the turn before it ended with.
 After all faults have healed the turns must go on, with all peers; when the series is cancelled, they must stop.
@@ -152,7 +152,7 @@ class SeriesSwarm(Swarm):
             return
         whole = [number for number, ended in self.turns.finals.items() if len(ended) == len(self.names)]
         story = "\n".join(self.invariants.story)
-        assert whole, f"L3: no turn was ended by everybody\n{story}"
+        assert whole, f"L3: no turn was ended by all peers\n{story}"
         self.marks.counts["turns"] += len(self.turns.finals)
         for number, ended in self.turns.finals.items():
             assert len(set(ended.values())) == 1, f"S5: turn {number} ended with different bits"

@@ -1,4 +1,4 @@
-"""Swarm testing: one seed draws a fleet, its data, its network and its misfortunes; then all heals and it must finish.
+"""Swarm testing: one seed draws a fleet, its data, its network and its faults; then all heals and it must finish.
 
 First the safety phase: loss, delay, duplicates, cuts, pauses, crashes at random moments and at the very steps that matter
 (while a round is opened, adopted, combined or closed), restarts with lost writes, wiped stores. Then everything is healed
@@ -24,7 +24,7 @@ from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
-from p2pclust.simulation.swarms.overlays import EVERYBODY, laid_out
+from p2pclust.simulation.swarms.overlays import ALL_LINKS, laid_out
 from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import Peer
@@ -196,7 +196,7 @@ class Swarm:
 
     def _move(self, walker: int, other: int) -> None:
         name = self.names[walker]
-        for end in self.world.overlay.neighbours(name) if other == EVERYBODY else (self.names[other],):
+        for end in self.world.overlay.neighbours(name) if other == ALL_LINKS else (self.names[other],):
             self._relink(name, end, up=not self.world.overlay.linked(name, end))
 
     def _relink(self, a: str, b: str, *, up: bool) -> None:

@@ -49,7 +49,7 @@ class Peer:
     wake_planned: float = float("inf")
     must_sync: bool = False
     memories: Memories = field(default_factory=Memories)  # of this life
-    links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it was told; nobody on a full mesh
+    links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it knows them; none on a full mesh
     wiped: bool = False  # its store was lost at least once since the job was handed in
     counters: dict[str, int] = field(
         default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}

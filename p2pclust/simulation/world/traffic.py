@@ -108,7 +108,7 @@ def summary(links: Mapping[tuple[str, str], LinkTraffic]) -> dict[str, object] |
     """
     if not links:
         return None
-    # Of equally hot ones the first by name, so that equal runs tell the same.
+    # Of equally hot ones the first by name, so that equal runs give the same summary.
     ends, hottest = max(sorted(links.items()), key=lambda item: item[1].total_bytes)
     return {
         "messages": sum(link.total_messages for link in links.values()),

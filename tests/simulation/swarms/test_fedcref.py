@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from p2pclust.simulation.swarms import fedcref, plan
-from p2pclust.simulation.swarms.mutants import DESK_MUTANTS, planted
+from p2pclust.simulation.swarms.mutants import WORKSPACE_MUTANTS, planted
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 
@@ -62,7 +62,7 @@ def test_many_seeds_break_no_promise_and_meet_every_misfortune() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", DESK_MUTANTS)
+@pytest.mark.parametrize("mutant", WORKSPACE_MUTANTS)
 def test_a_planted_bug_is_found_and_said(mutant: str) -> None:
     seed, name = FOUND_BY[mutant]
     with planted(mutant):
@@ -72,7 +72,7 @@ def test_a_planted_bug_is_found_and_said(mutant: str) -> None:
 
 
 def test_every_planted_bug_is_looked_for() -> None:
-    assert set(FOUND_BY) == set(DESK_MUTANTS)
+    assert set(FOUND_BY) == set(WORKSPACE_MUTANTS)
 
 
 @pytest.mark.slow

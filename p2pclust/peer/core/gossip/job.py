@@ -65,7 +65,7 @@ _TOLD = 100  # a report is made after so many ticks
 
 
 class GossipJob:
-    """The machine, in the place of a `Job`."""
+    """One gossip job at one peer, with the methods of an `AggregatedJob`."""
 
     def __init__(self, job: JobContext, note: bytes | None) -> None:
         context, document = job.context, job.document

@@ -72,7 +72,7 @@ class GossipMembershipHooks(Protocol):
 
 
 class GossipMembership:
-    """The machine: at most one circle at a time. Its epochs are the terms of the job's ledger."""
+    """Which circle this peer is in: at most one at a time. Its epochs are the terms of the job's ledger."""
 
     def __init__(
         self, context: Context, membership: Membership, document: Document, ledger: Ledger, hooks: GossipMembershipHooks

@@ -27,7 +27,7 @@ _SLOWER: Final = 2.0  # how many times as long as usual a neighbour may take bef
 
 
 class Ticks:
-    """The machine. `tell` sends a message to a neighbour: of a tick, or without frames only this peer's position."""
+    """Exchanges ticks with the neighbours. `tell` sends one a tick, or without frames only this peer's position."""
 
     def __init__(self, context: Context, tell: Callable[[str, Position, Frames], None]) -> None:
         self._ctx = context
@@ -132,10 +132,9 @@ class Ticks:
         self._came[name].pop(self.at, None)
 
     def repeat(self) -> None:
-        """Say again what some neighbour has not shown to have; tell who has it all, and is silent, where this peer
-        stands.
+        """Send again what a neighbour has not acknowledged; send this peer's position to a silent neighbour that has it all.
 
-        The silent one may have gone on without this peer, or have finished: then it says so.
+        A silent neighbour may have gone on without this peer, or have finished: then it answers so.
         """
         timing = self._ctx.timing
         for name in self._near:

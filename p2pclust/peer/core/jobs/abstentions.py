@@ -17,7 +17,7 @@ _NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
 
 
 class Abstentions:
-    """The machine."""
+    """Reports abstentions, once per job."""
 
     def __init__(self, context: Context) -> None:
         self._ctx = context

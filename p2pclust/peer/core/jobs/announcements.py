@@ -34,7 +34,7 @@ _MOST_KEPT: Final = 500
 
 
 class Announcements:
-    """The machine."""
+    """Publishes the documents of submitted jobs, each until its day is over, and forgets the oldest jobs."""
 
     def __init__(
         self, context: Context, facts: Facts, tombstones: Tombstones, table: JobTable, stored: Mapping[str, bytes]

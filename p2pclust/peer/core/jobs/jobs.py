@@ -36,7 +36,7 @@ __all__ = ["Jobs"]
 
 
 class Jobs:
-    """The machine. `stored` holds the rows of the tables job, ballot and register, by job."""
+    """Runs the jobs. `stored` holds the rows of the tables job, ballot and register, by job."""
 
     def __init__(
         self, context: Context, membership: Membership, facts: Facts, blobs: Blobs, fitness: float,

@@ -33,7 +33,7 @@ class _Waiting:
 
 
 class Submissions:
-    """The machine."""
+    """Waits for store ids, then makes the documents of submitted jobs."""
 
     def __init__(self, context: Context, membership: Membership) -> None:
         self._ctx = context

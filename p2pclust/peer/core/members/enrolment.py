@@ -1,12 +1,12 @@
 """Enrolment: the fleet roster, which spreads from peer to peer. The highest serial that the fleet signed wins.
 
-Peers tell the serial of their roster in what they compare anyway: membership tables and digests of facts. Whoever hears of
-a higher one asks for that roster, and whoever hears of a lower one says so. The shell checks the fleet's signature before
-anything changes here; until then a roster is opaque bytes. In a fleet without rosters, serial 0, none of this happens.
+Membership tables and digests of facts carry the serial of their sender's roster. A peer that receives a higher serial asks
+for that roster; a peer that receives a lower one offers its own. The shell checks the fleet's signature before anything
+changes here; until then a roster is opaque bytes. In a fleet without rosters (serial 0) none of this happens.
 
-Who is on it no more is *revoked*: nothing is sent to that peer and nothing heard from it, neither directly nor through
-others; its votes and acknowledgements are taken back. In rosters of running jobs it stays: a majority of those is counted
-of all who were there at the start.
+A peer that is no longer on the roster is *revoked*: nothing is sent to it and nothing from it is heard, neither directly
+nor through others; its votes and acknowledgements are discarded. It stays on the rosters of running jobs, whose majorities
+are counted over all peers that were there at the start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Changes(Protocol):
 
 
 class Enrolment:
-    """The machine. `peers` are those of the roster with which this life begins, with whatever changes with their keys."""
+    """Keeps the fleet roster. `peers` are those of the first roster, each with a text that changes with its keys."""
 
     def __init__(self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str]) -> None:
         self._ctx = context

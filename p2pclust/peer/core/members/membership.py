@@ -40,7 +40,7 @@ _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
 class Membership(MemberTable):
-    """The machine. `roster` has the enrolled names; other peers are ignored."""
+    """Keeps and spreads the status of all members. `roster` has the enrolled names; other peers are ignored."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         super().__init__(context, roster, address, incarnation)

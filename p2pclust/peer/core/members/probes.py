@@ -55,7 +55,7 @@ class _Probe:
 
 
 class Probes:
-    """The machine."""
+    """Probes one member per period, and reports those that do not answer."""
 
     def __init__(self, context: Context, members: Members) -> None:
         self._ctx = context

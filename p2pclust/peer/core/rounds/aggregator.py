@@ -281,7 +281,7 @@ class AggregatorTerm:
         if self._document.treatment.missing == "all":
             for name in self.waits_for():
                 if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
-                    return f"the revocation of {name}, without whom missing = 'all' does not go on"
+                    return f"the revocation of {name}, which missing = 'all' would wait for"
         return ""
 
     def _cancel(self, opened: OpenRound, by: str) -> None:

@@ -10,9 +10,9 @@ from p2pclust.peer.core.spread.facts import Facts
 
 __all__ = ["FITNESS", "Fitness"]
 
-#: The fact that tells it, in hundredths.
+#: The key of the fact with a peer's fitness, in hundredths.
 FITNESS: Final = "fitness"
-#: Of a device of which nothing is known; a peer that has it tells nothing.
+#: Of a device that published none; a peer with this fitness publishes none.
 _USUAL: Final = 0.5
 #: By how much a peer must be fitter for another to wait for it.
 _CLEARLY: Final = 0.2

@@ -44,7 +44,7 @@ _MOST_LEAP = 2**32
 
 
 class AggregatedJob:
-    """The machine. Every message of the job passes `receive`, which refuses stale terms before anything else sees them."""
+    """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
 
     def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None) -> None:
         self._job = job
@@ -197,7 +197,7 @@ class AggregatedJob:
                 self._repeat_close()
             case "gather":
                 self._follower.tick()
-            # "desk" only wakes this peer: the workspace is checked after every step.
+            # The timer of the workspace only wakes this peer: the workspace is checked after every step.
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""

@@ -46,7 +46,7 @@ class _Preparing:
 
 
 class JobWorkspace:
-    """The machine."""
+    """Fetches blobs and runs child jobs until a contribution has all that it needs, and keeps this peer's notes."""
 
     def __init__(self, job: JobContext, stored: bytes | None) -> None:
         self._ctx = job.context

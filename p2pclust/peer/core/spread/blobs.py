@@ -79,7 +79,7 @@ class _Pace:
 
 
 class Blobs:
-    """The machine. `stored` has the chunks of each blob that are on disk at the start."""
+    """Fetches and serves blobs. `stored` has the chunks of each blob that are on disk at the start."""
 
     def __init__(
         self, context: Context, stored: dict[bytes, tuple[int, tuple[int, ...]]], adopted: frozenset[bytes]

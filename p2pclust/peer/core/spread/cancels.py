@@ -26,7 +26,7 @@ _MOST_EARLY: Final = 256
 
 
 class Cancels:
-    """The machine. `stored` holds the rows of the table ``cancel``, by job."""
+    """Keeps and publishes cancels. `stored` holds the rows of the table ``cancel``, by job."""
 
     def __init__(self, context: Context, facts: Facts, stored: Mapping[str, bytes]) -> None:
         self._ctx = context

@@ -1,7 +1,7 @@
 """Facts: versioned keys that one peer owns and that spread to all peers (Scuttlebutt, van Renesse et al. 2008).
 
-Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. What a peer knows of an owner is told by
-one number, the highest version `v`, as long as
+Each owner numbers its changes 1, 2, 3, ...; a key keeps only its newest version. One number describes what a peer knows of
+an owner, the highest version `v`, as long as
 
     for every key of that owner, the peer holds its newest version <= v.
 
@@ -9,12 +9,13 @@ So facts of one owner come in ascending order, as a delta that says after which 
 what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
 neighbour; anti-entropy with a random neighbour repairs whatever was lost.
 
-An owner takes facts back with one key, the *floor*: whatever it told under a version below that of its floor is void. It
-tells the floor first and then, above it, what still stands. So the keys of an owner are only those that stand, and a few
-that wait for the next floor.
+An owner retracts facts with one key, the *floor*: all its facts with versions below that of its floor are void. It publishes
+the floor first and then, above it, the facts that are still true. So the keys of an owner are those facts, and a few that
+wait for the next floor.
 
-An owner that lost its store may speak before it was reminded of what it had said, and then `v` no longer tells all. So
-digests carry a print of all keys and versions as well, and where two peers of the same `v` differ they exchange everything.
+An owner that lost its store may publish before others remind it of its former facts; then `v` does not describe what a peer
+knows. So digests also carry a checksum of all keys and versions, and two peers with the same `v` that differ exchange
+everything.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _PER_LIFE: Final = 2**20
 _PER_DELTA: Final = MAX_FRAMES - 1
 #: The owner's key whose version is its floor.
 _FLOOR: Final = "floor"
-#: So many facts that are void, and half as many as those that stand, are told on before a floor takes them back.
+#: A floor is published once so many facts are void, and half as many as are true.
 _MOST_VOID: Final = 64
 _SPEAKS_OF_FLOORS: Final = 2  # minor version
-#: Of one owner; more is refused, so that nobody can fill everybody's memory.
+#: Of one owner; more are refused, so that no peer can fill the memory of all others.
 _MAX_KEYS: Final = 4096
 _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
@@ -58,7 +59,7 @@ class Fact:
 
 
 class Facts:
-    """The machine. `take_news` returns the facts that arrived since its last call."""
+    """Holds all facts. `take_news` returns those that arrived since its last call."""
 
     def __init__(self, context: Context, membership: Membership, incarnation: int) -> None:
         self._ctx = context

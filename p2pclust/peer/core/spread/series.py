@@ -55,7 +55,7 @@ def census_of(document: Document) -> Document:
 
 
 class Series:
-    """The machine of all series at one peer."""
+    """All series at one peer."""
 
     def __init__(
         self, context: Context, membership: Membership, facts: Facts, table: JobTable, cancels: Cancels,

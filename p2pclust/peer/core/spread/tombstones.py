@@ -27,7 +27,7 @@ ENDED = "ended"
 
 
 class Tombstones:
-    """The machine. `stored` holds the rows of all tables."""
+    """Keeps the tombstones. `stored` holds the rows of all tables."""
 
     def __init__(self, context: Context, stored: Mapping[str, Mapping[str, bytes]]) -> None:
         self._ctx = context

@@ -295,7 +295,7 @@ def test_a_job_that_waits_for_all_ends_when_it_lacks_the_answer_of_a_revoked_one
     revoke(net, "p4", "p1", "p2", "p3")
     net.until(lambda: set(net.finished(job)) >= {"p1", "p2", "p3"})
     (told,) = {fields["by"] for _, fields in net.verbs("cancelling")}
-    assert told == "the revocation of p4, without whom missing = 'all' does not go on"
+    assert told == "the revocation of p4, which missing = 'all' would wait for"
     assert len({net.states(job)[name] for name in ("p1", "p2", "p3")}) == 1
 
 
