@@ -109,8 +109,8 @@ def test_gradients_are_autograd_s(output, code, one_by_one):
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
     cpu = torch.device("cpu")
     with torch.no_grad(), multiplied(one_by_one):
-        network = stack_layers.Network(architecture, 2, 16, cpu)
-        layout = stack_layers.Layout(architecture.shapes, network.wide)
+        network = stack_layers.LayerStack(architecture, 2, 16, cpu)
+        layout = stack_layers.WeightLayout(architecture.shapes, network.wide)
         slopes = layout.rows(2, cpu)
         weights, gradients = layout.views(layout.rows(2, cpu), 2), layout.views(slopes, 2)
         layout.pack(stack.weights, weights)

@@ -33,7 +33,7 @@ def words_of_the_code() -> set[str]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if name in ("watch", "_watch", "tell", "line"):
+                if name in ("watch", "_watch", "tell", "report", "line"):
                     found.add(str(node.args[0].value))
     return found
 

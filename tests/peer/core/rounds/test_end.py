@@ -127,7 +127,7 @@ def test_a_job_of_one_peer_runs() -> None:
 
 
 def test_an_aggregator_that_dies_mid_round_costs_an_election_and_at_most_one_repeated_round() -> None:
-    """Reference: docs/peer/rounds.md, "Hence"."""
+    """Reference: docs/peer/rounds.md, "The death of an aggregator"."""
     for phase in range(1, 6):
         net, job = held(5, toy(2))
         for _ in range(phase):
