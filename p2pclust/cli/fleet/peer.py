@@ -87,7 +87,7 @@ def peer(
         bool, typer.Option("--check", help="Only check the configuration and the data, and exit.")
     ] = False,
 ) -> None:
-    """Run one peer with this device's data until SIGTERM or Ctrl-C; it then tells the other peers that it leaves.
+    """Run one peer with this device's data until SIGTERM or Ctrl-C; it then reports to the others that it leaves.
 
     \b
     Examples:
