@@ -142,7 +142,7 @@ def top(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Every peer ends with the clustering that pooling all the data would have given. No server, no row leaves its device.
+    """Cluster federated data without a server. All peers get the clustering of the pooled data; no row leaves its device.
 
     \b
     Example:

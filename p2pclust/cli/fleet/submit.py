@@ -57,7 +57,7 @@ def submit(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Repeat it so long after each end (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
+            help="Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
     seed: Annotated[

@@ -31,7 +31,7 @@ def choose(
     clusters: Annotated[
         str,
         typer.Option(
-            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 to let 2 be an elbow."
+            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow."
         ),
     ] = "2-10",
     restarts: Annotated[

@@ -35,7 +35,7 @@ Example:
 
 @app.command(name="list", short_help="List the data sets.")
 def list_(as_json: AsJson = False) -> None:
-    """List the data sets: built in, generated, here already, or to be fetched from their public homes.
+    """List the data sets: built in, generated, already fetched, or to be fetched from public sources.
 
     \b
     Example:
@@ -68,14 +68,14 @@ def fetch(
     ] = None,
     given: Annotated[
         Path | None,
-        typer.Option("--from", metavar="PATH", help="The home's file, or folder of files, already here: no network."),
+        typer.Option("--from", metavar="PATH", help="A file or folder that was downloaded elsewhere: no network."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download data sets from their public homes, check them, and store each as NAME.npz.
+    """Download data sets from public sources, check them, and store each as NAME.npz.
 
-    A download that broke off goes on where it stopped when the command is given again. A file whose checksum is not
-    the known one is refused; where none is published, every later download has to equal the first.
+    A download that broke off continues when you run the command again. A file with a wrong checksum is refused; if no
+    checksum is published, every later download must equal the first.
 
     \b
     Example:
@@ -118,7 +118,7 @@ def _progress() -> Iterator[OnProgress]:
 @app.command(short_help="Share a data set out among peers, a file for each.")
 def split(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A data set's name, a file, or a folder of files.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is empty, or to be made.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="An empty or new folder.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the files of an earlier split there.")
     ] = False,
