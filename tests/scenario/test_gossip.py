@@ -51,7 +51,7 @@ def test_protocols_that_need_an_aggregator_are_refused_everywhere(scenario_file:
     with pytest.raises(UsageError, match="works on peers' columns"):
         load_scenario(scenario_file(base=base))
     with pytest.raises(UsageError, match="works on peers' columns"):
-        JobRequest(cluster_job("vertical-cm", n_clusters=2), Treatment(collect="gossip"))
+        JobRequest(cluster_job("vertical-cm", n_clusters=2), Treatment("all", collect="gossip"))
 
 
 def test_the_result_tells_how_closely_peers_agreed(scenario_file: Callable[..., str], tmp_path: Path) -> None:
