@@ -227,7 +227,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
 
