@@ -48,7 +48,7 @@ def run(
         BackendName,
         typer.Option(
             metavar="processes|namespaces|simulated|in-process",
-            help="Real processes on this machine, each with a network namespace of its own (as root), the same agents in "
+            help="Real processes on this machine, each with a network namespace of its own (as root), the same peers in "
             "virtual time, or the pure functions in this process.",
         ),
     ] = BackendName.PROCESSES,
