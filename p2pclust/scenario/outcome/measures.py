@@ -72,19 +72,19 @@ class Done:
             return False  # the record does not belong to this job over these rows
         return step.encode() == self.state.encode()
 
-    def attempt(self, measure: Callable[[], _Measure], otherwise: _Measure) -> _Measure:
-        """Measure something; where the code of a plug-in fails, keep the reason as evidence and return the other value."""
+    def attempt(self, measure: Callable[[], _Measure]) -> _Measure | None:
+        """Measure something; where the code of a plug-in fails, keep the reason as evidence and return None."""
         try:
             return measure()
         except PluginError as error:
             if str(error) not in self.evidence.failures:
                 self.evidence.failures.append(str(error))
-            return otherwise
+            return None
 
 
 def measured(done: Done) -> dict[str, Any]:
     """Return the measures for the job's entry of ``jobs``."""
-    return done.attempt(lambda: _of_columns(done), {}) if done.job.by_columns else _of_rows(done)
+    return (done.attempt(lambda: _of_columns(done)) or {}) if done.job.by_columns else _of_rows(done)
 
 
 def _of_rows(done: Done) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _of_rows(done: Done) -> dict[str, Any]:
     shares, locals_ = list(done.shares.values()), done.locals_
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
-        "metrics": done.attempt(lambda: _scores_of_rows(done, there), {}),
+        "metrics": done.attempt(lambda: _scores_of_rows(done, there)) or {},
         "replay_identical": done.replays,
     }
     if not isinstance(protocol, Clustering):
@@ -102,10 +102,10 @@ def _of_rows(done: Done) -> dict[str, Any]:
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
     entry |= {"centers": centers.tolist(), "harm": None}
     if done.later:
-        entry["harm"] = done.attempt(lambda: _harm(done, centers), None)
-    entry |= done.attempt(lambda: _against_pooling(done, centers, ranges), {})
+        entry["harm"] = done.attempt(lambda: _harm(done, centers))
+    entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
     rows = [locals_[peer] for peer in there]
-    if best := done.attempt(lambda: best_pooled(done.job, done.state, rows), None):
+    if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
         entry["best_pooled"] = best
     return entry
 
