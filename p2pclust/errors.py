@@ -6,6 +6,7 @@
     ├── UsageError            bad usage or input: exit code 2
     │   └── DataError         a data file, column or row that cannot be used; also a ValueError, as in scikit-learn
     ├── FleetError            the fleet could not finish: exit code 3
+    ├── PluginError           the code of a protocol's package raised an exception
     └── WireError             another peer's bytes were malformed: dropped and counted, never raised to a caller
 
 Any other exception that leaves the library is a bug.
@@ -18,6 +19,7 @@ __all__ = [
     "FleetError",
     "LeftOutWarning",
     "P2PClustError",
+    "PluginError",
     "RenamedWarning",
     "SuspectResultWarning",
     "UsageError",
@@ -45,6 +47,10 @@ class FleetError(P2PClustError):
     """The fleet could not finish, for example because it lost its majority."""
 
     exit_code = 3
+
+
+class PluginError(P2PClustError):
+    """The code of a protocol that another package brings raised an exception; the message names the package."""
 
 
 class WireError(P2PClustError):

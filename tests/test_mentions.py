@@ -13,9 +13,12 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
 
 #: Files that a page asks its reader to write.
-INVENTED = {"p2pclust/protocols/noisy_cm.py", "noisy_cm.py", "p2pclust.protocols.noisy_cm"}
+INVENTED = {"p2pclust/protocols/noisy_cm.py", "noisy_cm.py", "hist_medians.py", "p2pclust.protocols.noisy_cm"}
 #: Words with a dot whose first part is the name of a module by chance.
-NO_NAMES = {"fleet.overlay", "fleet.devices", "data.partition", "fleet.bundle"}
+NO_NAMES = {
+    "fleet.overlay", "fleet.devices", "data.partition", "fleet.bundle", "points.X", "local.X", "local.n_samples",
+    "local.n_features", "local.weights",
+}  # fmt: skip
 _ENDINGS = "bundle|csv|gz|html|json|jsonl|key|log|md|npy|npz|parquet|pub|py|request|sock|svg|toml|txt|wal|whl"
 
 _CODE = re.compile(r"`([^`\n]+)`")

@@ -242,7 +242,7 @@ class Driver:
             if failure and silent_s > patience_s and not job.digests:
                 return failure
             if silent_s > give_up_s:
-                why = needs(lost, self._faults.links(job.roster))
+                why = job.broken() or needs(lost, self._faults.links(job.roster))
                 return f"no progress for {silent_s:.0f} {fleet.unit} at round {job.round}{why}"
         names = sorted(job.digests)
         comes_back = any(map(self._faults.counts, names))

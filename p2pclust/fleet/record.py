@@ -67,6 +67,13 @@ class JobRecord:
     missing: str = ""  # as requested: all | wait | drop
     reached: float | None = None
     ticks: dict[int, int] = field(default_factory=dict)
+    #: The aggregators since the last closed round, each with the reason why it could not compute, or an empty string.
+    tried: dict[str, str] = field(default_factory=dict)
+
+    def broken(self) -> str:
+        """Explain why no aggregator since the last closed round could compute; empty if more than one did not say so."""
+        found = [f": {name} could not go on: {reason}" for name, reason in self.tried.items() if reason]
+        return found[-1] if found and len(found) >= len(self.tried) - 1 else ""
 
     def stuck(self, lost: Sequence[str]) -> str:
         """Explain why the job can never end without the lost peers; empty if it can."""
@@ -109,7 +116,13 @@ class Record:
             case "refused":
                 self.refused = event["reason"]
             case "elected":
-                self.jobs[event["job"]].terms[event["term"]] = peer
+                job = self.jobs[event["job"]]
+                job.terms[event["term"]] = peer
+                job.tried.setdefault(peer, "")
+            case "unable":
+                self.jobs[event["job"]].tried[peer] = event["reason"]
+            case "combined":
+                self.jobs[event["job"]].tried.clear()
             case "phase":
                 self.jobs[event["job"]].round = max(self.jobs[event["job"]].round, event["round"])
             case "averaged":

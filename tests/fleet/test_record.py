@@ -21,6 +21,20 @@ def record(heard: list[Any]) -> Record:
     return record
 
 
+def test_an_aggregator_that_cannot_compute_explains_a_job_without_progress(record: Record) -> None:
+    job = record.jobs["j"]
+    record.take(1.2, "b", "elected", {"job": "j", "term": 1})
+    assert job.broken() == ""
+    record.take(1.3, "b", "unable", {"job": "j", "task": "combine", "reason": "failed: KeyError: 'sums'"})
+    record.take(1.4, "c", "elected", {"job": "j", "term": 2})
+    assert job.broken() == ": b could not go on: failed: KeyError: 'sums'", "c has not tried yet"
+    record.take(1.5, "a", "elected", {"job": "j", "term": 3})
+    assert job.broken() == "", "something else stopped c"
+    record.take(1.6, "a", "combined", {"job": "j", "round": 0})
+    record.take(1.7, "a", "unable", {"job": "j", "task": "combine", "reason": "no memory"})
+    assert job.broken() == ": a could not go on: no memory", "since the last closed round"
+
+
 def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
     record.take(1.2, "b", "elected", {"job": "j", "term": 1})
     record.take(1.3, "b", "phase", {"job": "j", "phase": "opening", "round": 4})

@@ -26,6 +26,8 @@ from p2pclust.protocols import Job, Local, Stage, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.plugins import plugins
 from p2pclust.protocols.engine.registry import clusterings
+from p2pclust.protocols.engine.runner import conclude
+from p2pclust.protocols.engine.summaries import raw_centers
 from p2pclust.scenario.file.load import load_scenario, make_job
 from p2pclust.scenario.file.submission import request_from
 
@@ -41,17 +43,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "own-protocol.md").read_text(encodi
 PEERS = [
     np.random.default_rng(peer).normal(size=(30, 2)) + 4.0 * (np.arange(30) % 3)[:, np.newaxis] for peer in range(3)
 ]
-SCENARIO = """
-[data]
-source = "iris"
-scaling = "minmax"
-[fleet]
-peers = 3
-[[jobs]]
-protocol = "noisy-cm"
-clusters = 3
-{}
-"""
+
+
+def listings(language: str) -> list[str]:
+    """Return the page's blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+SCENARIO = listings("toml")[1].replace("noise = 0.05", "{}")
+"""The page's, without the value of `noise`."""
+MEDIANS = listings("toml")[1].replace("noisy-cm", "hist-medians").replace("noise = 0.05", "")
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's package, installed into a folder."""
     home = tmp_path_factory.mktemp("own")
     (home / "package").mkdir()
-    for language, name in (("toml", "pyproject.toml"), ("python", "noisy_cm.py")):
-        listing = re.search(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-        assert listing is not None
-        (home / "package" / name).write_text(listing[1], encoding="utf-8")
+    files = {"pyproject.toml": listings("toml")[0]}
+    files |= dict(zip(("noisy_cm.py", "hist_medians.py"), listings("python"), strict=True))
+    for name, text in files.items():
+        (home / "package" / name).write_text(text, encoding="utf-8")
     install = ["install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--no-compile", "--target"]
     subprocess.run([sys.executable, "-m", "pip", *install, home / "site", home / "package"], check=True, timeout=100)
     return home / "site"
@@ -91,6 +92,80 @@ def test_it_runs_on_arrays() -> None:
     assert state.arrays["centers"].tobytes() != plain.arrays["centers"].tobytes()
     model = FederatedClustering("noisy-cm", n_clusters=3, parameters={"noise": 0.2}, random_state=1).fit(PEERS)
     assert model._centers.tobytes() == state.arrays["centers"].tobytes()
+
+
+def medians(**parameters: Any) -> Job:
+    return cluster_job("hist-medians", n_clusters=3, scaling="minmax", seed=1, **parameters)
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_second_example_finds_medians() -> None:
+    job, locals_ = medians(bins=512), [Local(rows) for rows in PEERS]
+    state = run_in_process(job, locals_)
+    assert (state.status, state.converged) == ("done", True)
+    assert state.arrays["centers"].tobytes() == backend("simulated").run(job, PEERS).arrays["centers"].tobytes()
+    found = conclude(job, state, locals_)
+    labels, rows = np.concatenate([own["labels"] for own in found]), np.concatenate(PEERS)
+    exact = np.array([np.median(rows[labels == cluster], axis=0) for cluster in range(3)])
+    assert np.abs(raw_centers(state) - exact).max() < 0.15, "the two rows in the middle lie that far apart"
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_array_that_is_not_declared_is_refused_as_peers_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = medians()
+    monkeypatch.setattr(kind_of(job), "own_arrays", {})
+    message = "hist-medians: peers would refuse this state: job state: unknown array 'low'"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        run_in_process(job, [Local(rows) for rows in PEERS])
+
+
+def broken(*_: object) -> None:
+    raise KeyError("sums")
+
+
+def kind_of(job: Job) -> type:
+    return type(job.protocols[job.main])
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_failure_in_combine_is_narrated_and_ends_the_line_about_no_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kind_of(medians()), "combine", broken)
+    file = tmp_path / "medians.toml"
+    file.write_text(MEDIANS, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        app(["run", str(file), "--backend", "simulated", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 3
+    shown = capsys.readouterr()
+    assert "cannot go on with the job: failed: KeyError: 'sums'" in shown.out
+    failure = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))["failure"]
+    assert re.fullmatch(
+        r"no progress for \d+ virtual seconds at round \d+: peer-\d\d could not go on: failed: KeyError: 'sums'",
+        failure,
+    )
+
+
+@pytest.mark.parametrize("function", ["pooled_step", "conclude"])
+@pytest.mark.usefixtures("installed")
+def test_a_run_keeps_its_result_if_code_for_comparison_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    monkeypatch.setattr(kind_of(medians()), function, broken)
+    file = tmp_path / "medians.toml"
+    file.write_text(MEDIANS, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        app(["run", str(file), "--backend", "in-process", "--out", str(tmp_path / "out")])
+    assert not ended.value.code
+    (entry,) = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))["jobs"]
+    said = f"not measured: {function} of hist-medians (p2pclust-noisy 1.0) failed: KeyError: 'sums'"
+    assert said in entry["doubts"]
+    assert len(entry["centers"]) == 3
+    if function == "pooled_step":
+        assert (entry["gap"], entry["best_pooled"]) == (None, None)
+    else:
+        assert entry["gap"]["to"] == "pooled k-medians"
+        assert (entry["metrics"], (tmp_path / "out" / "labels.csv").exists()) == ({}, False)
 
 
 @pytest.mark.usefixtures("installed")
@@ -189,10 +264,7 @@ def test_its_errors_do_not_end_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
         proposed = [(0, engine.contribution(job, state, local, 0, 1))]
         state = engine.advance(job, state, proposed, {}, n_peers=1)
 
-    def broken(*_: object) -> None:
-        raise KeyError("sums")
-
-    monkeypatch.setattr(type(job.protocols[job.main]), "contribute", broken)
+    monkeypatch.setattr(kind_of(job), "contribute", broken)
     encoded = state.encode()
     ref = by_hand_ref(encoded)
     blobs = BlobAccess(lambda digest: iter([encoded]), lambda *_: None, Limits())

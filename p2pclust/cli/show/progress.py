@@ -23,6 +23,7 @@ _LINES = {
     "store-damaged": "{peer} found its store damaged and begins with an empty one; the old one is kept",
     "left-out": "round {round} goes on without {peer}, which stays silent",
     "out-of-reach": "{peer} does not answer the aggregator in round {round}: another one may take over",
+    "unable": "{peer} cannot go on with the job: {reason}",
     "stands-still": "{peer} aggregates, but has made no progress for {seconds:.0f} s: another one may take over",
     "proposer": "{proposer} is asked in place of a peer that is gone",
 }

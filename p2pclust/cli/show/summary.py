@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.tables import table
+from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.tools.units import size
 
 __all__ = ["summarise"]
@@ -88,7 +89,11 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator
     yield from _agreed(job)
     yield "lost", ", ".join(name for name, peer in peers.items() if peer["lost"]) or "none"
     for reason, names in _abstained(job).items():
-        yield "abstained", f"{', '.join(names)}: {reason}"
+        if reason.startswith(LEFT_OUT):
+            why = reason.removeprefix(LEFT_OUT).removeprefix(": ")
+            yield "left out", f"{', '.join(names)} ({why})"
+        else:
+            yield "abstained", f"{', '.join(names)}: {reason}"
     yield from _damaged(job)
     for name, warning in job["warnings"].items():
         yield "warning", Text(f"{name}: {warning}", style="yellow")

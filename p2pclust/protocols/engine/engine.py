@@ -29,7 +29,7 @@ from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
-from p2pclust.protocols.engine.sums import Peers, added_up, terms
+from p2pclust.protocols.engine.sums import Peers, added_up, floats_of
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 
@@ -227,7 +227,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
 
@@ -279,20 +279,20 @@ def _combined(
         total, peers = added_up(contributions, n_peers)
         if total is None:
             return None, (), {}
-        return protocol.combine(state.arrays, terms(protocol, state.arrays, total)), peers, {}
+        return protocol.combine(state.arrays, floats_of(protocol, state.arrays, total)), peers, {}
     given: list[tuple[int, Contribution]] = []
-    for peer, term in contributions:
+    for peer, part in contributions:
         if isinstance(peer, tuple) or not (given[-1][0] if given else -1) < peer < n_peers:
             raise ValueError(
                 f"contribution of peer {peer} after {[before for before, _ in given]}: not in roster order"
             )
-        given.append((peer, term))
+        given.append((peer, part))
     if protocol.asks == "one" and given:
         order = random_streams.proposers(job.seed, n_peers)
         given = [min(given, key=lambda item: order.index(item[0]))]
     left_out = protocol.leaves_out(state.arrays, given) if given else {}
-    kept = [(peer, term) for peer, term in given if peer not in left_out]
-    peers, parts = tuple(peer for peer, _ in kept), [term for _, term in kept]
+    kept = [(peer, part) for peer, part in given if peer not in left_out]
+    peers, parts = tuple(peer for peer, _ in kept), [part for _, part in kept]
     if not kept or (isinstance(protocol, ByColumns) and len(kept) < n_peers):
         return None, peers, left_out
     if isinstance(protocol, Remembering):

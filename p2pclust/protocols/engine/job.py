@@ -7,14 +7,15 @@ consensus entry: everything that the next round, another aggregator, or a replay
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import msgpack
 
-from p2pclust.errors import UsageError, WireError
+from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.engine.base import ByColumns, Protocol, WithWorkspace
 from p2pclust.protocols.engine.random_streams import MAX_SEED
@@ -50,6 +51,19 @@ class Stage:
     protocol: str
     parameters: dict[str, Any] = field(default_factory=dict)
     package: str = field(default="", repr=False)
+
+    @contextmanager
+    def calling(self, function: str) -> Iterator[None]:
+        """Raise PluginError, which names the package, where code of a plug-in raises an exception of its own."""
+        try:
+            yield
+        except P2PClustError:
+            raise
+        except Exception as error:
+            if not self.package:
+                raise
+            said = f"{function} of {self.protocol} ({self.package}) failed: {type(error).__name__}: {error}"
+            raise PluginError(said) from error
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import ClusteringResult, run_steps
-from p2pclust.errors import UsageError
+from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling
@@ -85,6 +85,7 @@ def _run(
     n_peers = len(locals)
     state = engine.begin(job)
     memory = engine.Memory()
+    _refuse_unknown(job, state)
     while state.status == "running":
         asked = engine.asked(job, state, n_peers)
         if job.protocols[state.stage].asks == "one":
@@ -104,9 +105,19 @@ def _run(
         given = [(peer, answer) for peer, answer in answers.items() if not isinstance(answer, Abstain)]
         abstained = {peer: answer.reason for peer, answer in answers.items() if isinstance(answer, Abstain)}
         state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
+        _refuse_unknown(job, state)
         if on_round is not None:
             on_round(state)
     return state
+
+
+def _refuse_unknown(job: Job, state: JobState) -> None:
+    """Refuse a state that peers would not accept from each other; only the protocol of a plug-in can make one."""
+    if any(stage.package for stage in job.stages):
+        try:
+            engine.decode_state(job, state.encode())
+        except WireError as error:
+            raise UsageError(f"{job.protocols[state.stage].id}: peers would refuse this state: {error}") from None
 
 
 def _run_child(run: Run, workspaces: Workspaces, locals: Sequence[Local]) -> JobState:
@@ -174,7 +185,7 @@ def pooled(
     records = records[:steps]
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
-    with one_thread():
+    with one_thread(), job.stages[stage].calling("pooled_step"):
         rows = [_rows_at(locals, later, begins)[peer] for peer in contributors]
         pool = protocol.pool(first, rows)
         centers = np.array(pool.centers)
@@ -211,7 +222,7 @@ def pooled_run(
     if not contributors:
         raise UsageError("no peer contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
-    with one_thread():
+    with one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(first, [_rows_at(locals, later, last[peer])[peer] for peer in contributors])
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))

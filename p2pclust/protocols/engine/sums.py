@@ -11,7 +11,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import dequantise_all
 
-__all__ = ["Peers", "added_up", "terms"]
+__all__ = ["Peers", "added_up", "floats_of"]
 
 #: A roster index, or several where their contributions were added up.
 Peers = int | tuple[int, ...]
@@ -27,20 +27,20 @@ def added_up(
     """
     total: dict[str, NDArray[np.int64]] = {}
     peers: dict[int, None] = {}
-    for given, term in contributions:
+    for given, part in contributions:
         of = given if isinstance(given, tuple) else (given,)
         if any(peer in peers or not 0 <= peer < n_peers for peer in of):
             raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
         peers.update(dict.fromkeys(of))
         if not total:
-            total = {name: np.array(limbs) for name, limbs in term.items()}
+            total = {name: np.array(limbs) for name, limbs in part.items()}
             continue
         for name, limbs in total.items():
-            np.add(limbs, term[name], out=limbs)
+            np.add(limbs, part[name], out=limbs)
     return (Arrays(total) if total else None), tuple(sorted(peers))
 
 
-def terms(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
+def floats_of(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
     """Return the floats that the limbs of a contribution, or of a total, stand for."""
     limbs = {name: np.array(own) for name, own in contribution.items()}
     return Arrays(dequantise_all(limbs, protocol.units(state)))

@@ -24,7 +24,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
-from p2pclust.protocols.engine.sums import terms
+from p2pclust.protocols.engine.sums import floats_of
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
 
@@ -93,7 +93,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
             raise Abstain(NOT_ASKED)
         contribution = engine.contribution(job, state, local, peer, n_peers)
         if isinstance(protocol, Additive):
-            floats = list(terms(protocol, state.arrays, contribution).values())
+            floats = list(floats_of(protocol, state.arrays, contribution).values())
             whole = sum(1 << number for number, values in enumerate(floats) if (np.rint(values) == values).all())
             return Offer(Answer(peer, whole=whole), first_mass(np.concatenate([values.ravel() for values in floats])))
         payload = contribution.encode()

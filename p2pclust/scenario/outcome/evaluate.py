@@ -67,7 +67,9 @@ def job_entry(
     if job.has_workspace:
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
-    entry |= measured(Done(job, state, held, given or {}, damage, evidence or Evidence()))
+    evidence = evidence or Evidence()
+    entry |= measured(Done(job, state, held, given or {}, damage, evidence))
+    entry["doubts"] += [f"not measured: {failure}" for failure in evidence.failures]
     if best := entry["best_pooled"]:
         entry["best_pooled"] = best.to_dict()
         entry["doubts"] += [best.doubt] if best.doubt else []

@@ -39,6 +39,8 @@ class Evidence:
     pooled: Floats | None = None
     #: The centers at the start of at most 64 rounds, among them the first and nearly the last one.
     trail: list[tuple[int, Floats]] = field(default_factory=list)
+    #: What could not be measured, because the code of a plug-in failed.
+    failures: list[str] = field(default_factory=list)
     _every: int = field(default=1, init=False)
 
     def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:

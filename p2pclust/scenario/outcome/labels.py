@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
+from p2pclust.errors import PluginError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job
@@ -35,9 +37,10 @@ def write_labels(
     if sum(share.X.size for share in shares.values()) > _NUMBERS:
         return
     for number, (job, came) in enumerate(zip(jobs, found, strict=False), start=1):
+        labelled: list[tuple[str, DataSet, NDArray[Any]]] = []
         if came.state is None or came.state.status != "done":
             continue
-        with one_thread():
+        with one_thread(), suppress(PluginError):  # which the result names, see Done.attempt
             labelled = list(_labelled(job, came, shares))
         if labelled:
             write_table(directory / ("labels.csv" if number == 1 else f"labels-{number}.csv"), _table(labelled))

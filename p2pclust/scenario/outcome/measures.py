@@ -6,16 +6,16 @@ peer has whole centers either; the scenario writes each peer's own columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
-from p2pclust.errors import UsageError
+from p2pclust.errors import PluginError, UsageError
 from p2pclust.fleet.faults import Damage
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
 from p2pclust.protocols.engine import engine, summaries
@@ -29,6 +29,7 @@ from p2pclust.scenario.outcome.pooled_starts import best_pooled
 __all__ = ["Done", "measured"]
 
 Floats = NDArray[np.float64]
+_Measure = TypeVar("_Measure")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,19 @@ class Done:
             return False  # the record does not belong to this job over these rows
         return step.encode() == self.state.encode()
 
+    def attempt(self, measure: Callable[[], _Measure]) -> _Measure | None:
+        """Measure something; where the code of a plug-in fails, keep the reason as evidence and return None."""
+        try:
+            return measure()
+        except PluginError as error:
+            if str(error) not in self.evidence.failures:
+                self.evidence.failures.append(str(error))
+            return None
+
 
 def measured(done: Done) -> dict[str, Any]:
     """Return the measures for the job's entry of ``jobs``."""
-    return _of_columns(done) if done.job.by_columns else _of_rows(done)
+    return (done.attempt(lambda: _of_columns(done)) or {}) if done.job.by_columns else _of_rows(done)
 
 
 def _of_rows(done: Done) -> dict[str, Any]:
@@ -82,7 +92,7 @@ def _of_rows(done: Done) -> dict[str, Any]:
     shares, locals_ = list(done.shares.values()), done.locals_
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
-        "metrics": _scores_of_rows(done, there),
+        "metrics": done.attempt(lambda: _scores_of_rows(done, there)) or {},
         "replay_identical": done.replays,
     }
     if not isinstance(protocol, Clustering):
@@ -90,9 +100,12 @@ def _of_rows(done: Done) -> dict[str, Any]:
     centers = summaries.raw_centers(done.state)
     # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
-    entry |= {"centers": centers.tolist(), "harm": _harm(done, centers) if done.later else None}
-    entry |= _against_pooling(done, centers, ranges)
-    if best := best_pooled(done.job, done.state, [locals_[peer] for peer in there]):
+    entry |= {"centers": centers.tolist(), "harm": None}
+    if done.later:
+        entry["harm"] = done.attempt(lambda: _harm(done, centers))
+    entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
+    rows = [locals_[peer] for peer in there]
+    if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
         entry["best_pooled"] = best
     return entry
 

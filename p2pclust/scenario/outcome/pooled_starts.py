@@ -74,13 +74,13 @@ def best_pooled(job: Job, state: JobState, locals_: Sequence[Local]) -> PooledSt
     `locals_` are the rows of the peers that contributed. None if peers hold columns, if rows came in batches, or if there
     are too many numbers.
     """
-    _, protocol = clustering_stage(job)
+    stage, protocol = clustering_stage(job)
     C = protocol.n_clusters
     n_rows = sum(local.n_samples for local in locals_)
     if job.by_columns or "batch" in state.arrays or not C <= n_rows <= _MOST / (C * locals_[0].n_features):
         return None
     fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
-    with one_thread():
+    with one_thread(), job.stages[stage].calling("pooled_step"):
         pool = protocol.pool(state.arrays, locals_)
         ends = [_end(protocol, pool.points, random_streams.pooled_start(job.seed, start)) for start in range(STARTS)]
         best = min(objective(pool.points, centers, fuzzifier) for centers in ends)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points
 from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
+from p2pclust.errors import PluginError
 from p2pclust.fleet.spec import JobResult
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
@@ -110,6 +111,13 @@ def rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRow
 
     `shares` has every peer's rows, or columns, by name.
     """
+    try:
+        return _rows_of(job, found, shares)
+    except PluginError:  # which the result names
+        return None
+
+
+def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     state = found.state
     assert state is not None
     if job.by_columns:

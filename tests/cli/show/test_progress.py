@@ -124,6 +124,7 @@ def test_other_lines() -> None:
         {"peer": "c", "verb": "left-out", "round": 5},
         {"peer": "c", "verb": "exited", "code": 3},
         {"peer": "a", "verb": "data-refused", "reason": "row 1 is empty"},
+        {"peer": "a", "verb": "unable", "task": "combine", "reason": "failed: KeyError: 'sums'"},
         {"peer": "a", "verb": "never heard of"},
     ) == [
         "waiting: 1 of 3 peers are here, as b sees it",
@@ -133,6 +134,7 @@ def test_other_lines() -> None:
         "round 5 goes on without c, which stays silent",
         "c ended with exit code 3",
         "a cannot use its data: row 1 is empty",
+        "a cannot go on with the job: failed: KeyError: 'sums'",
         "",
     ]
 

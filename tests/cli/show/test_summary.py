@@ -26,6 +26,12 @@ def test_the_limit_that_ended_a_job_is_the_one_that_it_has(limit: str) -> None:
     assert facts(converged=True)["rounds"] == "16 (rows keep their clusters)"
 
 
+def test_a_peer_that_was_left_out_did_not_abstain() -> None:
+    found = facts(abstained=[{"a": "left out: dead"}, {"b": "no data"}, {"a": "left out: dead", "c": "left out: dead"}])
+    assert found["left out"] == "a, c (dead)"
+    assert found["abstained"] == "b: no data"
+
+
 def test_communities() -> None:
     assert facts(isolated=[["a", 0], ["b", 0]])["communities"] == "none: 2 clusters, all isolated"
     some = facts(communities=[[["a", 0], ["b", 1]]], isolated=[["b", 0]])

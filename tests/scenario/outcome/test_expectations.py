@@ -147,6 +147,14 @@ def judged(what: str, found: dict[str, Any], **more: Any) -> Expectation:
     return expectation
 
 
+def test_a_job_that_gossips_has_no_replay_with_the_same_bits_and_the_report_says_why() -> None:
+    (found,) = check(ExpectSpec(replay_identical=True), result(job(replay_identical=None, tolerance=1e-9)))
+    assert (found.held, found.value) == (False, None)
+    assert found.why.startswith("with collect = 'gossip' sums are right up to a tolerance")
+    (found,) = check(ExpectSpec(replay_identical=True), result(job(replay_identical=None)))
+    assert found.why == ""
+
+
 class TestAnythingElse:
     FOUND: ClassVar[dict[str, Any]] = result(
         job(metrics={"ari": 0.6}), job(metrics={"ari": 0.9}, converged=True, note="done"),
