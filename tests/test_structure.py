@@ -56,6 +56,7 @@ def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
     assert {str(folder): count for folder, count in counts.items() if count > MOST_MODULES} == {}
 
 
+@pytest.mark.slow
 def test_one_class_name_stands_for_one_class() -> None:
     places: dict[str, list[str]] = {}
     for file in sorted((ROOT / "p2pclust").rglob("*.py")):

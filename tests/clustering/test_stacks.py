@@ -127,6 +127,7 @@ def test_gradients_are_autograd_s(output, code, one_by_one):
         assert found == pytest.approx(np.concatenate(expected), rel=1e-4, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [8, 10, 64])
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_training_is_torch_s_own_loop(batch, one_by_one):

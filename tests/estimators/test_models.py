@@ -50,6 +50,7 @@ def same(one: UIFCA, other: UIFCA) -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_virtual_time() -> None:
     same(fitted(fleet="simulated"), fitted())
 

@@ -233,6 +233,7 @@ class TestHostilePeer:
         owners = {fetch.digest: fetch.owners for fetch in wanted.fetches}
         assert owners[h.agreed.model(0)] == (0, 3)
 
+    @pytest.mark.slow
     def test_a_model_of_a_group_that_cannot_be_had_serves_nobody(self) -> None:
         h = hand(KINDS, dirt=0.1).until("train")
         answers = h.answers()
@@ -318,6 +319,7 @@ def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
     assert set(outcomes) == {"refused", *PHASES}, outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @MODES
 def test_any_contributions_that_are_let_pass_make_a_state_that_others_can_read(phase: str, mode: str) -> None:

@@ -148,6 +148,7 @@ def test_lies_in_contributions(job: Job) -> None:
     assert ended & {"done", "failed"}
 
 
+@pytest.mark.slow
 @EACH
 def test_lies_in_states(job: Job) -> None:
     locals_, rng = peers(job), np.random.default_rng(6)

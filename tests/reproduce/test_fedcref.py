@@ -83,6 +83,7 @@ def test_worlds_differ_as_they_say(images: Path) -> None:
     assert all(local.labels is None for local in kmeans)
 
 
+@pytest.mark.slow
 def test_the_partitions_of_dec_are_kept(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = str(tmp_path / "kept" / "dec.npz")
     world = PeerWorld("mnist", start="dec")

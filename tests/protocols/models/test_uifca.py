@@ -119,6 +119,7 @@ def test_rows_are_assigned_anew_only_when_a_cluster_round_begins() -> None:
     assert told[0] == told[1] == told[2] != told[3] == told[4] == told[5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["random", "peers"])
 def test_a_peer_that_comes_back_contributes_the_same(start: str) -> None:
     """Nothing that it remembered of the rounds before is needed."""
@@ -210,6 +211,7 @@ def test_an_empty_round_is_no_step() -> None:
     assert engine.decode_state(job, empty.encode()) == empty
 
 
+@pytest.mark.slow
 def test_a_job_is_replayed_with_the_same_bits() -> None:
     locals_ = [Local(X) for X in blobs()[0]]
     job = cluster_job("uifca", n_clusters=3, seed=1, participation=0.5, **TINY, **ROUNDS)

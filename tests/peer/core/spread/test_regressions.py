@@ -155,6 +155,7 @@ def test_a_finished_job_leaves_nothing_but_its_result() -> None:
     assert {name: kept(net, name) for name in net.names} == {name: {final.digest} for name in net.names}
 
 
+@pytest.mark.slow
 def test_the_disk_does_not_grow_with_the_rounds() -> None:
     """While a long job of large states runs, a peer keeps a handful of blobs, however many rounds there were."""
     net = Net(3, limits=SMALL)

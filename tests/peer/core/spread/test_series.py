@@ -148,6 +148,7 @@ def test_a_named_roster_stays() -> None:
     assert second.document.roster == ("p1", "p2", "p3")
 
 
+@pytest.mark.slow
 def test_nothing_piles_up() -> None:
     net, _ = repeated()
     net.until(lambda: at(net, 6), 200.0)
