@@ -212,7 +212,8 @@ class ProcessActions(Actions):
 
     def _damaged(self, name: str, number: int, rows: NDArray[np.float64]) -> dict[str, Any]:
         file = self._directory / name / f"damaged-{number}.npy"
-        np.save(file, rows, allow_pickle=False)
+        if not file.exists():  # written before its peer starts: later the peer may be reading it
+            np.save(file, rows, allow_pickle=False)
         return {"rows": {"file": str(file), "number": number}}
 
     def _set(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -1,0 +1,29 @@
+"""What faults write for the processes of a fleet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from p2pclust.fleet.processes.actions import ProcessActions
+from p2pclust.fleet.record import Record
+from p2pclust.fleet.spec import Fault, FleetSpec, PeerSpec
+
+
+async def _until(*_: object) -> bool:
+    return True
+
+
+def test_damaged_rows_are_written_once(tmp_path: Path) -> None:
+    """They were once written again when the fault struck, while the peer read them: it got half a file, and hung."""
+    fault = Fault("corrupt-data", ("a",), round=4, phase="adopting", how="scale")
+    spec = FleetSpec((PeerSpec("a", np.ones((3, 2))),), (), faults=(fault,))
+    actions = ProcessActions(spec, Record(lambda event: None), tmp_path, {}, lambda: 0.0, _until)
+    (tmp_path / "a").mkdir()
+    (planned,) = actions.armed("a")
+    file = Path(planned["suffers"]["rows"]["file"])
+    assert np.load(file).shape == (3, 2)
+    file.write_bytes(b"as the peer reads it")
+    actions._damaged("a", 0, np.ones((3, 2)))
+    assert file.read_bytes() == b"as the peer reads it"
