@@ -45,9 +45,11 @@ class Content:
     positions: dict[str, Position] = field(default_factory=dict)
 
     def refuse(self, line: int, problem: str) -> NoReturn:
+        """Raise UsageError for a problem in that line."""
         raise UsageError(f"{self.where}: line {line}: {problem}")
 
     def peer(self, name: str, line: int) -> None:
+        """Take a peer; refuse a second one of that name, and too many."""
         if name in self.peers:
             self.refuse(line, f"peer {shown(name)} is there already, in line {self.peers[name]}: leave one of them out")
         if len(self.peers) == _PEERS_MAX:
@@ -55,6 +57,7 @@ class Content:
         self.peers[name] = line
 
     def link(self, a: str, b: str, line: int) -> None:
+        """Take a link; refuse too many."""
         if len(self.links) == _LINKS_MAX:
             self.refuse(line, f"more than {_LINKS_MAX} links")
         self.links.append((a, b, line))

@@ -32,6 +32,7 @@ class GraphMLReader:
         self._text = ""
 
     def read(self, content: bytes) -> None:
+        """Read a whole document; raise UsageError for what is not an overlay."""
         parser = self._parser = expat.ParserCreate(namespace_separator=_SPACE)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end

@@ -119,7 +119,7 @@ def _show(outcome: Mapping[str, Any]) -> None:
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import absences  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
@@ -132,8 +132,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"objective: {outcome['objective']:.6g}, in squared working coordinates"
     for doubt in outcome["doubts"]:
         yield f"doubt: {doubt}"
-    for why, names in by_reason(outcome["abstained"]).items():
-        yield f"{', '.join(names)} abstained: {why}"
+    yield from absences(outcome["abstained"])
     if outcome["suppressed"]:
         yield f"suppressed by privacy rules: {outcome['suppressed']} times"
     if outcome["terms"]:

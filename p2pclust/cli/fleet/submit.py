@@ -263,12 +263,11 @@ def _finished(event: Mapping[str, Any]) -> str:
 
 
 def _combined(event: Mapping[str, Any]) -> str:
-    from p2pclust.protocols.engine.summaries import by_reason  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import absences  # noqa: PLC0415
 
     moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
     moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
-    gone: Mapping[str, str] = event.get("abstained", {})
-    others = "".join(f"; {', '.join(names)} abstained: {why}" for why, names in by_reason(gone).items())
+    others = "".join(f"; {absence}" for absence in absences(event.get("abstained", {})))
     return f"round {event['round']} combined from {counted(len(event['contributors']), 'peers')}{moved}{others}"
 
 

@@ -173,7 +173,7 @@ def _drift(job: Result) -> Iterator[Fact]:
 
 
 def _abstained(job: Result) -> dict[str, list[str]]:
-    """Return who abstained in some round, by reason, leaving out those that were lost."""
+    """Return the peers that did not contribute to some round, by reason."""
     found: dict[str, dict[str, None]] = {}
     for of_round in job["abstained"]:
         for name, reason in of_round.items():

@@ -10,9 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.reasons import HELD
+from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT
 
-__all__ = ["by_reason", "coarse", "last_shift", "raw_centers", "shifts", "suppressed", "with_columns", "with_names"]
+__all__ = [
+    "absences",
+    "by_reason",
+    "coarse",
+    "last_shift",
+    "raw_centers",
+    "shifts",
+    "suppressed",
+    "with_columns",
+    "with_names",
+]
 
 _Peer = TypeVar("_Peer", int, str)
 
@@ -57,6 +67,22 @@ def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:
     found: dict[str, list[_Peer]] = {}
     for peer, why in abstained.items():
         found.setdefault(why, []).append(peer)
+    return found
+
+
+def absences(abstained: Mapping[str, str]) -> list[str]:
+    """Return for each reason in words which peers abstained, or that the others went on without them.
+
+    Examples
+    --------
+    >>> absences({"a": "no data", "b": "left out: dead", "c": "no data"})
+    ['a, c abstained: no data', 'b left out (dead)']
+    """
+    found = []
+    for reason, names in by_reason(abstained).items():
+        left_out = reason.startswith(LEFT_OUT)
+        why = f"left out ({reason.removeprefix(f'{LEFT_OUT}: ')})" if left_out else f"abstained: {reason}"
+        found.append(f"{', '.join(names)} {why}")
     return found
 
 

@@ -22,7 +22,7 @@ class TermEnd:
 
     #: The number of the term, or of the first and the last of several.
     number: str
-    #: Empty if no peer was elected; then there are no times either.
+    #: Empty if no peer was elected; then both times are missing.
     aggregator: str
     start: float | None
     end: float | None
