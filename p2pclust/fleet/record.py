@@ -71,7 +71,7 @@ class JobRecord:
     tried: dict[str, str] = field(default_factory=dict)
 
     def broken(self) -> str:
-        """Explain why no aggregator since the last closed round could compute; empty if more than one did not say so."""
+        """Return the last reason of an aggregator that could not compute; empty if two or more gave none."""
         found = [f": {name} could not go on: {reason}" for name, reason in self.tried.items() if reason]
         return found[-1] if found and len(found) >= len(self.tried) - 1 else ""
 
