@@ -209,8 +209,8 @@ class ZScoreScaling(Additive):
             return Arrays(count=float(local.weights.sum()), sums=local.weights @ deviations)
         return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
 
-    def combine(self, state: State, contributions: Any) -> State:
-        means = contributions["sums"] / contributions["count"]
+    def combine(self, state: State, total: Any) -> State:
+        means = total["sums"] / total["count"]
         if state["moments"] == 0:
             return state.replace(origin=state["origin"] + means * state["unit"], moments=np.int64(1))
         deviation = np.sqrt(np.maximum(means, 0.0)) * state["unit"]

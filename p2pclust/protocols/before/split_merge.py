@@ -118,9 +118,9 @@ class SplitMerge(FirstCenters, Additive):
         totals = Arrays(counts=np.where(few, 0.0, masses), sums=sums)
         return totals.replace(squares=squares) if self._splits(state) else totals
 
-    def combine(self, state: State, contributions: Any) -> State:
+    def combine(self, state: State, total: Any) -> State:
         """Split the cells, move them to their means, or merge them, in this order."""
-        counts = contributions["counts"]
+        counts = total["counts"]
         if counts.sum() < state["cell_masses"].sum() / 2:
             # Most rows are in cells too small to be sent: the round before says more than this one.
             return self._merged(state, state["cells"], state["cell_masses"])
@@ -128,14 +128,14 @@ class SplitMerge(FirstCenters, Additive):
         counts, means = counts[filled_cells], np.array(state["cells"][filled_cells])
         if not counts.size:
             return self._ended(state, uniform(state, self.n_clusters, self._drawing(state)))
-        moved = contributions["sums"][filled_cells] / counts[:, np.newaxis]
+        moved = total["sums"][filled_cells] / counts[:, np.newaxis]
         means += moved
         if state["splits"] < 0:
             return self._merged(state, means, counts)
         still = state.replace(cells=means, cell_masses=counts, splits=np.int64(-1))
         if not self._splits(state):
             return still
-        widths = np.maximum(contributions["squares"][filled_cells] / counts[:, np.newaxis] - moved**2, 0.0)
+        widths = np.maximum(total["squares"][filled_cells] / counts[:, np.newaxis] - moved**2, 0.0)
         chosen = self._to_split(counts, widths)
         if not chosen.any():
             return still

@@ -225,7 +225,7 @@ class Alternating(Iterated, Additive, SideBySide):
         trails = state["trails"]
         return np.flatnonzero(trails[:, -1] >= self.tol) if trails.shape[1] else np.arange(self.n_init)
 
-    def fronts(self, state: State) -> NDArray[np.float64]:
+    def moving_starts(self, state: State) -> NDArray[np.float64]:
         """Return the centers for which this round adds up sums, shape (number of starts that still move, C, F)."""
         if self.n_init == 1:
             return np.asarray(state["centers"][np.newaxis], dtype=np.float64)

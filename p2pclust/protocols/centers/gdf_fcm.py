@@ -95,9 +95,9 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
         # All that this peer reveals.
         return Arrays(gradient=local.n_samples * gradient, count=float(local.n_samples))
 
-    def combine(self, state: State, contributions: Any) -> State:
+    def combine(self, state: State, total: Any) -> State:
         # (iii) The average of the gradients, weighted with the numbers of rows, and one step down.
-        average = contributions["gradient"] / contributions["count"]
+        average = total["gradient"] / total["count"]
         return self.stepped(state, state["centers"] - self.learning_rate * average)
 
     def hopeless(self, previous: State, state: State) -> str:

@@ -73,7 +73,7 @@ class LosslessCMeansProtocol(Alternating):
         return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        parts = [self._sums(local, local.points(state), centers) for centers in self.fronts(state)]
+        parts = [self._sums(local, local.points(state), centers) for centers in self.moving_starts(state)]
         # Line 14, and two numbers more: all that this peer reveals.
         return Arrays(
             **self.stacked([sums for sums, _ in parts]),
@@ -95,8 +95,8 @@ class LosslessCMeansProtocol(Alternating):
             masses = np.where(single, 0.0, masses)
         return Arrays(counts=masses, sums=sums), suppressed
 
-    def combine(self, state: State, contributions: Any) -> State:
+    def combine(self, state: State, total: Any) -> State:
         # Line 15: the mean of each cluster over all peers (Eq. 5).
         return self.step(
-            state, contributions, weights=contributions["counts"], suppressed=int(contributions["suppressed"])
+            state, total, weights=total["counts"], suppressed=int(total["suppressed"])
         )

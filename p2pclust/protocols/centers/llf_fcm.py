@@ -122,16 +122,16 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
             size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
-        found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.fronts(state)]
+        found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
         parts = self.stacked([Arrays(weights=weights, sums=sums) for weights, sums in found])
         more = self.share_of_objective(local, state, self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.
         return Arrays(**parts, rows=float(self.rows_of(local)), **more)
 
-    def combine(self, state: State, contributions: Any) -> State:
+    def combine(self, state: State, total: Any) -> State:
         # Line 7: Eq. 3.
-        weights = contributions["weights"]
-        stepped = self.step(state, contributions, weights=weights, suppressed=0)
+        weights = total["weights"]
+        stepped = self.step(state, total, weights=weights, suppressed=0)
         if self.n_init == 1:
             return stepped.replace(coarse=count_coarse(weights, self.limbs))
         each = np.array(state["start_coarse"])

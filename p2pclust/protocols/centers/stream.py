@@ -130,16 +130,16 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         cost = objective(points, state["centers"], self.fuzzifier)
         return Arrays(weights=weights, sums=sums, rows=float(min(batch.n_samples, self.n_clusters)), objective=cost)
 
-    def combine(self, state: State, contributions: Any) -> State:
-        own = contributions["weights"]
+    def combine(self, state: State, total: Any) -> State:
+        own = total["weights"]
         weights = self.forgetting * state["past_weights"] + own
-        sums = self.forgetting * state["past_sums"] + contributions["sums"]
+        sums = self.forgetting * state["past_sums"] + total["sums"]
         centers = means_or(state["centers"], sums, weights)
         stepped = self.stepped(state, centers).replace(
-            rows=np.int64(contributions["rows"]), coarse=count_coarse(weights, self.limbs)
+            rows=np.int64(total["rows"]), coarse=count_coarse(weights, self.limbs)
         )
-        total = own.sum()
-        cost = float(contributions["objective"]) / total if total > 0 else 0.0
+        weight = own.sum()
+        cost = float(total["objective"]) / weight if weight > 0 else 0.0
         settled = bool(stepped["shifts"][-1] < self.tol)
         row = compared(state, centers, own, cost, settled=settled)
         stepped = stepped.replace(drift=np.vstack([state["drift"][: int(state["batch"])], row]))

@@ -2,7 +2,7 @@
 
 Floating-point addition is not associative, so a sum over peers would differ in its last bits between a star, a tree
 and a repeated round. Therefore each peer rounds what it contributes once, to integers on a grid that all share, and
-integers are added: every order, every tree and every mask gives the same bits.
+integers are added: every order and every tree gives the same bits.
 
 A value ``x`` with unit ``u`` (a power of two) is held in ``L >= 2`` signed limbs
 

@@ -1,4 +1,7 @@
-"""Sums of the contributions to an additive stage: integers on a shared grid, so every order gives the same bits."""
+"""Sums of the contributions to an additive stage: integers on a shared grid, so every order gives the same bits.
+
+A number is held in several int64, its *limbs*, which are added independently: see ``fixed_point``.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ def added_up(
     total: dict[str, NDArray[np.int64]] = {}
     peers: dict[int, None] = {}
     for given, part in contributions:
-        of = given if isinstance(given, tuple) else (given,)
-        if any(peer in peers or not 0 <= peer < n_peers for peer in of):
-            raise ValueError(f"contribution of peers {of} after {list(peers)}: one counts twice, or is of no peer")
-        peers.update(dict.fromkeys(of))
+        senders = given if isinstance(given, tuple) else (given,)
+        if any(peer in peers or not 0 <= peer < n_peers for peer in senders):
+            raise ValueError(f"contribution of peers {senders} after {list(peers)}: one counts twice, or is of no peer")
+        peers.update(dict.fromkeys(senders))
         if not total:
             total = {name: np.array(limbs) for name, limbs in part.items()}
             continue

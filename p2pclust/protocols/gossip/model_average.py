@@ -114,11 +114,11 @@ class ModelAverageProtocol(Additive):
         # All that this peer reveals.
         return Arrays(weights=self._weights(trained).astype(np.float64) * len(rows), rows=float(len(rows)))
 
-    def combine(self, state: State, contributions: Any) -> State:
-        rows = float(contributions["rows"])
+    def combine(self, state: State, total: Any) -> State:
+        rows = float(total["rows"])
         if not rows > 0:  # no peer near this one has any
             return state
-        return state.replace(model=(contributions["weights"] / rows).astype(np.float32))
+        return state.replace(model=(total["weights"] / rows).astype(np.float32))
 
     def settles(self, state: State, rounds: int) -> bool:
         """Only the last round: before it each peer may go on from a model of its own."""

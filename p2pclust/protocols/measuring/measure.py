@@ -134,9 +134,8 @@ class Measure(Evaluation):
             spreads=fuzzy.spreads,
         )
 
-    def combine(self, state: State, contributions: Any) -> State:
+    def combine(self, state: State, total: Any) -> State:
         """Keep the totals: the measures follow from them, and some of these are infinite, which no state may hold."""
-        total = contributions
         whole = {name: np.asarray(np.rint(total[name]), dtype=np.int64) for name in ("rows", "hidden", "counts")}
         real = {name: total[name] for name in (*_TOTALS, "weights", "spreads")}
         return state.replace(**{f"measured_{name}": value for name, value in (whole | real).items()})

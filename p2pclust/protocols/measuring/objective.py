@@ -140,11 +140,11 @@ class Objective(Evaluation):
         _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
         return np.where(counts == 1, 0.0, masses) if self.min_rows > 1 else masses
 
-    def combine(self, state: State, contributions: Any) -> State:
-        winner = int(np.argmin(contributions["objectives"]))
-        masses = contributions["masses"][winner]
+    def combine(self, state: State, total: Any) -> State:
+        winner = int(np.argmin(total["objectives"]))
+        masses = total["masses"][winner]
         return self._kept(state, winner).replace(
-            objectives=contributions["objectives"], masses=masses, winner=np.int64(winner)
+            objectives=total["objectives"], masses=masses, winner=np.int64(winner)
         )
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
