@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from p2pclust.errors import DataError
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell
+from p2pclust.peer.work.rows import read_array
 from p2pclust.transport.breaking import BreakableLinks
 
 __all__ = ["ImposedConditions"]
@@ -46,8 +46,15 @@ class ImposedConditions:
         if "slowness" in conditions:
             self._worker.slowness = float(conditions["slowness"])
         if conditions.get("rows"):
-            self._worker.replace(np.load(conditions["rows"]["file"], allow_pickle=False))
-            self._shell.rows.replaced(conditions["rows"]["number"])
+            self._replace_rows(conditions["rows"]["file"], conditions["rows"]["number"])
+
+    def _replace_rows(self, file: str, number: int) -> None:
+        try:
+            self._worker.replace(read_array(file))
+        except DataError as error:
+            self._shell.failed(error)  # with its old rows, the run would not be the one that was asked for
+        else:
+            self._shell.rows.replaced(number)
 
     def strike(self, fault: PlannedFault) -> None:
         """Carry out a planned fault now, before the next effect."""

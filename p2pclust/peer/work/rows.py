@@ -16,7 +16,7 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.files import regular
 
-__all__ = ["load_rows"]
+__all__ = ["load_rows", "read_array"]
 
 _BESIDE = ("ids", "centers", "labels")
 
@@ -64,27 +64,28 @@ def load_rows(
 
 
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
-    more: dict[str, Any] = {name: _array(config[name]) for name in _BESIDE if config.get(name)}
+    more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
         config.get(key) is None for key in ("columns", "id_column")
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
-        return Local(_array(path), **more), 0
+        return Local(read_array(path), **more), 0
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
     return local, data.dropped
 
 
-def _array(path: str) -> NDArray[Any]:
+def read_array(path: str) -> NDArray[Any]:
+    """Read an NPY file; a `DataError` says why it cannot be read."""
     try:
         # Opened here: NumPy leaves a file open that begins like an archive.
         with regular(Path(path)).open("rb") as content:
             array: NDArray[Any] = np.load(content, allow_pickle=False)
     except OSError as error:
         raise DataError(unreadable(Path(path), error)) from error
-    except (EOFError, zipfile.BadZipFile) as error:
+    except (EOFError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: damaged or not a NumPy file ({error})") from error
     return array

@@ -97,6 +97,4 @@ class LosslessCMeansProtocol(Alternating):
 
     def combine(self, state: State, total: Any) -> State:
         # Line 15: the mean of each cluster over all peers (Eq. 5).
-        return self.step(
-            state, total, weights=total["counts"], suppressed=int(total["suppressed"])
-        )
+        return self.step(state, total, weights=total["counts"], suppressed=int(total["suppressed"]))

@@ -143,9 +143,7 @@ class Objective(Evaluation):
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))
         masses = total["masses"][winner]
-        return self._kept(state, winner).replace(
-            objectives=total["objectives"], masses=masses, winner=np.int64(winner)
-        )
+        return self._kept(state, winner).replace(objectives=total["objectives"], masses=masses, winner=np.int64(winner))
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
         return self._kept(state, 0)
