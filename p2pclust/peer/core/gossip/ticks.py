@@ -1,8 +1,8 @@
 """Messages between neighbours, one per tick: a peer goes on only with the messages of all neighbours.
 
 The word of a tick is repeated to a neighbour until it shows that it has it: by saying so, or by a word of its own of a
-later tick. Neighbours are at most one tick apart, so the last two words are kept. Loss, repeats and reordering cost
-time only.
+later tick. A neighbour that shows less than before began a new life without its store. Neighbours are at most one tick
+apart, so the last two words are kept. Loss, repeats and reordering cost time only.
 """
 
 from __future__ import annotations
@@ -97,6 +97,10 @@ class Ticks:
         if frames:
             # The sender has all messages of the tick before.
             shown = max([shown, *[position for position, _, _ in self._said if position < at]])
+        elif shown < self._shown[name]:
+            # It asks for words that its former life had, whose store is lost: they are repeated. An older message that
+            # was overtaken asks for nothing new, but a repeat does no harm.
+            self._shown[name] = shown
         self._show(name, shown)
         if not frames:
             return

@@ -130,6 +130,28 @@ def test_what_a_former_life_said_is_known_for_it() -> None:
     assert not a.exchange.said((0, 0))
 
 
+def test_a_neighbour_that_lost_its_store_is_sent_again_what_its_former_life_had() -> None:
+    a, former = pair()
+    former.take()  # its own word was lost
+    deliver(a, former)
+    former.exchange.say((0, 0), b"b0")
+    former.take()
+    a.exchange.hear("b", (0, 0), former.exchange.heard("a"), ())  # it only showed that it has a's word
+    new = Side("b", ("a",))
+    new.exchange.say((0, 0), b"b0")
+    deliver(new, a)
+    a.exchange.say((0, 1), b"a1")
+    deliver(a, new)
+    assert new.exchange.words() is None, "it has a's word of tick 1 and not that of tick 0"
+    new.ctx.now = 3.0
+    new.exchange.repeat()
+    deliver(new, a)
+    a.ctx.now = 4.0
+    a.exchange.repeat()
+    deliver(a, new)
+    assert new.exchange.words() == {"a": b"a0"}
+
+
 def test_a_large_word_travels_in_frames() -> None:
     a, b = Side("a", ("b",)), Side("b", ("a",))
     word = b"x" * (2 * MAX_FRAME_BYTES + 5)
