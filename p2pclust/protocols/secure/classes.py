@@ -1,0 +1,45 @@
+"""What the sums told in one job expose: the classes of peers that no told sum separates (docs/secure-sums.md, "Promise 2").
+
+Sets of peers are bit masks by roster index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["classes", "exposed"]
+
+
+def classes(told: Sequence[int]) -> list[int]:
+    """Return the classes of the peers that are in any told set: two are in one class if they are in the same sets.
+
+    Whatever can be computed from told totals is a function of the sums over classes.
+
+    Examples
+    --------
+    Comparing sets two by two would not show that these three tell peer 0 alone.
+
+    >>> [bin(one) for one in classes([0b00111, 0b11001, 0b11110])]
+    ['0b1', '0b110', '0b11000']
+    """
+    found: list[int] = []
+    for mask in dict.fromkeys(told):
+        split = [part for one in found for part in (one & mask, one & ~mask)]
+        rest = mask
+        for one in found:
+            rest &= ~one
+        found = [one for one in (*split, rest) if one]
+    return sorted(found, key=lambda one: one & -one)
+
+
+def exposed(told: Sequence[int], cohort: int) -> int:
+    """Return the peers in classes of fewer than `cohort` peers: sums over so few can be computed.
+
+    Examples
+    --------
+    Six peers, then without one of them: it is exposed, and the five others are not.
+
+    >>> bin(exposed([0b111111, 0b011111], cohort=5))
+    '0b100000'
+    """
+    return sum(one for one in classes(told) if one.bit_count() < cohort)

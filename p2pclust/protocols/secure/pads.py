@@ -1,0 +1,174 @@
+"""Pads that hide a contribution in one context, and how keepers remove them from a total.
+
+The construction is that of docs/secure-sums.md, "One context": each contributor adds one stream of numbers per keeper, and
+each keeper tells the sum of its streams over the peers that count. All sums are modulo 2**64. Streams are those of ChaCha20,
+keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the package ``cryptography``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import WireError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+__all__ = ["ENTROPY_BYTES", "KeyPair", "Numbers", "Sealed"]
+
+#: A vector of numbers modulo 2**64.
+Numbers = NDArray[np.uint64]
+
+#: What one key pair is made from.
+ENTROPY_BYTES: Final = 64
+_KEY_BYTES: Final = 32
+# Each key is used for one stream or one seal, so the nonce never repeats under a key.
+_STREAM_NONCE: Final = bytes(16)
+_SEAL_NONCE: Final = bytes(12)
+_PAD, _OWN, _UNPAD = b"p2pclust pad 1", b"p2pclust own 1", b"p2pclust unpad 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a keeper sends to the aggregator of a context: its sum of pads, encrypted for that peer."""
+
+    keeper: int
+    data: bytes
+
+
+@dataclass
+class KeyPair:
+    """The secrets of one peer for one list of keys. They are in memory only, and gone when the next list is made.
+
+    Parameters
+    ----------
+    entropy : bytes
+        64 secret random bytes, used for nothing else.
+
+    Examples
+    --------
+    Three peers, of which the first two keep pads; the contribution of each is one number.
+
+    >>> pairs = [KeyPair(bytes([peer]) * 64) for peer in range(3)]
+    >>> keys = {peer: pair.public for peer, pair in enumerate(pairs)}
+    >>> kept = {0: keys[0], 1: keys[1]}
+    >>> padded = [
+    ...     pair.padded(np.array([10 + peer], np.uint64), peer, kept, b"context") for peer, pair in enumerate(pairs)
+    ... ]
+    >>> removed = [pairs[keeper].removed(keeper, keys, 1, b"context") for keeper in kept]
+    >>> int((sum(padded) - sum(removed))[0])
+    33
+    """
+
+    entropy: bytes = field(repr=False)
+    _shared: dict[bytes, bytes] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.entropy) != ENTROPY_BYTES:
+            raise ValueError(f"{len(self.entropy)} bytes of entropy: expected {ENTROPY_BYTES}")
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes, as the list of keys has it."""
+        return self._private.public_key().public_bytes_raw()
+
+    def padded(self, numbers: Numbers, me: int, keepers: Mapping[int, bytes], context: bytes) -> Numbers:
+        """Return a contribution with the pads of all keepers added.
+
+        Parameters
+        ----------
+        numbers : ndarray of uint64, shape (n,)
+            The contribution.
+        me : int
+            This peer's roster index.
+        keepers : mapping of int to bytes
+            The keepers' roster indices and public keys.
+        context : bytes
+            What the pads belong to; no two contributions may be padded in one context.
+        """
+        total = np.array(numbers, dtype=np.uint64)
+        for keeper, public in keepers.items():
+            total += self._stream(public, me, keeper, keeper == me, total.size, context)
+        return total
+
+    def removed(self, me: int, members: Mapping[int, bytes], size: int, context: bytes) -> Numbers:
+        """Return what this keeper takes from a total: the sum of its pads over the members, shape (size,)."""
+        total = np.zeros(size, dtype=np.uint64)
+        for member, public in members.items():
+            total += self._stream(public, member, me, member == me, size, context)
+        return total
+
+    def seal(self, numbers: Numbers, me: int, maker: bytes, context: bytes, members: Iterable[int]) -> Sealed:
+        """Encrypt what :meth:`removed` returned for the peer that made the context, whose public key is `maker`."""
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
+
+        info = _info(_UNPAD, context, me, *sorted(members))
+        plain = np.ascontiguousarray(numbers, dtype="<u8").tobytes()
+        return Sealed(me, ChaCha20Poly1305(self._derived(maker, info)).encrypt(_SEAL_NONCE, plain, info))
+
+    def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int]) -> Numbers:
+        """Decrypt a keeper's answer, whose public key is `keeper`.
+
+        Raises
+        ------
+        WireError
+            If it was not made by that keeper for this peer, this context and these members.
+        """
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
+
+        info = _info(_UNPAD, context, sealed.keeper, *sorted(members))
+        try:
+            plain = ChaCha20Poly1305(self._derived(keeper, info)).decrypt(_SEAL_NONCE, sealed.data, info)
+        except InvalidTag:
+            raise WireError(f"the pads of keeper {sealed.keeper} are not for this context and these peers") from None
+        if len(plain) % 8:
+            raise WireError(f"the pads of keeper {sealed.keeper} are {len(plain)} bytes: no whole numbers")
+        return np.frombuffer(plain, dtype="<u8").astype(np.uint64)
+
+    @property
+    def _private(self) -> X25519PrivateKey:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
+
+        return X25519PrivateKey.from_private_bytes(self.entropy[:_KEY_BYTES])
+
+    def _stream(
+        self, public: bytes, contributor: int, keeper: int, own: bool, size: int, context: bytes
+    ) -> Numbers:  # fmt: skip
+        """Return the pad of one contributor and one keeper; `public` is the key of whichever this peer is not."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
+
+        # The contributor comes first: the pads of two keepers for each other differ.
+        info = _info(_OWN if own else _PAD, context, contributor, keeper)
+        key = _derive(self.entropy[_KEY_BYTES:], info) if own else self._derived(public, info)
+        stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(bytes(8 * size))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+
+    def _derived(self, public: bytes, info: bytes) -> bytes:
+        """Return a key that this peer and the one with that public key have alone."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey  # noqa: PLC0415
+
+        if public not in self._shared:
+            try:
+                self._shared[public] = self._private.exchange(X25519PublicKey.from_public_bytes(public))
+            except ValueError as error:  # a wrong length, or a point that gives every peer the same secret
+                raise WireError(f"a public key in the list of keys is unusable: {error}") from None
+        return _derive(self._shared[public], info)
+
+
+def _derive(secret: bytes, info: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
+    return HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=info).derive(secret)
+
+
+def _info(label: bytes, context: bytes, *indices: int) -> bytes:
+    """Return what a key is for: fixed-width lengths and indices, so that no two purposes have the same bytes."""
+    return struct.pack(f"<HH{len(indices)}H", len(label), len(context), *indices) + label + context
