@@ -37,7 +37,10 @@ def test_the_total_of_those_who_count_is_exact(contributions: list[list[int]], d
     keepers, members = sorted(data.draw(drawn)), sorted(data.draw(drawn))
     all_pairs = pairs(n_peers)
     kept = keys(all_pairs, *keepers)
-    padded = [pair.padded(words(*x), i, kept, CONTEXT) for i, (pair, x) in enumerate(zip(all_pairs, contributions))]
+    padded = [
+        pair.padded(words(*x), i, kept, CONTEXT)
+        for i, (pair, x) in enumerate(zip(all_pairs, contributions, strict=True))
+    ]
     total = sum((padded[member] for member in members), words(0, 0, 0))
     for keeper in keepers:
         total -= all_pairs[keeper].removed(keeper, keys(all_pairs, *members), 3, CONTEXT)
@@ -62,7 +65,9 @@ def test_every_keeper_alone_hides_a_contribution() -> None:
         seen = all_pairs[2].padded(words(5, 5), 2, keys(all_pairs, 0, 1, 2), CONTEXT)
         for keeper in others:
             seen -= all_pairs[keeper].removed(keeper, keys(all_pairs, 2), 2, CONTEXT)
-        assert seen.tolist() == (words(5, 5) + all_pairs[hidden].removed(hidden, keys(all_pairs, 2), 2, CONTEXT)).tolist()
+        assert (
+            seen.tolist() == (words(5, 5) + all_pairs[hidden].removed(hidden, keys(all_pairs, 2), 2, CONTEXT)).tolist()
+        )
         assert seen.tolist() != [5, 5]
 
 
