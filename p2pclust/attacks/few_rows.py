@@ -1,0 +1,126 @@
+"""Few rows: solve for a peer's rows from its fuzzy sums over the rounds.
+
+A round of fuzzy c-means shows C weights and C x F sums, all of them functions of the peer's rows and of public centers. The
+privacy gate counts these equations in one round; T rounds give up to T times as many. With more equations than unknowns,
+nonlinear least squares from random starts finds the rows, their number tried out from the smallest that is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.attacks.sights import Sight
+
+__all__ = ["FuzzySums", "fuzzy_sums_in", "rows_solved_for"]
+
+Floats = NDArray[np.float64]
+
+#: A solution explains what was shown to so many digits of it.
+_EXPLAINED = 1e-9
+_TRIES_IN_TURN = 3
+#: Beyond it, tries from random starts find nothing in minutes.
+_MOST_UNKNOWNS = 40
+
+
+@dataclass(frozen=True)
+class FuzzySums:
+    """What one peer showed over the rounds, in working coordinates: T rounds, C clusters, F features."""
+
+    centers: Floats  # (T, C, F)
+    weights: Floats  # (T, C)
+    sums: Floats  # (T, C, F)
+    fuzzifier: float
+    fewest: int  # rows that the peer holds at least
+    low: Floats  # (F,): the box that all rows lie in
+    high: Floats
+
+    @property
+    def shown(self) -> Floats:
+        """Weights and sums side by side, shape (T, C, F + 1)."""
+        return np.concatenate([self.weights[:, :, np.newaxis], self.sums], axis=2)
+
+    def explained_by(self, rows: Floats) -> Floats:
+        """Return what rows, shape (n, F), would have shown, shape (T, C, F + 1)."""
+        apart = ((rows[np.newaxis, :, np.newaxis] - self.centers[:, np.newaxis]) ** 2).sum(axis=3) + 1e-300
+        power = apart ** (-1.0 / (self.fuzzifier - 1.0))
+        memberships = (power / power.sum(axis=2, keepdims=True)) ** self.fuzzifier
+        sums = np.einsum("tnc,nf->tcf", memberships, rows)
+        return np.concatenate([memberships.sum(axis=1)[:, :, np.newaxis], sums], axis=2)
+
+
+def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None:
+    """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
+    rounds = [sight for sight in sights if "weights" in sight.shown and "centers" in sight.state]
+    rounds = [sight for sight in rounds if sight.shown["weights"].ndim == 1]
+    if len(rounds) < 2:
+        return None
+    public = rounds[-1].state
+    told = [sight.state for sight in sights if "lo" in sight.state]
+    # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
+    bounds = told[-1] if told else None
+    centers = np.array([sight.state["centers"] for sight in rounds])
+    low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
+    if bounds is not None:
+        low, high = ((bounds[name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
+    else:
+        low, high = low - (high - low) / 2, high + (high - low) / 2
+    return FuzzySums(
+        centers=centers,
+        weights=np.array([sight.shown["weights"] for sight in rounds]),
+        sums=np.array([sight.shown["sums"] for sight in rounds]),
+        fuzzifier=fuzzifier,
+        # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
+        fewest=max(1, int(np.ceil(max(sight.shown["weights"].sum() for sight in rounds) - 1e-6))),
+        low=low,
+        high=high,
+    )
+
+
+def rows_solved_for(told: FuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
+    """Return rows that explain all that a peer showed, in working coordinates; no row if none were found.
+
+    Parameters
+    ----------
+    told : FuzzySums
+    rng : numpy.random.Generator
+        Draws where the tries begin.
+    expired : callable
+        Whether to give up; asked after each try.
+
+    Returns
+    -------
+    ndarray of shape (n, F)
+    """
+    features, clusters = told.sums.shape[2], told.weights.shape[1]
+    # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.
+    most = int(told.weights[0].sum() * clusters ** (told.fuzzifier - 1.0) + 1e-6)
+    numbers = range(
+        told.fewest, min(most, told.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
+    )
+    while numbers:
+        for n_rows in numbers:
+            for _ in range(_TRIES_IN_TURN):
+                rows = _try(told, told.low + rng.random((n_rows, features)) * (told.high - told.low))
+                if rows is not None:
+                    return rows
+                if expired():
+                    return np.zeros((0, features))
+    return np.zeros((0, features))
+
+
+def _try(told: FuzzySums, start: Floats) -> Floats | None:
+    """Solve from one start; return the rows if they explain everything."""
+    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
+
+    shown = told.shown
+
+    def unexplained(flat: Floats) -> Floats:
+        return np.asarray((told.explained_by(flat.reshape(start.shape)) - shown).ravel())
+
+    found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    left = float(np.abs(found.fun).max()) / max(1.0, float(np.abs(shown).max()))
+    return np.asarray(found.x.reshape(start.shape)) if left < _EXPLAINED else None

@@ -1,0 +1,90 @@
+"""Attacks find the rows that they should find, and nothing that is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from p2pclust.attacks.audit import Finding, audit_job, recovered
+from p2pclust.attacks.few_rows import FuzzySums, rows_solved_for
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import run_in_process
+
+Floats = NDArray[np.float64]
+
+
+def blobs(seed: int, *sizes: int) -> list[Floats]:
+    rng = np.random.default_rng(seed)
+    centers = np.array([[0.0, 0.0], [1.0, 0.1], [0.4, 1.0]])
+    return [centers[rng.integers(3, size=size)] + rng.normal(0.0, 0.25, (size, 2)) for size in sizes]
+
+
+def audited(job: Job, peers: list[Floats], **more: Any) -> dict[tuple[str, str], Finding]:
+    locals_ = [Local(rows) for rows in peers]
+    state = run_in_process(job, locals_)
+    assert state.status == "done", state.reason
+    found = audit_job(job, [Local(rows) for rows in peers], state.log, **more)
+    return {(finding.observer, finding.attack): finding for finding in found}
+
+
+def test_a_row_that_moves_alone_comes_back() -> None:
+    # From the centers 0 and 10 the row at 4.9 is nearest to the first. These move to 0.7 and 8: the row changes over.
+    peers = [np.array([[0.0], [0.0], [0.0], [0.0], [4.9]]), np.array([[6.0], [8.0], [10.0], [0.0], [0.0]])]
+    job = cluster_job(
+        "llf-cm", n_clusters=2, init=[[0.0], [10.0]], scaling="none", tol=0.0, max_rounds=6, suppress_singletons=False
+    )
+    finding = audited(job, peers)["aggregator", "rows that move alone"]
+    assert finding.rows == 10
+    assert finding.by_peer == {0: 1}
+
+
+@pytest.mark.slow
+def test_a_peer_of_few_rows_that_passes_the_gate_is_solved_for() -> None:
+    peers = blobs(3, 6, 60, 60)
+    job = cluster_job("llf-fcm", n_clusters=3, init="uniform", tol=0.0, max_rounds=30, seed=1)
+    finding = audited(job, peers, patience_s=10.0)["aggregator", "least squares over the rounds"]
+    assert finding.by_peer == {0: 6}
+    assert finding.rows == 126
+
+
+def test_points_that_a_peer_proposes_are_compared_with_its_rows() -> None:
+    peers = [np.repeat(rows, 6, axis=0) for rows in blobs(5, 10, 10)]  # the mean of five neighbours is the row
+    job = cluster_job("llf-cm", n_clusters=3, init="careful", max_rounds=2, seed=1)
+    finding = audited(job, peers)["aggregator", "copies in first centers"]
+    assert finding.recovered >= 6
+    assert set(finding.by_peer) == {0, 1}
+
+
+def test_a_protocol_without_such_sums_is_attacked_without_a_find() -> None:
+    found = audited(cluster_job("k-fed", n_clusters=3, seed=1), blobs(4, 30, 30))
+    assert found["totals", "rows that move alone"].recovered == 0
+    assert ("aggregator", "least squares over the rounds") not in found
+
+
+def test_a_find_counts_each_row_once_and_only_if_every_value_is_near() -> None:
+    rows = np.array([[0.0, 0.0], [1.0, 5.0]])
+    ranges = np.array([1.0, 10.0])
+    assert recovered(np.array([[0.0005, 0.005], [0.0, 0.0]]), rows, ranges) == 1
+    assert recovered(np.array([[0.0005, 0.02]]), rows, ranges) == 0
+    assert recovered(np.zeros((0, 2)), rows, ranges) == 0
+
+
+def test_solving_ends_when_its_time_is_over() -> None:
+    rng = np.random.default_rng(0)
+    centers = rng.random((3, 2, 1))
+    told = FuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
+    asked = iter([False, True])
+    assert rows_solved_for(told, rng, lambda: next(asked)).shape == (0, 1)
+
+
+def test_a_finding_in_plain_values_names_peers() -> None:
+    plain = Finding("aggregator", "rows that move alone", 9, 2, 0.5, {1: 2}).to_dict(["a", "b"])
+    assert plain == {
+        "observer": "aggregator", "attack": "rows that move alone", "rows": 9, "recovered": 2, "seconds": 0.5,
+        "peers": {"b": 2},
+    }  # fmt: skip
