@@ -137,10 +137,10 @@ def _ranges(locals: Sequence[Local]) -> Floats:
 def _solved(
     job: Job, seen: Sequence[Sight], fuzzifier: float, patience_s: float, clock: Callable[[], float]
 ) -> Floats:  # fmt: skip
-    told = fuzzy_sums_in(seen, fuzzifier)
-    if told is None:
+    sums = fuzzy_sums_in(seen, fuzzifier)
+    if sums is None:
         return np.zeros((0, 0))
     until, public = clock() + patience_s, next(sight.state for sight in reversed(seen) if "origin" in sight.state)
     rng = random_streams.aggregating(job.seed, seen[0].peers[0])
-    rows = rows_solved_for(told, rng, lambda: clock() >= until)
+    rows = rows_solved_for(sums, rng, lambda: clock() >= until)
     return np.asarray(public["origin"] + rows * public["scale"])

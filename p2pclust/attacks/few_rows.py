@@ -59,9 +59,9 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None
     if len(rounds) < 2:
         return None
     public = rounds[-1].state
-    told = [sight.state for sight in sights if "lo" in sight.state]
+    ranges = [sight.state for sight in sights if "lo" in sight.state]
     # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
-    bounds = told[-1] if told else None
+    bounds = ranges[-1] if ranges else None
     centers = np.array([sight.state["centers"] for sight in rounds])
     low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
     if bounds is not None:
@@ -80,12 +80,12 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None
     )
 
 
-def rows_solved_for(told: FuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
+def rows_solved_for(seen: FuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
     """Return rows that explain all that a peer showed, in working coordinates; no row if none were found.
 
     Parameters
     ----------
-    told : FuzzySums
+    seen : FuzzySums
     rng : numpy.random.Generator
         Draws where the tries begin.
     expired : callable
@@ -95,16 +95,16 @@ def rows_solved_for(told: FuzzySums, rng: np.random.Generator, expired: Callable
     -------
     ndarray of shape (n, F)
     """
-    features, clusters = told.sums.shape[2], told.weights.shape[1]
+    features, clusters = seen.sums.shape[2], seen.weights.shape[1]
     # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.
-    most = int(told.weights[0].sum() * clusters ** (told.fuzzifier - 1.0) + 1e-6)
+    most = int(seen.weights[0].sum() * clusters ** (seen.fuzzifier - 1.0) + 1e-6)
     numbers = range(
-        told.fewest, min(most, told.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
+        seen.fewest, min(most, seen.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
     )
     while numbers:
         for n_rows in numbers:
             for _ in range(_TRIES_IN_TURN):
-                rows = _try(told, told.low + rng.random((n_rows, features)) * (told.high - told.low))
+                rows = _try(seen, seen.low + rng.random((n_rows, features)) * (seen.high - seen.low))
                 if rows is not None:
                     return rows
                 if expired():
@@ -112,14 +112,14 @@ def rows_solved_for(told: FuzzySums, rng: np.random.Generator, expired: Callable
     return np.zeros((0, features))
 
 
-def _try(told: FuzzySums, start: Floats) -> Floats | None:
+def _try(seen: FuzzySums, start: Floats) -> Floats | None:
     """Solve from one start; return the rows if they explain everything."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
 
-    shown = told.shown
+    shown = seen.shown
 
     def unexplained(flat: Floats) -> Floats:
-        return np.asarray((told.explained_by(flat.reshape(start.shape)) - shown).ravel())
+        return np.asarray((seen.explained_by(flat.reshape(start.shape)) - shown).ravel())
 
     found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
     left = float(np.abs(found.fun).max()) / max(1.0, float(np.abs(shown).max()))

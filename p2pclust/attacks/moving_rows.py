@@ -2,7 +2,7 @@
 
 If, between two rounds, one cluster of a peer lost one row, another gained one, and no other cluster changed its number of
 rows, then the row is the difference of that cluster's sums. The other cluster's difference is the same row, which proves
-the reading. Whoever sees sums of k-means can do this, without any computation to speak of. On totals of many peers it finds
+the reading. Each peer that sees such sums can do this, without any computation to speak of. On totals of many peers it finds
 less, since more rows move at once.
 """
 

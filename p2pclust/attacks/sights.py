@@ -61,7 +61,7 @@ def _rounds(
     """Yield the state, the record and the contributions of each round."""
     for state, record in zip(replayed(job, locals, log), log, strict=False):
         if isinstance(job.protocols[state.stage], WithWorkspace):
-            continue  # models: see what can be told from them instead
+            continue  # its contributions are no sums of rows
         contributors = record.contributors
         yield state, record, [(i, engine.contribution(job, state, locals[i], i, len(locals))) for i in contributors]
 

@@ -77,9 +77,9 @@ def test_a_find_counts_each_row_once_and_only_if_every_value_is_near() -> None:
 def test_solving_ends_when_its_time_is_over() -> None:
     rng = np.random.default_rng(0)
     centers = rng.random((3, 2, 1))
-    told = FuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
+    sums = FuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
     asked = iter([False, True])
-    assert rows_solved_for(told, rng, lambda: next(asked)).shape == (0, 1)
+    assert rows_solved_for(sums, rng, lambda: next(asked)).shape == (0, 1)
 
 
 def test_a_finding_in_plain_values_names_peers() -> None:

@@ -1,4 +1,4 @@
-"""What the sums told in one job expose: the classes of peers that no told sum separates (docs/secure-sums.md, "Promise 2").
+"""What the sums of one job expose: the classes of peers that no revealed sum separates (docs/secure-sums.md, Promise 2).
 
 Sets of peers are bit masks by roster index.
 """
@@ -10,20 +10,20 @@ from collections.abc import Sequence
 __all__ = ["classes", "exposed"]
 
 
-def classes(told: Sequence[int]) -> list[int]:
-    """Return the classes of the peers that are in any told set: two are in one class if they are in the same sets.
+def classes(revealed: Sequence[int]) -> list[int]:
+    """Return the classes of the peers that are in any revealed set: two are in one class if they are in the same sets.
 
-    Whatever can be computed from told totals is a function of the sums over classes.
+    Whatever can be computed from revealed totals is a function of the sums over classes.
 
     Examples
     --------
-    Comparing sets two by two would not show that these three tell peer 0 alone.
+    Comparing sets two by two would not show that these three reveal peer 0 alone.
 
     >>> [bin(one) for one in classes([0b00111, 0b11001, 0b11110])]
     ['0b1', '0b110', '0b11000']
     """
     found: list[int] = []
-    for mask in dict.fromkeys(told):
+    for mask in dict.fromkeys(revealed):
         split = [part for one in found for part in (one & mask, one & ~mask)]
         rest = mask
         for one in found:
@@ -32,7 +32,7 @@ def classes(told: Sequence[int]) -> list[int]:
     return sorted(found, key=lambda one: one & -one)
 
 
-def exposed(told: Sequence[int], cohort: int) -> int:
+def exposed(revealed: Sequence[int], cohort: int) -> int:
     """Return the peers in classes of fewer than `cohort` peers: sums over so few can be computed.
 
     Examples
@@ -42,4 +42,4 @@ def exposed(told: Sequence[int], cohort: int) -> int:
     >>> bin(exposed([0b111111, 0b011111], cohort=5))
     '0b100000'
     """
-    return sum(one for one in classes(told) if one.bit_count() < cohort)
+    return sum(one for one in classes(revealed) if one.bit_count() < cohort)

@@ -1,7 +1,7 @@
 """Pads that hide a contribution in one context, and how keepers remove them from a total.
 
 The construction is that of docs/secure-sums.md, "One context": each contributor adds one stream of numbers per keeper, and
-each keeper tells the sum of its streams over the peers that count. All sums are modulo 2**64. Streams are those of ChaCha20,
+each keeper sends the sum of its streams over the peers that count. All sums are modulo 2**64. Streams are those of ChaCha20,
 keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the package ``cryptography``.
 """
 

@@ -1,4 +1,4 @@
-"""Classes of told sets, compared with linear algebra: what can be solved for is never a part of a class."""
+"""Classes of revealed sets, compared with linear algebra: what can be solved for is never a part of a class."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ def bits(mask: int) -> list[int]:
 
 
 @given(SETS)
-def test_classes_part_the_peers_that_are_in_any_set(told: list[int]) -> None:
-    found = classes(told)
+def test_classes_part_the_peers_that_are_in_any_set(revealed: list[int]) -> None:
+    found = classes(revealed)
     everyone = 0
-    for mask in told:
+    for mask in revealed:
         everyone |= mask
     assert sum(found) == everyone
     assert all(one & other == 0 for one, other in combinations(found, 2))
-    assert all(mask & one in (0, one) for mask in told for one in found)
+    assert all(mask & one in (0, one) for mask in revealed for one in found)
 
 
 @given(SETS)
-def test_two_peers_are_together_exactly_if_they_are_in_the_same_sets(told: list[int]) -> None:
-    together = {peer: one for one in classes(told) for peer in range(PEERS) if one >> peer & 1}
+def test_two_peers_are_together_exactly_if_they_are_in_the_same_sets(revealed: list[int]) -> None:
+    together = {peer: one for one in classes(revealed) for peer in range(PEERS) if one >> peer & 1}
     for a, b in combinations(sorted(together), 2):
-        same = all((mask >> a & 1) == (mask >> b & 1) for mask in told)
+        same = all((mask >> a & 1) == (mask >> b & 1) for mask in revealed)
         assert (together[a] == together[b]) == same
 
 
 @given(SETS, st.integers(2, 4))
-def test_a_peer_whose_numbers_can_be_solved_for_is_listed(told: list[int], cohort: int) -> None:
-    if not told:
+def test_a_peer_whose_numbers_can_be_solved_for_is_listed(revealed: list[int], cohort: int) -> None:
+    if not revealed:
         return
-    matrix = np.array([bits(mask) for mask in told], dtype=float)
-    listed = exposed(told, cohort)
+    matrix = np.array([bits(mask) for mask in revealed], dtype=float)
+    listed = exposed(revealed, cohort)
     for size in range(1, cohort):
         for few in combinations(range(PEERS), size):
             target = np.array([float(peer in few) for peer in range(PEERS)])
             solution = np.linalg.lstsq(matrix.T, target, rcond=None)[0]
             if np.allclose(matrix.T @ solution, target, atol=1e-9):
-                assert all(listed >> peer & 1 for peer in few), (told, few)
+                assert all(listed >> peer & 1 for peer in few), (revealed, few)
 
 
 def test_an_order_of_sets_does_not_matter_and_repeats_tell_nothing() -> None:
-    told = [0b111100, 0b001111, 0b011110]
-    assert classes(told) == classes([*reversed(told), told[0]])
+    revealed = [0b111100, 0b001111, 0b011110]
+    assert classes(revealed) == classes([*reversed(revealed), revealed[0]])
 
 
-def test_nothing_told_exposes_nobody() -> None:
+def test_nothing_revealed_exposes_nobody() -> None:
     assert classes([]) == []
     assert exposed([], cohort=3) == 0
