@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         VerticalCMeans,
         VerticalFuzzyCMeans,
     )
+    from p2pclust.estimators.audited import audit
 
 __all__ = [
     "FFCM",
@@ -52,6 +53,7 @@ __all__ = [
     "VerticalFuzzyCMeans",
     "WireError",
     "__version__",
+    "audit",
     "choose_clusters",
     "metrics",
 ]
@@ -61,6 +63,7 @@ _get, _ = lazy_names(
     choose__choice="ChoiceOfClusters",
     choose__trials="choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
+    estimators__audited="audit",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
         "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"

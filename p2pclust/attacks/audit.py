@@ -19,9 +19,9 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
-from p2pclust.protocols.engine.runner import labelling_stage
+from p2pclust.protocols.engine.runner import Later, labelling_stage
 
-__all__ = ["EXACTLY", "Finding", "audit_job", "recovered"]
+__all__ = ["EXACTLY", "AttackResult", "audit_job", "recovered"]
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ EXACTLY: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Finding:
+class AttackResult:
     """What one attack brought to one kind of observer.
 
     Parameters
@@ -64,9 +64,9 @@ class Finding:
 
 
 def audit_job(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], *, patience_s: float = 20.0,
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[Finding]:  # fmt: skip
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *,
+    observer: str = "aggregator", patience_s: float = 20.0, clock: Callable[[], float] = time.perf_counter,
+) -> list[AttackResult]:  # fmt: skip
     """Attack a job that has ended, with what its rounds showed.
 
     Parameters
@@ -77,6 +77,10 @@ def audit_job(
         with them.
     log : sequence of RoundRecord
         Of the job's last state.
+    later : sequence of (int, int, Local)
+        Rows that took the place of others; see :func:`p2pclust.protocols.engine.runner.replay`.
+    observer : str
+        The peer that gets the contributions of single peers.
     patience_s : float
         How long to try to solve for the rows of one peer.
     clock : callable
@@ -84,10 +88,10 @@ def audit_job(
 
     Returns
     -------
-    list of Finding
+    list of AttackResult
     """
     ranges = _ranges(locals)
-    sights = sorted(of_single_peers(job, locals, log), key=lambda sight: sight.peers)
+    sights = sorted(of_single_peers(job, locals, log, later), key=lambda sight: sight.peers)
     by_peer = {peers[0]: list(seen) for peers, seen in groupby(sights, key=lambda sight: sight.peers)}
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     attacks: dict[str, Callable[[int, list[Sight]], Floats]] = {
@@ -103,12 +107,12 @@ def audit_job(
             if hits := recovered(reads(peer, seen), locals[peer].X, ranges):
                 found[peer] = hits
         rows = sum(locals[peer].n_samples for peer in by_peer)
-        findings.append(Finding("aggregator", attack, rows, sum(found.values()), clock() - began, found))
+        findings.append(AttackResult(observer, attack, rows, sum(found.values()), clock() - began, found))
     began = clock()
     everything = np.concatenate([local.X for local in locals if local.X.size])
-    read = rows_that_moved_alone(list(of_totals(job, locals, log)))
+    read = rows_that_moved_alone(list(of_totals(job, locals, log, later)))
     hits = recovered(read, everything, ranges)
-    findings.append(Finding("totals", "rows that move alone", len(everything), hits, clock() - began, {}))
+    findings.append(AttackResult("totals", "rows that move alone", len(everything), hits, clock() - began, {}))
     return findings
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from p2pclust.attacks.sights import Sight
 
-__all__ = ["FuzzySums", "fuzzy_sums_in", "rows_solved_for"]
+__all__ = ["SeenFuzzySums", "fuzzy_sums_in", "rows_solved_for"]
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ _MOST_UNKNOWNS = 40
 
 
 @dataclass(frozen=True)
-class FuzzySums:
+class SeenFuzzySums:
     """What one peer showed over the rounds, in working coordinates: T rounds, C clusters, F features."""
 
     centers: Floats  # (T, C, F)
@@ -52,7 +52,7 @@ class FuzzySums:
         return np.concatenate([memberships.sum(axis=1)[:, :, np.newaxis], sums], axis=2)
 
 
-def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None:
+def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | None:
     """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
     rounds = [sight for sight in sights if "weights" in sight.shown and "centers" in sight.state]
     rounds = [sight for sight in rounds if sight.shown["weights"].ndim == 1]
@@ -68,7 +68,7 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None
         low, high = ((bounds[name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
     else:
         low, high = low - (high - low) / 2, high + (high - low) / 2
-    return FuzzySums(
+    return SeenFuzzySums(
         centers=centers,
         weights=np.array([sight.shown["weights"] for sight in rounds]),
         sums=np.array([sight.shown["sums"] for sight in rounds]),
@@ -80,12 +80,12 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> FuzzySums | None
     )
 
 
-def rows_solved_for(seen: FuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
+def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
     """Return rows that explain all that a peer showed, in working coordinates; no row if none were found.
 
     Parameters
     ----------
-    seen : FuzzySums
+    seen : SeenFuzzySums
     rng : numpy.random.Generator
         Draws where the tries begin.
     expired : callable
@@ -112,7 +112,7 @@ def rows_solved_for(seen: FuzzySums, rng: np.random.Generator, expired: Callable
     return np.zeros((0, features))
 
 
-def _try(seen: FuzzySums, start: Floats) -> Floats | None:
+def _try(seen: SeenFuzzySums, start: Floats) -> Floats | None:
     """Solve from one start; return the rows if they explain everything."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
 

@@ -11,7 +11,7 @@ from p2pclust.protocols.engine.base import Additive, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
-from p2pclust.protocols.engine.runner import replayed
+from p2pclust.protocols.engine.runner import Later, replayed, rows_at
 from p2pclust.protocols.engine.sums import added_up, floats_of
 
 __all__ = ["Sight", "of_single_peers", "of_totals"]
@@ -39,16 +39,18 @@ class Sight:
     shown: Arrays
 
 
-def of_single_peers(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[Sight]:
+def of_single_peers(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+) -> Iterator[Sight]:
     """Yield what each contributor showed in each round of a job that is replayed."""
-    for state, record, given in _rounds(job, locals, log):
+    for state, record, given in _rounds(job, locals, log, later):
         for peer, contribution in given:
             yield Sight((peer,), state.round, record.stage, state.arrays, _floats(job, state, contribution))
 
 
-def of_totals(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> Iterator[Sight]:
+def of_totals(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> Iterator[Sight]:
     """Yield the total of each additive round of a job that is replayed: what is left to see with secure sums."""
-    for state, record, given in _rounds(job, locals, log):
+    for state, record, given in _rounds(job, locals, log, later):
         if isinstance(job.protocols[state.stage], Additive):
             total, peers = added_up(given, len(locals))
             if total is not None:
@@ -56,14 +58,14 @@ def of_totals(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]) -> 
 
 
 def _rounds(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord]
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later
 ) -> Iterator[tuple[JobState, RoundRecord, list[tuple[int, Contribution]]]]:
     """Yield the state, the record and the contributions of each round."""
-    for state, record in zip(replayed(job, locals, log), log, strict=False):
+    for state, record in zip(replayed(job, locals, log, later), log, strict=False):
         if isinstance(job.protocols[state.stage], WithWorkspace):
             continue  # its contributions are no sums of rows
-        contributors = record.contributors
-        yield state, record, [(i, engine.contribution(job, state, locals[i], i, len(locals))) for i in contributors]
+        rows = rows_at(locals, later, state.round)
+        yield state, record, [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
 
 
 def _floats(job: Job, state: JobState, contribution: Contribution) -> Arrays:

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
-from p2pclust.cli.lab import choose, compare, data, protocols, reproduce, run, simulate, topology
+from p2pclust.cli.lab import audit, choose, compare, data, protocols, reproduce, run, simulate, topology
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
 from p2pclust.tools.spelling import did_you_mean
@@ -154,6 +154,7 @@ def top(
 
 app.command("run", short_help="Run a scenario and check what it expects.")(run.run)
 app.command("compare", short_help="Put runs side by side.")(compare.compare)
+app.command("audit", short_help="Attack a scenario's jobs with what their messages show.")(audit.audit)
 app.command("choose", short_help="Let the fleet choose the number of clusters.")(choose.choose)
 app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
 app.command("reproduce", short_help="Measure the papers' tables again, beside their numbers.")(reproduce.reproduce)

@@ -47,7 +47,7 @@ from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 from p2pclust.transport.shaping import Shape
 
-__all__ = ["FleetRunner", "carry_out", "fleet_spec"]
+__all__ = ["CheckedRun", "FleetRunner", "carry_out", "checked_run", "fleet_spec"]
 
 _GIVE_UP_S = 120.0
 
@@ -90,7 +90,7 @@ def carry_out(
     """
     check_backend(scenario, backend_name)
     backend = backend or backend_called(backend_name)
-    run = _checked(scenario)
+    run = checked_run(scenario)
     spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
     folder.prepare(out)
     folder.clear(out)
@@ -114,7 +114,7 @@ def carry_out(
 
 
 @dataclass(frozen=True)
-class _Run:
+class CheckedRun:
     """A scenario that was checked, with its rows, its jobs, and each peer's columns of the first centers."""
 
     scenario: Scenario
@@ -128,12 +128,13 @@ class _Run:
         return next(iter(self.shares.values())).feature_names
 
 
-def _checked(scenario: Scenario) -> _Run:
+def checked_run(scenario: Scenario) -> CheckedRun:
+    """Load a scenario's data and make its jobs; refuse what cannot be run."""
     shares = load_data(scenario)
     n_features = next(iter(shares.values())).n_features
     jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
     require_extras(jobs)
-    return _Run(scenario, shares, jobs, given_centers(scenario, shares))
+    return CheckedRun(scenario, shares, jobs, given_centers(scenario, shares))
 
 
 def _record(
@@ -170,7 +171,7 @@ def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]
 
 
 def _write(
-    out: Path, run: _Run, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
+    out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
     events: Sequence[Event],
 ) -> dict[str, Any]:  # fmt: skip
     """Write all files but the log of events; return the content of ``result.json``."""
@@ -279,7 +280,7 @@ def _give_up_s(
 
 
 def _result(
-    run: _Run, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
+    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
 ) -> dict[str, Any]:
     """Return what the run found, as ``result.json`` holds it."""
     jobs, shares = run.jobs, run.shares

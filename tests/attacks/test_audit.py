@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from p2pclust.attacks.audit import Finding, audit_job, recovered
-from p2pclust.attacks.few_rows import FuzzySums, rows_solved_for
+from p2pclust.attacks.audit import AttackResult, audit_job, recovered
+from p2pclust.attacks.few_rows import SeenFuzzySums, rows_solved_for
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
@@ -24,7 +24,7 @@ def blobs(seed: int, *sizes: int) -> list[Floats]:
     return [centers[rng.integers(3, size=size)] + rng.normal(0.0, 0.25, (size, 2)) for size in sizes]
 
 
-def audited(job: Job, peers: list[Floats], **more: Any) -> dict[tuple[str, str], Finding]:
+def audited(job: Job, peers: list[Floats], **more: Any) -> dict[tuple[str, str], AttackResult]:
     locals_ = [Local(rows) for rows in peers]
     state = run_in_process(job, locals_)
     assert state.status == "done", state.reason
@@ -77,13 +77,13 @@ def test_a_find_counts_each_row_once_and_only_if_every_value_is_near() -> None:
 def test_solving_ends_when_its_time_is_over() -> None:
     rng = np.random.default_rng(0)
     centers = rng.random((3, 2, 1))
-    sums = FuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
+    sums = SeenFuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
     asked = iter([False, True])
     assert rows_solved_for(sums, rng, lambda: next(asked)).shape == (0, 1)
 
 
 def test_a_finding_in_plain_values_names_peers() -> None:
-    plain = Finding("aggregator", "rows that move alone", 9, 2, 0.5, {1: 2}).to_dict(["a", "b"])
+    plain = AttackResult("aggregator", "rows that move alone", 9, 2, 0.5, {1: 2}).to_dict(["a", "b"])
     assert plain == {
         "observer": "aggregator", "attack": "rows that move alone", "rows": 9, "recovered": 2, "seconds": 0.5,
         "peers": {"b": 2},

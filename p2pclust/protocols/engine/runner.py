@@ -36,6 +36,7 @@ __all__ = [
     "pooled_run",
     "replay",
     "replayed",
+    "rows_at",
     "run_in_process",
 ]
 
@@ -186,11 +187,11 @@ def pooled(
     # In the job's coordinates, or centers far from the origin would be rounded after every round.
     begins, contributors = (records[0][0], records[0][1].contributors) if records else (0, tuple(range(len(locals))))
     with one_thread(), job.stages[stage].calling("pooled_step"):
-        rows = [_rows_at(locals, later, begins)[peer] for peer in contributors]
+        rows = [rows_at(locals, later, begins)[peer] for peer in contributors]
         pool = protocol.pool(first, rows)
         centers = np.array(pool.centers)
         for number, record in records:
-            now = [_rows_at(locals, later, number)[peer] for peer in record.contributors]
+            now = [rows_at(locals, later, number)[peer] for peer in record.contributors]
             if len(now) != len(rows) or any(one is not other for one, other in zip(now, rows, strict=True)):
                 rows = now
                 pool = protocol.pool(first, rows)
@@ -223,7 +224,7 @@ def pooled_run(
         raise UsageError("no peer contributed to the clustering: there is nothing to compare with")
     tol = getattr(protocol, "tol", 0.0) or _POOLED_TOL
     with one_thread(), job.stages[stage].calling("pooled_step"):
-        pool = protocol.pool(first, [_rows_at(locals, later, last[peer])[peer] for peer in contributors])
+        pool = protocol.pool(first, [rows_at(locals, later, last[peer])[peer] for peer in contributors])
         found = run_steps(protocol.pooled_step, pool.points, pool.centers, tol=tol, max_rounds=_POOLED_ROUNDS)
     return replace(found, centers=pool.raw(found.centers))
 
@@ -244,7 +245,7 @@ def clustering_stage(job: Job) -> tuple[int, Clustering]:
     return number, protocol
 
 
-def _rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
+def rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
     """Return every peer's rows in a round."""
     now = list(locals)
     for begins, peer, rows in later:
@@ -303,7 +304,7 @@ def replayed(
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
             if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
                 raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
-            given = _recorded(job, state, _rows_at(locals, later, number), record, number)
+            given = _recorded(job, state, rows_at(locals, later, number), record, number)
             if record.forgot:
                 memory.value = None
             state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)

@@ -1,0 +1,57 @@
+"""Attack what an estimator's fit shows: `audit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+
+from p2pclust.attacks.audit import AttackResult, audit_job
+from p2pclust.errors import UsageError
+from p2pclust.estimators.base import LabellingEstimator
+from p2pclust.estimators.inputs import seed_from
+from p2pclust.protocols.engine.runner import run_in_process
+
+__all__ = ["audit"]
+
+
+def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: float = 20.0) -> list[AttackResult]:
+    """Fit an estimator in this process, then do what a curious peer could do with the contributions that it got.
+
+    Parameters
+    ----------
+    estimator : LabellingEstimator
+        With its parameters; it is copied and not fitted.
+    X, y
+        As for ``fit``.
+    patience_s : float
+        How long to try to solve for the rows of one peer.
+
+    Returns
+    -------
+    list of AttackResult
+        One for each attack, with the number of rows that came back exactly.
+
+    Raises
+    ------
+    UsageError
+        If the estimator's peers hold columns, or exchange models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p2pclust import LosslessCMeans, audit
+    >>> peers = [np.random.default_rng(n).normal(n / 2, 1.0, size=(30, 2)) for n in range(3)]
+    >>> found = audit(LosslessCMeans(n_clusters=3, tol=0.0, random_state=1), peers)
+    >>> [(one.attack, one.observer, one.rows) for one in found][0]
+    ('rows that move alone', 'aggregator', 90)
+    """
+    copy: LabellingEstimator = clone(estimator)
+    seed = seed_from(copy.random_state)
+    arrays, parts = copy._held(X, y, seed)
+    job = copy._job(seed, arrays[0].shape[1])
+    copy._check(arrays)
+    if job.by_columns or job.has_workspace:
+        raise UsageError(f"audit: the attacks are on sums of rows; {copy.protocol_id} has none")
+    locals_ = copy._locals(arrays, parts)
+    return audit_job(job, locals_, run_in_process(job, locals_).log, patience_s=patience_s)
