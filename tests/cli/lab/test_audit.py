@@ -33,12 +33,8 @@ def test_what_comes_back_is_listed(cli: Cli, small: str, tmp_path: Path) -> None
     found = json.loads(ended.out)
     assert found["scenario"] == "small"
     first = found["attacks"][0]
-    assert (first["job"], first["observer"], first["attack"], first["rows"]) == (
-        1,
-        "aggregator",
-        "rows that move alone",
-        150,
-    )
+    assert (first["job"], first["observer"]) == (1, "aggregator")
+    assert (first["attack"], first["rows"]) == ("rows that move alone", 150)
     assert first["recovered"] == sum(first["peers"].values()) > 0
     assert set(first["peers"]) <= {"peer-01", "peer-02", "peer-03"}
     assert [one["observer"] for one in found["attacks"]].count("totals") == 1
@@ -71,10 +67,13 @@ def test_every_backend_shows_the_same(cli: Cli, small: str) -> None:
     assert counts[0] == counts[1]
 
 
-def test_columns_are_refused(cli: Cli) -> None:
-    ended = cli("audit", "vertical-wine")
+@pytest.mark.parametrize(
+    ("name", "held"), [("vertical-wine", "columns"), ("fedcref-digits", "rows and exchange models")]
+)
+def test_what_has_no_sums_of_rows_is_refused(cli: Cli, name: str, held: str) -> None:
+    ended = cli("audit", name)
     assert ended.code == 2
-    assert "error: audit: the attacks are on peers that hold rows; in this scenario they hold columns" in ended.err
+    assert f"error: audit: the attacks are on sums of rows; in job 1 the peers hold {held}" in ended.err
 
 
 def test_a_fleet_that_cannot_finish_is_named(cli: Cli) -> None:
