@@ -1,0 +1,131 @@
+"""The list of keys of a context: which peers take part, with which public keys, and which of them keep pads.
+
+docs/secure-sums.md, "One context". Each entry is signed by its peer's device, so that no aggregator can
+put its own key in the place of another's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["FleetKeys", "KeyEntry", "KeyList"]
+
+_FORMAT: Final = b"p2pclust key entry 1"
+
+
+@dataclass(frozen=True)
+class FleetKeys:
+    """What a peer knows of the fleet's keys.
+
+    Parameters
+    ----------
+    fleet : bytes
+        The fleet's public key, 32 bytes.
+    signature : bytes
+        Of the fleet roster: only the administrator can choose it.
+    serial : int
+        Of that roster.
+    devices : sequence of bytes
+        The Ed25519 public key of each peer of the job roster, 32 bytes.
+    """
+
+    fleet: bytes
+    signature: bytes
+    serial: int
+    devices: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One peer's entry.
+
+    Parameters
+    ----------
+    index : int
+        In the job roster.
+    public : bytes
+        X25519, 32 bytes.
+    columns : int
+        The number of columns of its rows.
+    insists : bool
+        Whether it contributes only if it keeps pads itself.
+    signature : bytes
+        Of :meth:`statement`, by the device's Ed25519 key; 64 bytes.
+    """
+
+    index: int
+    public: bytes
+    columns: int
+    insists: bool
+    signature: bytes = field(default=b"", repr=False)
+
+    def statement(self, fleet: bytes, job: str) -> bytes:
+        """Return what the device signs."""
+        name = job.encode()
+        parts = struct.pack("<HHHI?", len(fleet), len(name), self.index, self.columns, self.insists)
+        return _FORMAT + parts + fleet + name + self.public
+
+
+@dataclass(frozen=True)
+class KeyList:
+    """The entries of the peers that take part, by roster index, under one fleet roster."""
+
+    serial: int
+    entries: tuple[KeyEntry, ...]
+
+    def __post_init__(self) -> None:
+        indices = [entry.index for entry in self.entries]
+        if indices != sorted(set(indices)):
+            raise ValueError(f"the entries of peers {indices} are not in roster order, each once")
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The roster indices."""
+        return tuple(entry.index for entry in self.entries)
+
+    def flaw(self, known: FleetKeys, job: str) -> str:
+        """Return why this peer must not contribute under the list, or an empty string."""
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+        if self.serial != known.serial:
+            return f"the keys are listed under fleet roster {self.serial}, and this peer has {known.serial}"
+        for entry in self.entries:
+            if entry.index >= len(known.devices):
+                return f"peer {entry.index} is not on the job roster"
+            device = Ed25519PublicKey.from_public_bytes(known.devices[entry.index])
+            try:
+                device.verify(entry.signature, entry.statement(known.fleet, job))
+            except InvalidSignature:
+                return f"peer {entry.index} has not signed its entry in the list of keys"
+        return ""
+
+    def keepers(self, number: int, known: FleetKeys, failed: Collection[int] = ()) -> dict[int, bytes]:
+        """Return the peers that keep pads, with their public keys, in roster order.
+
+        Parameters
+        ----------
+        number : int
+            How many are taken in the order of a hash that the administrator alone could choose; others only insist.
+        known : FleetKeys
+        failed : collection of int
+            Peers that did not answer as keepers before: they are passed over unless too few are left.
+
+        Examples
+        --------
+        >>> known = FleetKeys(b"f" * 32, b"s" * 64, 1, [bytes([peer]) * 32 for peer in range(4)])
+        >>> listed = KeyList(1, tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
+        >>> list(listed.keepers(2, known)), list(listed.keepers(2, known, failed=[2]))
+        ([0, 2, 3], [0, 1, 3])
+        """
+
+        def order(entry: KeyEntry) -> tuple[bool, bytes]:
+            drawn = hashlib.sha256(known.signature + known.devices[entry.index]).digest()
+            return (entry.index in failed, drawn)
+
+        first = {entry.index for entry in sorted(self.entries, key=order)[:number]}
+        return {entry.index: entry.public for entry in self.entries if entry.index in first or entry.insists}

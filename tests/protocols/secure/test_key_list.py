@@ -1,0 +1,93 @@
+"""Lists of keys: signed entries, and keepers that no aggregator can choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
+
+JOB = "job-1"
+FLEET = b"f" * 32
+
+
+def fleet(n_peers: int, *, signature: bytes = b"s" * 64) -> tuple[FleetKeys, list[Ed25519PrivateKey]]:
+    rng = np.random.default_rng(3)
+    devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
+    public = [device.public_key().public_bytes_raw() for device in devices]
+    return FleetKeys(FLEET, signature, 7, public), devices
+
+
+def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> KeyEntry:
+    return replace(entry, signature=device.sign(entry.statement(FLEET, job)))
+
+
+def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
+    entries = [KeyEntry(i, bytes([i + 1]) * 32, 4, insists=False) for i in range(len(devices))]
+    return KeyList(7, tuple(signed(entry, device) for entry, device in zip(entries, devices, strict=True)))
+
+
+def test_a_list_that_all_have_signed_is_sound() -> None:
+    known, devices = fleet(4)
+    assert listed(devices).flaw(known, JOB) == ""
+    assert listed(devices).members == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"public": b"\x09" * 32}, {"columns": 5}, {"insists": True}, {"signature": bytes(64)},
+    ],
+)  # fmt: skip
+def test_an_entry_that_was_changed_is_named(change: dict[str, object]) -> None:
+    known, devices = fleet(4)
+    entries = list(listed(devices).entries)
+    entries[2] = replace(entries[2], **change)  # type: ignore[arg-type]
+    assert KeyList(7, tuple(entries)).flaw(known, JOB) == "peer 2 has not signed its entry in the list of keys"
+
+
+def test_an_entry_counts_for_one_peer_one_job_and_one_roster() -> None:
+    known, devices = fleet(3)
+    sound = listed(devices)
+    assert sound.flaw(known, "job-2").startswith("peer 0 has not signed")
+    assert sound.flaw(replace(known, fleet=b"g" * 32), JOB).startswith("peer 0 has not signed")
+    assert "under fleet roster 7, and this peer has 8" in sound.flaw(replace(known, serial=8), JOB)
+    moved = KeyList(7, (replace(sound.entries[0], index=1),))
+    assert moved.flaw(known, JOB).startswith("peer 1 has not signed")
+    beyond = KeyList(7, (replace(sound.entries[0], index=9),))
+    assert beyond.flaw(known, JOB) == "peer 9 is not on the job roster"
+
+
+def test_entries_are_in_roster_order_each_once() -> None:
+    entry = KeyEntry(1, bytes(32), 2, insists=False)
+    with pytest.raises(ValueError, match=r"peers \[1, 1\]"):
+        KeyList(1, (entry, entry))
+
+
+def test_keepers_follow_from_the_signature_of_the_roster_and_not_from_the_keys_of_the_job() -> None:
+    known, devices = fleet(12)
+    first = list(listed(devices).keepers(3, known))
+    other_keys = KeyList(7, tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
+    assert list(other_keys.keepers(3, known)) == first
+    orders = {tuple(listed(devices).keepers(3, fleet(12, signature=bytes([n]) * 64)[0])) for n in range(20)}
+    assert len(orders) > 10
+
+
+def test_a_keeper_that_failed_is_passed_over_if_others_are_left() -> None:
+    known, devices = fleet(5)
+    first = list(listed(devices).keepers(3, known))
+    without = listed(devices).keepers(3, known, failed=first[:1])
+    assert first[0] not in without
+    assert set(first[1:]) < set(without)
+    assert sorted(listed(devices).keepers(5, known, failed=first)) == [0, 1, 2, 3, 4]
+
+
+def test_who_insists_keeps_whatever_the_order() -> None:
+    known, devices = fleet(6)
+    last = next(i for i in range(6) if i not in listed(devices).keepers(5, known))
+    entries = [replace(entry, insists=entry.index == last) for entry in listed(devices).entries]
+    assert last in KeyList(7, tuple(entries)).keepers(2, known)
+    assert len(KeyList(7, tuple(entries)).keepers(2, known)) == 3
