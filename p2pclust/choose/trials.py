@@ -169,7 +169,7 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
     return measured(
         job,
         compare_up_to=most,
-        privacy_gate=own.get("privacy_gate", True) if gate is None else gate,
+        privacy_gate=bool(own.get("privacy_gate", True)) if gate is None else gate,
         suppress_singletons=own.get("suppress_singletons", True),
     )
 

@@ -35,8 +35,9 @@ class FFCM(RowsEstimator, FuzzyEstimator):
     support : {"u^m", "u"}, default "u^m"
         The sum that weighs a local center, for "weighted": memberships to the power of the fuzzifier (the paper's Eq. 7)
         or themselves (the authors' code).
-    privacy_gate : bool, default True
-        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away.
+    privacy_gate : bool or "job", default True
+        A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away; with
+        ``"job"``, `max_rounds` times as many.
     participation, scaling, bounds, random_state, n_peers, partition, fleet
         See :class:`LosslessCMeans`.
 
@@ -63,7 +64,7 @@ class FFCM(RowsEstimator, FuzzyEstimator):
     tol: float = 1e-4
     max_rounds: int = 100
     support: str = "u^m"
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,7 +83,7 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init : {"uniform", "split-merge", "k-means++", "shared-k-means++", "careful", "random"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
-    privacy_gate : bool, default True
+    privacy_gate : bool or "job", default True
     participation, scaling, bounds, random_state, n_peers, partition, fleet
         See :class:`LosslessCMeans`.
 
@@ -108,7 +109,7 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init: str | ArrayLike = "uniform"
     tol: float = 5e-3
     max_rounds: int = 30
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -124,7 +125,7 @@ class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init : {"careful", "split-merge", "k-means++", "shared-k-means++", "random", "uniform"} or array_like (n_clusters, F)
     tol : float, default 5e-3
     max_rounds : int, default 30
-    privacy_gate : bool, default True
+    privacy_gate : bool or "job", default True
     participation, scaling, bounds, random_state, n_peers, partition, fleet
         See :class:`LosslessCMeans`.
 
@@ -148,7 +149,7 @@ class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init: str | ArrayLike = "careful"
     tol: float = 5e-3
     max_rounds: int = 30
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -108,9 +108,10 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
         See :class:`LosslessCMeans`.
     fuzzifier : float, default 2.0
         The papers' lambda, above 1: near 1 memberships are crisp.
-    privacy_gate : bool, default True
+    privacy_gate : bool or "job", default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains, because its sums could be solved for its rows;
-        and peers of one or two rows reveal no range.
+        and peers of one or two rows reveal no range. That counts one round; with ``"job"`` it is `max_rounds` times as many
+        rows, because the sums of all rounds together can be solved too.
 
     Attributes
     ----------
@@ -136,7 +137,7 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
 
     protocol_id = "llf-fcm"
 
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
     def _learn_objective(self, value: float | None) -> None:
         self.objective_: float = float("nan") if value is None else value

@@ -46,8 +46,9 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         Of one batch.
     scaling : {"none", "minmax", "zscore"}, default "none"
         Working coordinates, found by the federation for the first call and kept from then on.
-    privacy_gate : bool, default True
-        A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it.
+    privacy_gate : bool or "job", default True
+        A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
+        `max_rounds` times as many.
     participation, bounds, random_state, n_peers, partition, fleet
         See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
 
@@ -87,7 +88,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     init: str | ArrayLike = "split-merge"
     tol: float = 5e-3
     max_rounds: int = 10
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Begin anew, and go through ``n_batches`` batches of each peer's rows.

@@ -122,6 +122,39 @@ class TestPrivacyGate:
             self.contribution(n_samples)
         assert caught.value.reason == self.held
 
+    @pytest.mark.parametrize(("n_samples", "held"), [(6, True), (7, True), (18, True), (19, False)])
+    def test_a_gate_of_the_job_counts_the_equations_of_all_rounds(self, n_samples: int, held: bool) -> None:
+        options: dict[str, object] = {"privacy_gate": "job", "max_rounds": 3}
+        if not held:
+            assert self.contribution(n_samples, **options) is not None
+            return
+        with pytest.raises(Abstain) as caught:
+            self.contribution(n_samples, **options)
+        assert caught.value.reason == (
+            "privacy gate: 3 rounds of C (F + 1) / F = 18 rows or fewer: add rows, ask for fewer clusters or rounds, or set "
+            "privacy_gate = false (what it sends may then give its rows away)"
+        )
+
+    def test_who_was_held_by_it_is_not_in_the_objective_either(self) -> None:
+        rng = np.random.default_rng(4)
+        peers = [Local(rng.random((18, 2))), *(Local(rng.random((30, 2))) for _ in range(2))]
+        job = cluster_job(
+            "llf-fcm",
+            n_clusters=4,
+            init=self.init,
+            bounds=([0.0] * 2, [1.0] * 2),
+            privacy_gate="job",
+            max_rounds=3,
+            tol=0.0,
+        )
+        state = run_in_process(job, peers)
+        alone = run_in_process(
+            cluster_job("llf-fcm", n_clusters=4, init=self.init, bounds=([0.0] * 2, [1.0] * 2), max_rounds=3, tol=0.0),
+            peers[1:],
+        )
+        assert [record.contributors for record in state.log[:3]] == [(1, 2)] * 3
+        assert state.arrays["objectives"].tolist() == alone.arrays["objectives"].tolist()
+
     def test_one_row_more_passes(self) -> None:
         assert self.contribution(7)
 

@@ -105,19 +105,24 @@ class Fuzzy(Iterated):
         See :class:`Iterated`.
     fuzzifier : float
         The papers' m or lambda, above 1.
-    privacy_gate : bool
+    privacy_gate : bool or "job"
         Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
-        :func:`~p2pclust.protocols.engine.privacy.size_gate`.
+        :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
     """
 
     pooled_name: ClassVar[str] = "fuzzy c-means"
 
     fuzzifier: float = 2.0
-    privacy_gate: bool = True
+    privacy_gate: bool | str = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag)
+        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)
+
+    @property
+    def gate_rounds(self) -> int:
+        """The rounds whose equations the privacy gate counts."""
+        return self.max_rounds if self.privacy_gate == "job" else 1
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)

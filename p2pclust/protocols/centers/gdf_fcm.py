@@ -83,7 +83,7 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.privacy_gate:
-            size_gate(local, self.n_clusters)
+            size_gate(local, self.n_clusters, rounds=self.gate_rounds)
         points = local.points(state)
         # (ii) Several iterations of fuzzy c-means, of which only the memberships are used ...
         around = state["centers"]

@@ -119,7 +119,8 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
         if self.privacy_gate:
-            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate))  # Section 4.2
+            # Section 4.2
+            size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate), rounds=self.gate_rounds)
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]

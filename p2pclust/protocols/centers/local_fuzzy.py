@@ -57,7 +57,7 @@ class LocalFuzzy(Fuzzy):
     def locally(self, state: State, local: Local) -> LocalFuzzyResult:
         """Run fuzzy c-means on the peer's rows from the global centers."""
         if self.privacy_gate:
-            size_gate(local, self.n_clusters)
+            size_gate(local, self.n_clusters, rounds=self.gate_rounds)
         steps, tol = self.local_iterations, 0.0
         if steps is None:
             steps, tol = _LOCAL_STEPS, _LOCAL_TOL

@@ -122,7 +122,7 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         """Return the weights, weighted sums and objective of the batch's rows; abstain where the gate holds them."""
         batch = batch_of(local, int(state["batch"]), self.n_batches)
         if self.privacy_gate:
-            size_gate(batch, self.n_clusters, more=1)
+            size_gate(batch, self.n_clusters, more=1, rounds=self.gate_rounds)
         if batch.n_samples == 0:
             raise Abstain("no rows in this batch")
         points = batch.points(state)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLUSTERS", "FUZZIFIER", "SCALING", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag",
-    "one_of", "optional", "real", "table", "vector", "whole",
+    "gate", "one_of", "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
@@ -50,6 +50,15 @@ def flag(where: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise UsageError(f"{where} = {_shown(value)}: expected true or false")
     return value
+
+
+def gate(where: str, value: Any) -> bool | str:
+    """Return what a privacy gate may be: true or false, or ``"job"`` to count the equations of all rounds."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value != "job":
+        raise UsageError(f"{where} = {_shown(value)}: expected true, false or 'job'")
+    return "job"
 
 
 def one_of(where: str, value: Any, known: Sequence[str]) -> str:

@@ -214,6 +214,8 @@ _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
 def _objective(request: _Request, clustering: Stage) -> list[Stage]:
     own = parameters_of(request.kind) | clustering.parameters
     taken: dict[str, Any] = {name: own[name] for name in ("fuzzifier", "privacy_gate") if name in own}
+    if own.get("privacy_gate") == "job":
+        taken["gate_rounds"] = own["max_rounds"]
     return [Stage("objective", {**taken, **request.starts, **request.gate})]
 
 

@@ -45,7 +45,7 @@ def blurred(
     return tuple(near.tolist()), np.asarray(X[near].mean(axis=0), dtype=np.float64)
 
 
-def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) -> None:
+def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0, rounds: int = 1) -> None:
     """Abstain unless the peer holds more than C (F + 1) / F rows; with S starts side by side, S times as many.
 
     C centers (or sums) of F numbers and C weights are C (F + 1) equations; the rows are N F unknowns. With no more
@@ -53,16 +53,21 @@ def size_gate(local: Local, n_clusters: int, *, starts: int = 1, more: int = 0) 
     that of J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini: A federated fuzzy c-means clustering algorithm,
     section 4.2.
 
+    The paper counts the equations of one round. T rounds give up to T times as many, and rows of peers that pass its rule
+    have been found from them; `rounds` above 1 counts so many.
+
     A contribution has `more` numbers beyond these. The reason begins with `HELD`, by which the engine counts it.
     """
     C, F = n_clusters, local.n_features
-    equations = starts * C * (F + 1) + more
+    equations = rounds * (starts * C * (F + 1) + more)
     # In whole numbers: N > C (F + 1) / F.
     if local.n_samples * F <= equations:
         product = f"{starts} C (F + 1)" if starts > 1 else "C (F + 1)"
         formula = f"({product} + {more}) / F" if more else f"{product} / F"
+        formula = f"{rounds} rounds of {formula}" if rounds > 1 else formula
         # The argument rests on N being unknown, so the reason names the limit only.
         fewer = "clusters or starts (n_init)" if starts > 1 else "clusters"
+        fewer = f"{fewer} or rounds" if rounds > 1 else fewer
         raise Abstain(
             f"{HELD}: {formula} = {equations / F:g} rows or fewer: add rows, ask for fewer {fewer}, or set privacy_gate = "
             "false (what it sends may then give its rows away)"

@@ -71,8 +71,10 @@ class Objective(Evaluation):
         Of fuzzy c-means; left out, the objective is that of c-means.
     n_init : int
         How many starts the clustering before had.
-    privacy_gate : bool
-        Whether the clustering before had its gate on.
+    privacy_gate : bool or "job"
+        The gate of the clustering before.
+    gate_rounds : int
+        The rounds whose equations that gate counted.
     min_rows : int
         A peer with fewer rows sends zeros; above 1, a cluster with one local row counts none.
 
@@ -88,13 +90,14 @@ class Objective(Evaluation):
 
     fuzzifier: float | None = None
     n_init: int = 1
-    privacy_gate: bool = False
+    privacy_gate: bool | str = False
+    gate_rounds: int = 1
     min_rows: int = 3
 
     def __post_init__(self) -> None:
         checks.check(
-            self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.flag,
-            min_rows=checks.CLUSTERS,
+            self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.gate,
+            gate_rounds=checks.between(1, 10**6), min_rows=checks.CLUSTERS,
         )  # fmt: skip
 
     def open(self, state: State, rng: np.random.Generator) -> State:
@@ -129,7 +132,7 @@ class Objective(Evaluation):
         """Whether this peer's rows stay out; it has abstained from the clustering already, or has hardly any row."""
         if self.privacy_gate:
             try:
-                size_gate(local, len(state["centers"]), starts=self.n_init)
+                size_gate(local, len(state["centers"]), starts=self.n_init, rounds=self.gate_rounds)
             except Abstain:
                 return True
         return bool(local.n_samples < self.min_rows)

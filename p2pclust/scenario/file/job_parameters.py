@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from p2pclust.scenario.file.fields import LocalClusters, TomlTable
+from p2pclust.scenario.file.fields import LocalClusters, PrivacyGate, TomlTable
 
 __all__ = ["OwnParameters"]
 
@@ -18,7 +18,7 @@ class OwnParameters(TomlTable):
     of_plugin: ClassVar[tuple[str, ...] | None] = None
 
     fuzzifier: Annotated[float, Field(gt=1)] | None = None
-    privacy_gate: bool | None = None
+    privacy_gate: PrivacyGate | None = None
     suppress_singletons: bool | None = None
     accelerate: bool | None = None
     averaging: Literal["weighted", "kmeans"] | None = None

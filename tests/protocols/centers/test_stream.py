@@ -358,7 +358,7 @@ def test_states_are_checked_as_they_arrive() -> None:
         ({"forgetting": 1.5}, "forgetting = 1.5: expected a number from 0 to 1"),
         ({"forgetting": -0.1}, "forgetting = -0.1: expected a finite number of at least 0"),
         ({"fuzzifier": 1.0}, "fuzzifier = 1.0: expected a finite number above 1"),
-        ({"privacy_gate": 1}, "privacy_gate = 1: expected true or false"),
+        ({"privacy_gate": 1}, "privacy_gate = 1: expected true, false or 'job'"),
     ],
 )
 def test_bad_parameters(options: dict[str, Any], reason: str) -> None:

@@ -84,7 +84,7 @@ def test_what_is_no_document_is_refused(document: object) -> None:
         ({"fuzzifier": 1.0}, "fuzzifier = 1.0: expected a finite number above 1"),
         ({"fuzzifier": "two"}, "fuzzifier = 'two'"),
         ({"fuzzifer": 2.0}, "unknown parameter 'fuzzifer'"),
-        ({"privacy_gate": 1}, "privacy_gate = 1: expected true or false"),
+        ({"privacy_gate": 1}, "privacy_gate = 1: expected true, false or 'job'"),
         ({"suppress_singletons": True}, "unknown parameter 'suppress_singletons'"),
         ({"participation": 0}, "participation = 0"),
         ({"seed": 2**63}, "seed = 9223372036854775808"),

@@ -73,7 +73,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ("title = 1\n" + HEAD + FLEET + JOB, "title = 1: expected text"),
     (HEAD + FLEET + JOB + 'tol = "small"\n', '[jobs.0]: tol = "small": expected a number'),
     (HEAD + FLEET + JOB + "tol = nan\n", "[jobs.0]: tol = NaN: expected a finite number"),
-    (HEAD + FLEET + JOB + "privacy_gate = 1\n", "[jobs.0]: privacy_gate = 1: expected true or false"),
+    (HEAD + FLEET + JOB + "privacy_gate = 1\n", '[jobs.0]: privacy_gate = 1: expected true, false, or "job"'),
     ("data = 3\n" + FLEET + JOB, "data = 3: expected a table"),
     (
         HEAD + FLEET + JOB.replace("[[jobs]]", "[jobs]"),
