@@ -96,7 +96,7 @@ def audit_job(
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     attacks: dict[str, Callable[[int, list[Sight]], Floats]] = {
         "rows that move alone": lambda peer, seen: rows_that_moved_alone(seen),
-        "copies in first centers": lambda peer, seen: proposed_rows(seen),
+        "copies in centers": lambda peer, seen: proposed_rows(seen),
     }
     if fuzzifier is not None:
         attacks["least squares over the rounds"] = lambda peer, seen: _solved(job, seen, fuzzifier, patience_s, clock)
@@ -109,7 +109,7 @@ def audit_job(
         rows = sum(locals[peer].n_samples for peer in by_peer)
         findings.append(AttackResult(observer, attack, rows, sum(found.values()), clock() - began, found))
     began = clock()
-    everything = np.concatenate([local.X for local in locals if local.X.size])
+    everything = np.concatenate([locals[peer].X for peer in by_peer] or [np.zeros((0, 0))])
     read = rows_that_moved_alone(list(of_totals(job, locals, log, later)))
     hits = recovered(read, everything, ranges)
     findings.append(AttackResult("totals", "rows that move alone", len(everything), hits, clock() - began, {}))

@@ -1,7 +1,7 @@
-"""Copies: rows, or near-copies of them, that the stages before the clustering send.
+"""Copies: rows, or near-copies of them, among the points that peers send.
 
-First centers that a peer proposes are means of a few of its rows, and of one row they are that row. A range shows the
-smallest and the largest value of each feature exactly; with one feature that is a row.
+First centers that a peer proposes are means of a few of its rows, and a local center of one row is that row. A range shows
+the smallest and the largest value of each feature exactly; with one feature that is a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def proposed_rows(sights: Sequence[Sight]) -> Floats:
-    """Return all points that a peer proposed, and its range if there is one feature, in the data's units, shape (n, F)."""
+    """Return all centers that a peer sent, and its range if there is one feature, in the data's units, shape (n, F)."""
     found: list[Floats] = []
     for sight in sights:
         if "centers" in sight.shown and "origin" in sight.state:

@@ -54,7 +54,7 @@ class SeenFuzzySums:
 
 def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | None:
     """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
-    rounds = [sight for sight in sights if "weights" in sight.shown and "centers" in sight.state]
+    rounds = [sight for sight in sights if {"weights", "sums"} <= set(sight.shown) and "centers" in sight.state]
     rounds = [sight for sight in rounds if sight.shown["weights"].ndim == 1]
     if len(rounds) < 2:
         return None

@@ -44,7 +44,7 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     array([[4.]])
     """
     found = []
-    for before, after in pairwise(sight for sight in sights if "centers" in sight.state and "counts" in sight.shown):
+    for before, after in pairwise(sight for sight in sights if _has_sums(sight)):
         if (before.peers, before.stage) != (after.peers, after.stage):
             continue
         origin, scale = after.state["origin"], after.state["scale"]
@@ -52,6 +52,10 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
             found.append(origin + row * scale)
     features = sights[0].state["origin"].size if sights and "origin" in sights[0].state else 0
     return np.array(found) if found else np.zeros((0, features))
+
+
+def _has_sums(sight: Sight) -> bool:
+    return "centers" in sight.state and "counts" in sight.shown and "sums" in sight.shown
 
 
 def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
