@@ -1,8 +1,8 @@
 """Contributions as vectors of numbers that pads can hide, and the total of a set of peers from padded ones.
 
 A contribution to an additive stage is integers (see ``fixed_point``). Here all of them become one vector modulo 2**64, with
-one number more that is 1, the check word: in a total it is the number of peers, or the total is of other peers than it should
-be. Limbs of totals are smaller than 2**62, so nothing is lost modulo 2**64: the total has the bits of a plain one.
+one number more that is 1, the check word: in a total it is the number of peers, or the total is of other peers than it
+should be. Limbs of totals are smaller than 2**62, so nothing is lost modulo 2**64: the total has the bits of a plain one.
 """
 
 from __future__ import annotations
