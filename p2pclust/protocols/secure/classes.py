@@ -32,8 +32,11 @@ def classes(revealed: Sequence[int]) -> list[int]:
     return sorted(found, key=lambda one: one & -one)
 
 
-def exposed(revealed: Sequence[int], cohort: int) -> int:
+def exposed(revealed: Sequence[int], cohort: int, unknown: Sequence[int] = ()) -> int:
     """Return the peers in classes of fewer than `cohort` peers: sums over so few can be computed.
+
+    Of each set in `unknown`, any part may have been revealed as a set of its own: all its peers are exposed, with all others
+    of their classes.
 
     Examples
     --------
@@ -42,4 +45,10 @@ def exposed(revealed: Sequence[int], cohort: int) -> int:
     >>> bin(exposed([0b111111, 0b011111], cohort=5))
     '0b100000'
     """
-    return sum(one for one in classes(revealed) if one.bit_count() < cohort)
+    found = 0
+    for one in unknown:
+        found |= one
+    for one in classes(revealed):
+        if one.bit_count() < cohort or any(one & other for other in unknown):
+            found |= one
+    return found

@@ -15,6 +15,8 @@ from typing import Final
 __all__ = ["FleetKeys", "KeyEntry", "KeyList"]
 
 _FORMAT: Final = b"p2pclust key entry 1"
+_KEY_BYTES: Final = 32
+_MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ class KeyEntry:
     columns: int
     insists: bool
     signature: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.index < _MOST_PEERS and 0 <= self.columns < _MOST_COLUMNS and len(self.public) == _KEY_BYTES):
+            raise ValueError(
+                f"entry of peer {self.index}: {self.columns} columns and a key of {len(self.public)} bytes are impossible"
+            )
 
     def statement(self, fleet: bytes, job: str) -> bytes:
         """Return what the device signs."""
@@ -115,6 +123,11 @@ class KeyList:
         failed : collection of int
             Peers that did not answer as keepers before: they are passed over unless too few are left.
 
+        Raises
+        ------
+        ValueError
+            If `number` is below 2: a single keeper that the aggregator knows would hide nothing.
+
         Examples
         --------
         >>> known = FleetKeys(b"f" * 32, b"s" * 64, 1, [bytes([peer]) * 32 for peer in range(4)])
@@ -122,6 +135,9 @@ class KeyList:
         >>> list(listed.keepers(2, known)), list(listed.keepers(2, known, failed=[2]))
         ([0, 2, 3], [0, 1, 3])
         """
+
+        if number < 2:
+            raise ValueError(f"{number} keepers: at least 2 are needed")
 
         def order(entry: KeyEntry) -> tuple[bool, bytes]:
             drawn = hashlib.sha256(known.signature + known.devices[entry.index]).digest()

@@ -91,8 +91,17 @@ class KeyPair:
             The keepers' roster indices and public keys.
         context : bytes
             What the pads belong to; no two contributions may be padded in one context.
+
+        Raises
+        ------
+        ValueError
+            Without a keeper: the contribution would not be hidden.
         """
-        total = np.array(numbers, dtype=np.uint64)
+        if not keepers:
+            raise ValueError("no keeper: the contribution would not be hidden")
+        if numbers.dtype != np.uint64:
+            raise TypeError(f"a contribution of {numbers.dtype}: expected uint64")
+        total = np.array(numbers)
         for keeper, public in keepers.items():
             total += self._stream(public, me, keeper, keeper == me, total.size, context)
         return total
@@ -112,13 +121,13 @@ class KeyPair:
         plain = np.ascontiguousarray(numbers, dtype="<u8").tobytes()
         return Sealed(me, ChaCha20Poly1305(self._derived(maker, info)).encrypt(_SEAL_NONCE, plain, info))
 
-    def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int]) -> Numbers:
-        """Decrypt a keeper's answer, whose public key is `keeper`.
+    def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int], size: int) -> Numbers:
+        """Decrypt a keeper's answer of `size` numbers; `keeper` is its public key.
 
         Raises
         ------
         WireError
-            If it was not made by that keeper for this peer, this context and these members.
+            If it was not made by that keeper for this peer, this context and these members, or has another size.
         """
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
@@ -128,8 +137,8 @@ class KeyPair:
             plain = ChaCha20Poly1305(self._derived(keeper, info)).decrypt(_SEAL_NONCE, sealed.data, info)
         except InvalidTag:
             raise WireError(f"the pads of keeper {sealed.keeper} are not for this context and these peers") from None
-        if len(plain) % 8:
-            raise WireError(f"the pads of keeper {sealed.keeper} are {len(plain)} bytes: no whole numbers")
+        if len(plain) != 8 * size:
+            raise WireError(f"the pads of keeper {sealed.keeper} have {len(plain)} bytes, expected {8 * size}")
         return np.frombuffer(plain, dtype="<u8").astype(np.uint64)
 
     @property

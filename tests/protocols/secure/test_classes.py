@@ -51,6 +51,15 @@ def test_a_peer_whose_numbers_can_be_solved_for_is_listed(revealed: list[int], c
                 assert all(listed >> peer & 1 for peer in few), (revealed, few)
 
 
+@given(SETS, st.integers(1, 2**PEERS - 1), st.integers(2, 4), st.data())
+def test_whatever_part_of_an_unknown_set_was_revealed_nothing_more_is_exposed(
+    revealed: list[int], unknown: int, cohort: int, data: st.DataObject
+) -> None:
+    part = unknown & data.draw(st.integers(0, 2**PEERS - 1))
+    known = [*revealed, part] if part else revealed
+    assert exposed(known, cohort) & ~exposed(revealed, cohort, [unknown]) == 0
+
+
 def test_an_order_of_sets_does_not_matter_and_repeats_tell_nothing() -> None:
     revealed = [0b111100, 0b001111, 0b011110]
     assert classes(revealed) == classes([*reversed(revealed), revealed[0]])

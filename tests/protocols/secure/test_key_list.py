@@ -91,3 +91,12 @@ def test_who_insists_keeps_whatever_the_order() -> None:
     entries = [replace(entry, insists=entry.index == last) for entry in listed(devices).entries]
     assert last in KeyList(7, tuple(entries)).keepers(2, known)
     assert len(KeyList(7, tuple(entries)).keepers(2, known)) == 3
+
+
+def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
+    known, devices = fleet(3)
+    for wrong in ({"index": -1}, {"index": 2**16}, {"columns": 2**32}, {"columns": -1}, {"public": b"short"}):
+        with pytest.raises(ValueError, match="impossible"):
+            replace(KeyEntry(0, bytes(32), 2, insists=False), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 2"):
+        listed(devices).keepers(1, known)

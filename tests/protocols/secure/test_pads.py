@@ -96,7 +96,7 @@ def test_own_pads_come_from_a_secret_of_their_own() -> None:
 def test_only_the_maker_opens_what_a_keeper_sends() -> None:
     keeper, maker, other = pairs(3)
     sealed = keeper.seal(words(3, 2**64 - 1), 0, maker.public, CONTEXT, [2, 0])
-    assert maker.unseal(sealed, keeper.public, CONTEXT, [0, 2]).tolist() == [3, 2**64 - 1]
+    assert maker.unseal(sealed, keeper.public, CONTEXT, [0, 2], 2).tolist() == [3, 2**64 - 1]
     for opener, key, context, members in (
         (other, keeper.public, CONTEXT, [0, 2]),
         (maker, other.public, CONTEXT, [0, 2]),
@@ -104,9 +104,23 @@ def test_only_the_maker_opens_what_a_keeper_sends() -> None:
         (maker, keeper.public, CONTEXT, [0, 1]),
     ):
         with pytest.raises(WireError, match="pads of keeper 0 are not for this context"):
-            opener.unseal(sealed, key, context, members)
+            opener.unseal(sealed, key, context, members, 2)
     with pytest.raises(WireError, match="pads of keeper 1 are not"):
-        maker.unseal(Sealed(1, sealed.data), keeper.public, CONTEXT, [0, 2])
+        maker.unseal(Sealed(1, sealed.data), keeper.public, CONTEXT, [0, 2], 2)
+
+
+def test_an_answer_of_another_size_is_refused() -> None:
+    keeper, maker = pairs(2)
+    sealed = keeper.seal(words(1), 0, maker.public, CONTEXT, [0])
+    with pytest.raises(WireError, match="keeper 0 have 8 bytes, expected 24"):
+        maker.unseal(sealed, keeper.public, CONTEXT, [0], 3)
+
+
+def test_nothing_is_sent_in_the_clear() -> None:
+    with pytest.raises(ValueError, match="no keeper"):
+        pairs(1)[0].padded(words(1), 0, {}, CONTEXT)
+    with pytest.raises(TypeError, match="a contribution of float64"):
+        pairs(1)[0].padded(np.ones(2), 0, {0: bytes(32)}, CONTEXT)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("public", [bytes(32), b"short"])
