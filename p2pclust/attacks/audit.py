@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from p2pclust.attacks.copies import proposed_rows
 from p2pclust.attacks.few_rows import fuzzy_sums_in, rows_solved_for
 from p2pclust.attacks.moving_rows import rows_that_moved_alone
-from p2pclust.attacks.sights import Sight, of_single_peers, of_totals
+from p2pclust.attacks.sights import Sight, sights_of
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
@@ -91,26 +90,26 @@ def audit_job(
     list of AttackResult
     """
     ranges = _ranges(locals)
-    sights = sorted(of_single_peers(job, locals, log, later), key=lambda sight: sight.peers)
-    by_peer = {peers[0]: list(seen) for peers, seen in groupby(sights, key=lambda sight: sight.peers)}
+    sights = sights_of(job, locals, log, later)
+    by_peer = dict(sorted(sights.by_peer.items()))
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    attacks: dict[str, Callable[[int, list[Sight]], Floats]] = {
-        "rows that move alone": lambda peer, seen: rows_that_moved_alone(seen),
-        "copies in centers": lambda peer, seen: proposed_rows(seen),
+    attacks: dict[str, Callable[[list[Sight]], Floats]] = {
+        "rows that move alone": rows_that_moved_alone,
+        "copies in centers": proposed_rows,
     }
     if fuzzifier is not None:
-        attacks["least squares over the rounds"] = lambda peer, seen: _solved(job, seen, fuzzifier, patience_s, clock)
+        attacks["least squares over the rounds"] = lambda seen: _solved(job, seen, fuzzifier, patience_s, clock)
     findings = []
     for attack, reads in attacks.items():
         began, found = clock(), {}
         for peer, seen in by_peer.items():
-            if hits := recovered(reads(peer, seen), locals[peer].X, ranges):
+            if hits := recovered(reads(seen), locals[peer].X, ranges):
                 found[peer] = hits
         rows = sum(locals[peer].n_samples for peer in by_peer)
         findings.append(AttackResult(observer, attack, rows, sum(found.values()), clock() - began, found))
     began = clock()
     everything = np.concatenate([locals[peer].X for peer in by_peer] or [np.zeros((0, 0))])
-    read = rows_that_moved_alone(list(of_totals(job, locals, log, later)))
+    read = rows_that_moved_alone(sights.totals)
     hits = recovered(read, everything, ranges)
     findings.append(AttackResult("totals", "rows that move alone", len(everything), hits, clock() - began, {}))
     return findings

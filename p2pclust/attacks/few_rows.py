@@ -2,7 +2,8 @@
 
 A round of fuzzy c-means shows C weights and C x F sums, all of them functions of the peer's rows and of public centers. The
 privacy gate counts these equations in one round; T rounds give up to T times as many. With more equations than unknowns,
-nonlinear least squares from random starts finds the rows, their number tried out from the smallest that is possible.
+nonlinear least squares from random starts finds the rows, their number tried out from the smallest that is possible. A try
+that explains all that was shown has all rows; otherwise the best try counts, in which single rows may be right.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ Floats = NDArray[np.float64]
 #: A solution explains what was shown to so many digits of it.
 _EXPLAINED = 1e-9
 _TRIES_IN_TURN = 3
-#: Beyond it, tries from random starts find nothing in minutes.
+#: Peers with more are passed over: each try takes longer, and fewer of their rows come back.
 _MOST_UNKNOWNS = 40
 
 
 @dataclass(frozen=True)
 class SeenFuzzySums:
-    """What one peer showed over the rounds, in working coordinates: T rounds, C clusters, F features."""
+    """What one peer showed over the rounds, in working coordinates: T rounds, C clusters, F features.
+
+    Several starts side by side count as so many rounds.
+    """
 
     centers: Floats  # (T, C, F)
     weights: Floats  # (T, C)
@@ -55,14 +59,14 @@ class SeenFuzzySums:
 def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | None:
     """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
     rounds = [sight for sight in sights if {"weights", "sums"} <= set(sight.shown) and "centers" in sight.state]
-    rounds = [sight for sight in rounds if sight.shown["weights"].ndim == 1]
-    if len(rounds) < 2:
+    each = [one for sight in rounds for one in _starts(sight)]
+    if len(each) < 2:
         return None
     public = rounds[-1].state
     ranges = [sight.state for sight in sights if "lo" in sight.state]
     # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
     bounds = ranges[-1] if ranges else None
-    centers = np.array([sight.state["centers"] for sight in rounds])
+    centers, weights, sums = (np.array(parts) for parts in zip(*each, strict=True))
     low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
     if bounds is not None:
         low, high = ((bounds[name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
@@ -70,18 +74,27 @@ def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | 
         low, high = low - (high - low) / 2, high + (high - low) / 2
     return SeenFuzzySums(
         centers=centers,
-        weights=np.array([sight.shown["weights"] for sight in rounds]),
-        sums=np.array([sight.shown["sums"] for sight in rounds]),
+        weights=weights,
+        sums=sums,
         fuzzifier=fuzzifier,
         # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
-        fewest=max(1, int(np.ceil(max(sight.shown["weights"].sum() for sight in rounds) - 1e-6))),
+        fewest=max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6))),
         low=low,
         high=high,
     )
 
 
+def _starts(sight: Sight) -> list[tuple[Floats, Floats, Floats]]:
+    """Return centers, weights and sums of each start; none after some of several starts stand still."""
+    weights, sums = sight.shown["weights"], sight.shown["sums"]
+    if weights.ndim == 1:
+        return [(sight.state["centers"], weights, sums)]
+    starts = sight.state["starts"]
+    return list(zip(starts, weights, sums, strict=True)) if len(starts) == len(weights) else []
+
+
 def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
-    """Return rows that explain all that a peer showed, in working coordinates; no row if none were found.
+    """Return the rows that best explain what a peer showed, in working coordinates; no row if it has too many.
 
     Parameters
     ----------
@@ -101,19 +114,20 @@ def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Call
     numbers = range(
         seen.fewest, min(most, seen.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
     )
+    best, least = np.zeros((0, features)), np.inf
     while numbers:
         for n_rows in numbers:
             for _ in range(_TRIES_IN_TURN):
-                rows = _try(seen, seen.low + rng.random((n_rows, features)) * (seen.high - seen.low))
-                if rows is not None:
-                    return rows
-                if expired():
-                    return np.zeros((0, features))
-    return np.zeros((0, features))
+                rows, left = _try(seen, seen.low + rng.random((n_rows, features)) * (seen.high - seen.low))
+                if left < least:
+                    best, least = rows, left
+                if least < _EXPLAINED or expired():
+                    return best
+    return best
 
 
-def _try(seen: SeenFuzzySums, start: Floats) -> Floats | None:
-    """Solve from one start; return the rows if they explain everything."""
+def _try(seen: SeenFuzzySums, start: Floats) -> tuple[Floats, float]:
+    """Solve from one start; return the rows, and the largest part of what was shown that they leave unexplained."""
     from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
 
     shown = seen.shown
@@ -123,4 +137,4 @@ def _try(seen: SeenFuzzySums, start: Floats) -> Floats | None:
 
     found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
     left = float(np.abs(found.fun).max()) / max(1.0, float(np.abs(shown).max()))
-    return np.asarray(found.x.reshape(start.shape)) if left < _EXPLAINED else None
+    return np.asarray(found.x.reshape(start.shape)), left

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -14,7 +14,7 @@ from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, replayed, rows_at
 from p2pclust.protocols.engine.sums import added_up, floats_of
 
-__all__ = ["Sight", "of_single_peers", "of_totals"]
+__all__ = ["Sight", "Sights", "sights_of"]
 
 
 @dataclass(frozen=True)
@@ -39,35 +39,34 @@ class Sight:
     shown: Arrays
 
 
-def of_single_peers(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
-) -> Iterator[Sight]:
-    """Yield what each contributor showed in each round of a job that is replayed."""
-    for state, record, given in _rounds(job, locals, log, later):
-        for peer, contribution in given:
-            yield Sight((peer,), state.round, record.stage, state.arrays, _floats(job, state, contribution))
+@dataclass
+class Sights:
+    """All that a job showed, in the order of its rounds."""
+
+    #: By roster index: what that peer showed alone.
+    by_peer: dict[int, list[Sight]] = field(default_factory=dict)
+    #: The total of each additive round: what is left to see with secure sums.
+    totals: list[Sight] = field(default_factory=list)
 
 
-def of_totals(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> Iterator[Sight]:
-    """Yield the total of each additive round of a job that is replayed: what is left to see with secure sums."""
-    for state, record, given in _rounds(job, locals, log, later):
-        if isinstance(job.protocols[state.stage], Additive):
-            total, peers = added_up(given, len(locals))
-            if total is not None:
-                yield Sight(peers, state.round, record.stage, state.arrays, _floats(job, state, total))
-
-
-def _rounds(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later
-) -> Iterator[tuple[JobState, RoundRecord, list[tuple[int, Contribution]]]]:
-    """Yield the state, the record and the contributions of each round."""
+def sights_of(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> Sights:
+    """Return what a job showed: it is replayed with the recorded contributors of every round."""
+    sights = Sights()
     for state, record in zip(replayed(job, locals, log, later), log, strict=False):
         if isinstance(job.protocols[state.stage], WithWorkspace):
             continue  # its contributions are no sums of rows
         rows = rows_at(locals, later, state.round)
-        yield state, record, [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
+        given = [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
+        for peer, contribution in given:
+            sights.by_peer.setdefault(peer, []).append(_sight(job, state, (peer,), contribution))
+        if isinstance(job.protocols[state.stage], Additive):
+            total, peers = added_up(given, len(locals))
+            if total is not None:
+                sights.totals.append(_sight(job, state, peers, total))
+    return sights
 
 
-def _floats(job: Job, state: JobState, contribution: Contribution) -> Arrays:
+def _sight(job: Job, state: JobState, peers: tuple[int, ...], contribution: Contribution) -> Sight:
     protocol = job.protocols[state.stage]
-    return floats_of(protocol, state.arrays, contribution) if isinstance(protocol, Additive) else contribution
+    shown = floats_of(protocol, state.arrays, contribution) if isinstance(protocol, Additive) else contribution
+    return Sight(peers, state.round, state.stage, state.arrays, shown)

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from p2pclust.attacks.audit import AttackResult, audit_job, recovered
-from p2pclust.attacks.few_rows import SeenFuzzySums, rows_solved_for
+from p2pclust.attacks.few_rows import SeenFuzzySums, fuzzy_sums_in, rows_solved_for
+from p2pclust.attacks.sights import sights_of
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
@@ -52,6 +53,20 @@ def test_a_peer_of_few_rows_that_passes_the_gate_is_solved_for() -> None:
     assert finding.rows == 126
 
 
+@pytest.mark.slow
+def test_several_starts_are_more_equations() -> None:
+    peers = blobs(3, 15, 60, 60)  # with three starts the gate asks for more than 13.5 rows
+    job = cluster_job("llf-fcm", n_clusters=3, init="uniform", n_init=3, tol=0.0, max_rounds=12, seed=1)
+    locals_ = [Local(rows) for rows in peers]
+    seen = sights_of(job, locals_, run_in_process(job, locals_).log).by_peer[0]
+    sums = fuzzy_sums_in(seen, 2.0)
+    assert sums is not None
+    assert sums.weights.shape == (36, 3)
+    first = next(sight for sight in seen if "weights" in sight.shown).state
+    rows = (peers[0] - first["origin"]) / first["scale"]
+    assert np.abs(sums.explained_by(rows) - sums.shown).max() < 1e-9
+
+
 def test_points_that_a_peer_proposes_are_compared_with_its_rows() -> None:
     peers = [np.repeat(rows, 6, axis=0) for rows in blobs(5, 10, 10)]  # the mean of five neighbours is the row
     job = cluster_job("llf-cm", n_clusters=3, init="careful", max_rounds=2, seed=1)
@@ -86,7 +101,8 @@ def test_solving_ends_when_its_time_is_over() -> None:
     centers = rng.random((3, 2, 1))
     sums = SeenFuzzySums(centers, np.ones((3, 2)), rng.random((3, 2, 1)), 2.0, 1, np.zeros(1), np.ones(1))
     asked = iter([False, True])
-    assert rows_solved_for(sums, rng, lambda: next(asked)).shape == (0, 1)
+    assert rows_solved_for(sums, rng, lambda: next(asked)).shape[1] == 1
+    assert next(asked, None) is None, "it was asked after each try, and ended with the second"
 
 
 def test_a_finding_in_plain_values_names_peers() -> None:

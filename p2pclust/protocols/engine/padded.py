@@ -68,10 +68,16 @@ def unpadded(padded: Iterable[Numbers], removed: Iterable[Numbers], shapes: Shap
     """
     length = sum(int(np.prod(shape)) for shape in shapes.values()) + 1
     total = np.zeros(length, dtype=np.uint64)
-    for vector, away in [*((one, False) for one in padded), *((one, True) for one in removed)]:
-        if vector.shape != (length,):
-            raise WireError(f"a padded sum has {vector.size} numbers, expected {length}")
-        total = total - vector if away else total + vector
+    for vector in padded:
+        total += _of_length(vector, length)
+    for vector in removed:
+        total -= _of_length(vector, length)
     if int(total[-1]) != n_members:
         raise WireError(f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}")
     return contribution_of(total, shapes)
+
+
+def _of_length(vector: Numbers, length: int) -> Numbers:
+    if vector.shape != (length,):
+        raise WireError(f"a padded sum has {vector.size} numbers, expected {length}")
+    return vector
