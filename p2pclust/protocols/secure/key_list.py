@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -112,7 +112,7 @@ class KeyList:
                 return f"peer {entry.index} has not signed its entry in the list of keys"
         return ""
 
-    def keepers(self, number: int, known: FleetKeys, failed: Collection[int] = ()) -> dict[int, bytes]:
+    def keepers(self, number: int, known: FleetKeys) -> dict[int, bytes]:
         """Return the peers that keep pads, with their public keys, in roster order.
 
         Parameters
@@ -120,8 +120,6 @@ class KeyList:
         number : int
             How many are taken in the order of a hash that the administrator alone could choose; others only insist.
         known : FleetKeys
-        failed : collection of int
-            Peers that did not answer as keepers before: they are passed over unless too few are left.
 
         Raises
         ------
@@ -132,16 +130,15 @@ class KeyList:
         --------
         >>> known = FleetKeys(b"f" * 32, b"s" * 64, 1, [bytes([peer]) * 32 for peer in range(4)])
         >>> listed = KeyList(1, tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
-        >>> list(listed.keepers(2, known)), list(listed.keepers(2, known, failed=[2]))
-        ([0, 2, 3], [0, 1, 3])
+        >>> list(listed.keepers(2, known))
+        [0, 2, 3]
         """
 
         if number < 2:
             raise ValueError(f"{number} keepers: at least 2 are needed")
 
-        def order(entry: KeyEntry) -> tuple[bool, bytes]:
-            drawn = hashlib.sha256(known.signature + known.devices[entry.index]).digest()
-            return (entry.index in failed, drawn)
+        def order(entry: KeyEntry) -> bytes:
+            return hashlib.sha256(known.signature + known.devices[entry.index]).digest()
 
         first = {entry.index for entry in sorted(self.entries, key=order)[:number]}
         return {entry.index: entry.public for entry in self.entries if entry.index in first or entry.insists}

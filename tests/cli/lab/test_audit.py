@@ -6,44 +6,23 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-SMALL = """
-title = "Three peers"
-[data]
-source = "iris"
-[fleet]
-peers = 3
-timing = "fast"
-[[jobs]]
-protocol = "llf-cm"
-clusters = 3
-tol = 0.0
-max_rounds = 12
-"""
 
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
-    return "small.toml"
-
-
-def test_what_comes_back_is_listed(cli: Cli, small: str, tmp_path: Path) -> None:
-    ended = cli("audit", small, "--json")
+def test_what_comes_back_is_listed(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("audit", "iris-kmeans", "--json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
-    assert found["scenario"] == "small"
+    assert found["scenario"] == "iris-kmeans"
     first = found["attacks"][0]
     assert (first["job"], first["observer"]) == (1, "aggregator")
     assert (first["attack"], first["rows"]) == ("rows that move alone", 150)
     assert first["recovered"] == sum(first["peers"].values()) > 0
-    assert set(first["peers"]) <= {"peer-01", "peer-02", "peer-03"}
+    assert set(first["peers"]) <= {"greenhouse-01", "greenhouse-02", "greenhouse-03", "office"}
     assert [one["observer"] for one in found["attacks"]].count("totals") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"], "nothing is written"
+    assert not list(tmp_path.iterdir()), "nothing is written"
 
 
-def test_people_get_a_table(cli: Cli, small: str) -> None:
-    ended = cli("audit", small)
-    lines = ended.out.splitlines()
+def test_people_get_a_table(cli: Cli) -> None:
+    lines = cli("audit", "iris-kmeans").out.splitlines()
     assert lines[0].split() == [
         "job",
         "observer",
@@ -57,12 +36,15 @@ def test_people_get_a_table(cli: Cli, small: str) -> None:
         "peer",
     ]
     assert "rows that move alone" in lines[1]
-    assert "peer-0" in lines[1]
+    assert "greenhouse-" in lines[1]
 
 
 @pytest.mark.slow
-def test_every_backend_shows_the_same(cli: Cli, small: str) -> None:
-    simulated, alone = (cli("audit", small, "--json", "--backend", name) for name in ("simulated", "in-process"))
+def test_every_backend_shows_the_same(cli: Cli) -> None:
+    backends = ("simulated", "in-process")
+    simulated, alone = (
+        cli("audit", "iris-kmeans", "--set", "faults=[]", "--json", "--backend", name) for name in backends
+    )
     counts = [[one["recovered"] for one in json.loads(ended.out)["attacks"]] for ended in (simulated, alone)]
     assert counts[0] == counts[1]
 
