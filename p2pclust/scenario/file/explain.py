@@ -50,7 +50,7 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, st
             lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{_example(location, model)}"))
         else:
             key, table = _key(location)
-            lines.append((top, f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail)}"))
+            lines.append((top, f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail, model)}"))
     return lines
 
 
@@ -77,11 +77,22 @@ def _example(location: Sequence[str | int], model: type[BaseModel]) -> str:
 
 
 def _known_keys(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the keys of the table at a location, found through the annotations of the schema."""
+    """Return the keys of the table at a location."""
+    return [field.alias or name for name, field in _model_at(location, model).model_fields.items()]
+
+
+def _model_at(location: Sequence[str | int], model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model of the table at a location, found through the annotations of the schema."""
     for step in location:
         if isinstance(step, str) and step in model.model_fields:  # else it is a name in a table of tables
             model = next(_models(model.model_fields[step].annotation))
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return model
+
+
+def _holds_tables(location: Sequence[str | int], model: type[BaseModel]) -> bool:
+    """Return whether the list at a location is one of tables."""
+    field = _model_at(location[:-1], model).model_fields.get(str(location[-1]))
+    return field is not None and any(True for _ in _models(field.annotation))
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -110,8 +121,8 @@ _LIMITS = {
 }
 
 
-def _expected(kind: str, detail: Mapping[str, Any]) -> str:
-    if kind == "tuple_type" and isinstance(detail["input"], dict):
+def _expected(kind: str, detail: Mapping[str, Any], model: type[BaseModel]) -> str:
+    if kind == "tuple_type" and isinstance(detail["input"], dict) and _holds_tables(detail["loc"], model):
         return f"expected a list: write [[{'.'.join(str(step) for step in detail['loc'])}]], with two brackets"
     if kind in _KINDS:
         return _KINDS[kind]

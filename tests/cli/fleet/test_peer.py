@@ -208,6 +208,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"nam": "x"}, "peer.toml: unknown key 'nam' (did you mean 'name'?)"),
         ({"listen": "7001"}, 'peer.toml: listen = "7001": expected HOST:PORT, with a port from 1 to 65535'),
         ({"listen": "h:70000"}, 'peer.toml: listen = "h:70000": expected HOST:PORT, with a port from 1 to 65535'),
+        ({"join": {"meter-02": "127.0.0.1:7002"}}, 'peer.toml: join = {"meter-02": "127.0.0.1:7002"}: expected a list'),
         ({"join": ["127.0.0.1:7002"]}, 'peer.toml: join.0 = "127.0.0.1:7002": expected NAME@HOST:PORT'),
         ({"join": ["x@h:1"]}, "peer.toml: join: 'x' is not on fleet roster 2"),
         ({"timing": "quick"}, "peer.toml: timing = \"quick\": expected 'default', 'wan' or 'fast'"),
