@@ -38,8 +38,10 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.peer.testbed.conditions import ImposedConditions
 from p2pclust.peer.testbed.control import Control, JsonLines
 from p2pclust.peer.work.rows import load_rows
+from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.breaking import BreakableLinks
+from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -107,7 +109,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
-        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share)
+        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share, _secrets(config, bundle))
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
@@ -135,6 +137,19 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
+    """Return what secure sums need of this device; nothing in a fleet without keys."""
+    if config.get("insecure"):
+        return None
+
+    def sign(data: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+        return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
+
+    return Secrets(bundle.fleet_public, sign, os.urandom)
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[], Local]:
@@ -198,7 +213,7 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
     return Identity(
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
-        allow_list.roster.serial, allow_list.keys,
+        allow_list.roster.serial, allow_list.keys, allow_list.pins,
     )  # fmt: skip
 
 

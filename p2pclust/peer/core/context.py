@@ -11,6 +11,7 @@ from p2pclust.peer.core.messages import Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.protocols.secure.key_list import Pins
 
 __all__ = ["Context", "TimerKey", "Timers"]
 
@@ -88,6 +89,7 @@ class Context:
     store_id: str
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
+    pins: Pins | None = None  # the keys on that roster; None where they protect nothing
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)

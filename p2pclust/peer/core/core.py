@@ -57,8 +57,9 @@ from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVe
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import Fact, Facts
-from p2pclust.peer.core.tasks import Contributed, JobToken, StateMade, Summed, Token, Verified, VerifyToken
+from p2pclust.peer.core.tasks import Contributed, JobToken, PadsTaken, StateMade, Summed, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
@@ -83,6 +84,7 @@ class Identity:
     partial_view: bool = False  # whether it may link to any peer, and replaces a dead neighbour by another
     serial: int = 0  # of the fleet roster; 0 where there is none that could change
     keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
+    pins: Pins | None = None  # the device keys on the fleet roster; None where they protect nothing
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or dict.fromkeys(identity.roster, "")
-        self._ctx.serial = identity.serial
+        self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
@@ -264,7 +266,7 @@ class Core:
             if self.blobs.has(token.digest):
                 self.jobs.blob_ready(token.digest)
         elif isinstance(token, JobToken):
-            ref = outcome.ref if isinstance(outcome, StateMade | Contributed | Summed) else None
+            ref = outcome.ref if isinstance(outcome, StateMade | Contributed | Summed | PadsTaken) else None
             made = None if ref is None or ref.payload is not None else ref.digest
             if made is not None:
                 self.blobs.made(made)

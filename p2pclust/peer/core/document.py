@@ -13,16 +13,19 @@ import numpy as np
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.routing import Routing
+from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks
+from p2pclust.protocols.secure.key_list import Pins
 
-__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links"]
+__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links", "pins_of"]
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 
 _MAX_PEERS: Final = 4096
+_PINNED_BYTES, _KEY_BYTES = 64, 32
 _MAX_NAME: Final = 64
 _MAX_BYTES: Final = 56 * 1024
 
@@ -54,6 +57,7 @@ class Document:
     nonce: str  # distinguishes equal jobs; of a child job: the parent's id, the round and a name, separated by slashes
     links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
     turn: Turn | None = None  # of a job that is repeated
+    pins: bytes = b""  # of a job with secure sums: the signature of the fleet roster, and the device keys of the job roster
 
     def __post_init__(self) -> None:
         if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
@@ -65,6 +69,10 @@ class Document:
             raise UsageError(f"aggregator = {self.treatment.aggregator!r} is not on the roster")
         if (self.turn is None) != (self.treatment.every_s == 0):
             raise UsageError("every_s: for a job that is repeated, and for no other")
+        if self.treatment.secure:
+            self.treatment.secure_sums.check(len(self.roster))
+        if len(self.pins) != (_PINNED_BYTES + _KEY_BYTES * len(self.roster) if self.treatment.secure else 0):
+            raise UsageError("pins: the keys of a job with secure sums, and of no other")
         if self.treatment.collect == "gossip":
             self._check_gossip()
         elif self.links:
@@ -119,6 +127,11 @@ class Document:
         return int(self.nonce.split("/")[1])
 
     @cached_property
+    def keys(self) -> JobKeys | None:
+        """What tasks need with secure sums."""
+        return JobKeys(self.id, self.treatment.secure_sums, self.pins) if self.treatment.secure else None
+
+    @cached_property
     def named(self) -> tuple[str, str | None]:
         """The first two fields of all reports on the job: its id, and its parent if it has one."""
         return self.id, self.parent or None
@@ -159,6 +172,9 @@ class Document:
             fields += [treatment.tolerance, treatment.mixing, self.links, treatment.ticks]
         if self.turn is not None:
             fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
+        if treatment.secure:
+            secure = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave, self.pins]
+            fields.append(msgpack.packb(secure))
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -177,23 +193,26 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
+            secure = msgpack.unpackb(fields.pop()) if len(fields) > 10 and type(fields[-1]) is bytes else None
+            keepers, cohort, burnt, leave, pins = (0, 0, "", "", b"") if secure is None else secure
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
             rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
             series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)
             tolerance, mixing, links, ticks = rest
             if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
                 raise WireError("job document: wrong types")
-            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect, mixing, series or "")):
+            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, series or "")):
                 raise WireError("job document: wrong types")
             if not all(type(x) is float for x in (patience_s, deadline_s, tolerance, every_s)):
                 raise WireError("job document: wrong types")
-            if type(links) is not bytes:
+            if type(links) is not bytes or type(pins) is not bytes:
                 raise WireError("job document: wrong types")
             treatment = Treatment(
-                missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s
+                missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s,
+                secure is not None, keepers, cohort, burnt, leave,
             )  # fmt: skip
             turn = None if series is None else Turn(series, number, fixed)
-            return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn)
+            return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, pins)
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
 
@@ -232,3 +251,21 @@ def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) ->
     if not links and len(roster) > 1:
         raise UsageError("collect = 'gossip': this peer knows no links between the peers of the roster")
     return links
+
+
+def pins_of(pins: Pins | None, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
+    """Return the keys that the document of a job names; empty without secure sums.
+
+    Raises
+    ------
+    UsageError
+        If this peer does not know them all.
+    """
+    if not treatment.secure:
+        return b""
+    if pins is None:
+        raise UsageError("secure: this fleet has no keys, so any process could pretend to be a keeper: `p2pclust keys init`")
+    unknown = [name for name in roster if name not in pins.devices]
+    if unknown:
+        raise UsageError(f"secure: the fleet roster of this peer has no key of {', '.join(unknown)}")
+    return pins.packed(roster)

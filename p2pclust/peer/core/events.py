@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.tasks import Outcome, Token
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.secure.key_list import Pins
 
 __all__ = [
     "Arrived",
@@ -92,6 +93,7 @@ class RosterRead(Event):
     serial: int = 0
     peers: Mapping[str, str] = field(default_factory=dict)  # name -> a text that changes with its keys
     reason: str = ""  # why it is not valid
+    pins: Pins | None = None  # the device keys on it
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from p2pclust.peer.core.messages import Digest, Frame, Message, Name
 
 __all__ = [
     "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
-    "Open", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "VoteReply",
+    "Open", "Pads", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "Unpad", "VoteReply",
 ]  # fmt: skip
 
 
@@ -197,6 +197,36 @@ class CloseReply(Message):
     kind = "close-reply"
     job: Name
     needs_state: bool
+
+
+# -- secure sums (docs/secure-sums.md) ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unpad(Message):
+    """Take your pads of these peers from the sum of their contributions to `round` of `term`."""
+
+    kind = "unpad"
+    job: Name
+    term: int
+    round: int
+    digest: Digest  # of the padded state
+    members: bytes  # whose contributions are in the sum, by roster index: a bit mask
+
+
+@dataclass(frozen=True, slots=True)
+class Pads(Message):
+    """What a keeper takes from the sum, sealed for the peer that made the state; or why it refuses."""
+
+    kind = "pads"
+    job: Name
+    term: int
+    round: int
+    digest: Digest
+    refusal: str  # empty where there are pads
+    pads: Digest
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the pads are a blob, or there are none
 
 
 # -- gossip rounds ----------------------------------------------------------------------------------------

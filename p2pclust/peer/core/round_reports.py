@@ -285,3 +285,42 @@ class AnswerMalformed(JobReport, verb="malformed"):
 
     peer: str
     reason: str
+
+
+# -- secure sums ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeysExchanged(JobReport):
+    """The peers of a job with secure sums have exchanged keys: these contribute."""
+
+    term: int
+    round: int
+    peers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRenewed(JobReport):
+    """A round of padded contributions has no total: all peers are asked for new keys."""
+
+    term: int
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusesPads(JobReport):
+    """This keeper does not take its pads away."""
+
+    round: int
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewKeys(JobReport):
+    """The job waits for more peers: otherwise sums of too few would be revealed."""
+
+    term: int
+    round: int
+    reason: str

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.gossip.averaging import Answer
 from p2pclust.protocols.gossip.leaderless import Offer
+from p2pclust.protocols.secure.parameters import SecureSums
+from p2pclust.protocols.secure.secured import Maker
 
 __all__ = [
     "AddUp",
@@ -31,20 +33,28 @@ __all__ = [
     "DescribeState",
     "Given",
     "GossipToken",
+    "JobKeys",
     "JobToken",
     "MakeOffer",
     "NoResult",
     "Offered",
     "Outcome",
+    "PadsKept",
+    "PadsTaken",
+    "PadsToken",
     "Ref",
+    "RenewKeys",
+    "SecureInfo",
     "StateInfo",
     "StateMade",
     "StateTask",
     "SumToken",
     "Summed",
+    "TakePads",
     "Task",
     "TermToken",
     "Token",
+    "TooFew",
     "Verified",
     "VerifyBlob",
     "VerifyToken",
@@ -65,6 +75,15 @@ class Ref:
 
 #: The contribution of one peer, or the sum of several: their roster indices, and the bytes.
 Given = tuple[tuple[int, ...], Ref]
+
+
+@dataclass(frozen=True, slots=True)
+class JobKeys:
+    """What a worker must know of a job with secure sums beside its mathematics."""
+
+    job: str  # its id
+    secure: SecureSums
+    pins: bytes  # as its document has them
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------
@@ -92,6 +111,7 @@ class BeginJob(Task):
     kind: ClassVar[str] = "begin"
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
+    keys: JobKeys | None = None  # with secure sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,7 @@ class StateTask(Task):
     job: bytes
     n_peers: int
     state: Ref
+    keys: JobKeys | None = field(default=None, kw_only=True)  # with secure sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +156,16 @@ class Contribute(StateTask):
     note: bytes = b""  # what this peer kept for itself
     at_hand: tuple[bytes, ...] | None = None  # blobs in the workspace; None: say first what is wanted
     results: tuple[tuple[WantedJob, Ref], ...] = ()  # the final states of the jobs that were wanted
+    pads: PadsKept | None = None  # with secure sums
+
+
+@dataclass(frozen=True, slots=True)
+class PadsKept:
+    """What a peer has on disk about the secure sums of a job."""
+
+    intact: bool  # whether its store is the one that it had at submission
+    rows: bytes = b""  # a digest of the rows of its first padded contribution
+    sets: tuple[tuple[bytes, int], ...] = ()  # of padded states: digest, and the set for which pads were taken away
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +183,28 @@ class CombineRound(StateTask):
     kind: ClassVar[str] = "combine"
     contributions: tuple[Given, ...]
     abstained: Mapping[int, str] = field(default_factory=dict)
+    maker: Maker | None = None  # with secure sums: of the state that is made
+    removed: tuple[tuple[int, Ref], ...] = ()  # what keepers take from the sum of padded contributions
+    cancelled_by: str = ""  # of a job that ends when its keys have come
+
+
+@dataclass(frozen=True, slots=True)
+class RenewKeys(StateTask):
+    """Make the state that asks for new keys after a padded one. Outcome: `StateMade`."""
+
+    kind: ClassVar[str] = "renew"
+    abstained: Mapping[int, str] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()  # keepers that did not answer
+
+
+@dataclass(frozen=True, slots=True)
+class TakePads(StateTask):
+    """Add up this keeper's pads of some peers, sealed for the maker of a padded state. Outcome: `PadsTaken`."""
+
+    kind: ClassVar[str] = "unpad"
+    me: int
+    members: int
+    maker: Maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +249,18 @@ class Verified(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
+class SecureInfo:
+    """What the core may know about a state of a job with secure sums that is not final."""
+
+    wants_keys: bool  # otherwise it is open for padded contributions
+    asked: tuple[int, ...]  # roster indices
+    pending: bool = False  # whether a peer may still know of a set that was revealed
+    keepers: tuple[int, ...] = ()  # roster indices
+    cohort: int = 0  # a smaller set of contributors is not revealed
+    whole: bool = False  # whether no set but that of all who are asked is revealed
+
+
+@dataclass(frozen=True, slots=True)
 class StateInfo:
     """What the core may know about a state."""
 
@@ -209,6 +274,7 @@ class StateInfo:
     news: Mapping[str, object] = field(default_factory=dict)  # what the round before brought, in plain values
     abstained: Mapping[int, str] = field(default_factory=dict)  # from the round before: roster index -> reason
     contributors: tuple[int, ...] = ()  # to the gossip round before
+    secure: SecureInfo | None = None  # with secure sums
 
     def to_dict(self, roster: tuple[str, ...]) -> dict[str, object]:
         """Return plain values for a report, with names in place of roster indices."""
@@ -219,6 +285,8 @@ class StateInfo:
             plain["additive"] = self.additive
             if not self.settles:
                 plain["settles"] = False
+            if self.secure is not None:
+                plain["secure"] = "keys" if self.secure.wants_keys else "padded"
         plain |= self.news
         if self.abstained:
             plain["abstained"] = {roster[index]: reason for index, reason in self.abstained.items()}
@@ -240,6 +308,21 @@ class Contributed(Outcome):
     ref: Ref
     published: tuple[tuple[bytes, int], ...] = ()  # digest and size of blobs that it keeps for others
     note: bytes | None = None  # what this peer keeps for itself
+    rows: bytes = b""  # with secure sums: a digest of the rows
+
+
+@dataclass(frozen=True, slots=True)
+class PadsTaken(Outcome):
+    """What a keeper takes from the sum, sealed for the maker of the state."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class TooFew(Outcome):
+    """The keys that came are not enough: the round stays open."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +438,19 @@ class AnswerToken(JobToken):
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it."""
         return ("job", self.job, self.kind, self.state.hex(), str(self.proposer))
+
+
+@dataclass(frozen=True, slots=True)
+class PadsToken(JobToken):
+    """A keeper takes pads away, for the aggregator of a term."""
+
+    term: int
+    state: bytes  # its digest
+    members: int
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, str(self.term), self.state.hex(), str(self.members))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
+from p2pclust.protocols.secure.parameters import BURNT, KEEPERS, LEAVE, SecureSums, usual_cohort
 
 __all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "Treatment", "every_flaw"]
 
@@ -57,6 +58,14 @@ class Treatment:
         After which each peer goes on from its own estimate, in stages that allow it; 0: never.
     every_s : float
         Above 0: repeat the job so long after each end.
+    secure : bool
+        Whether no peer sees what a single other peer contributes (docs/secure-sums.md). What follows is for such jobs.
+    keepers : int
+        How many peers keep pads; by default 3, and 4096 for all.
+    cohort : int
+        The fewest peers whose sum may be revealed; by default 5, in a small fleet 3.
+    burnt, leave : str
+        See :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
 
     Examples
     --------
@@ -75,6 +84,23 @@ class Treatment:
     mixing: str = ""
     ticks: int = 0
     every_s: float = 0.0
+    secure: bool = False
+    keepers: int = 0
+    cohort: int = 0
+    burnt: str = ""
+    leave: str = ""
+
+    @property
+    def secure_sums(self) -> SecureSums:
+        """The parameters of secure sums; each has its final value."""
+        return SecureSums(self.keepers, self.cohort, self.burnt, self.leave)
+
+    def secured_for(self, n_peers: int) -> Treatment:
+        """Return the treatment of a secured job of so many peers in which every field has its final value."""
+        return replace(
+            self, keepers=self.keepers or min(KEEPERS, n_peers), cohort=self.cohort or usual_cohort(n_peers),
+            burnt=self.burnt or BURNT[0], leave=self.leave or LEAVE[0],
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, by field."""
@@ -104,6 +130,12 @@ class Treatment:
             raise UsageError(f"{given}: collect = 'gossip' has no aggregator, and so no deadline")
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
+        if self.secure and self.collect == "gossip":
+            raise UsageError("secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'")
+        if type(self.secure) is not bool or not all(type(number) is int for number in (self.keepers, self.cohort)):
+            raise UsageError("secure, keepers, cohort: expected true or false, and whole numbers")
+        if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave) != (0, 0, "", ""):
+            raise UsageError("keepers, cohort, burnt and leave are for secure = true")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
         if self.every_s and (flaw := every_flaw(self.every_s)):

@@ -19,6 +19,7 @@ from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.store import Store
+from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
 from p2pclust.transport.wire import MAX_FRAME_BYTES
@@ -57,7 +58,9 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
             "insecure",
             {"peers": list(roster.names), "hint": "no keys: anyone who can reach this peer can pose as any other"},
         )
-    return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop())
+    return bundle, AllowList(
+        bundle, roster, watch, asyncio.get_running_loop(), insecure=bool(config.get("insecure"))
+    )
 
 
 def _newer(roster: Roster, kept: bytes) -> Roster:
@@ -85,13 +88,14 @@ class AllowList:
 
     def __init__(
         self, bundle: Bundle, roster: Roster, watch: Watch, loop: asyncio.AbstractEventLoop,
-        wall: Callable[[], float] = _wall,
+        wall: Callable[[], float] = _wall, *, insecure: bool = False,
     ) -> None:  # fmt: skip
         self._bundle = bundle
         self.roster = roster
         self._watch = watch
         self._loop = loop
         self._wall = wall
+        self._insecure = insecure
         self.admitted = roster.valid_at(wall())
         self._read: Roster | None = None  # the last one with a valid signature
         self._former: dict[bytes, str] = {}  # keys of earlier rosters
@@ -107,6 +111,16 @@ class AllowList:
     def keys(self) -> dict[str, str]:
         """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
+
+    @property
+    def pins(self) -> Pins | None:
+        """The device keys on the roster in force; None in a fleet without keys."""
+        return self._pins(self.roster)
+
+    def _pins(self, roster: Roster) -> Pins | None:
+        if self._insecure:
+            return None
+        return Pins(roster.signature, {peer.name: peer.sign_public for peer in roster.peers if peer.role == PEER})
 
     def follow(self, shell: Shell, *followers: Callable[[Roster], None]) -> None:
         """Start: hand every change to the shell and these followers from now on."""
@@ -141,7 +155,7 @@ class AllowList:
             return RosterRead(source, b"", False, reason=str(error))
         if read.serial > self.roster.serial:
             self._read = read
-        return RosterRead(source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())))
+        return RosterRead(source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read))
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:

@@ -20,7 +20,8 @@ from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.tasks import JobToken, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
-from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.tasks import BlobAccess, Life, perform
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["DataStatus", "Worker"]
@@ -50,11 +51,14 @@ class Worker:
         Called on the loop with each result, and with an unexpected exception.
     share : float
         Of one processor: after each task the worker sleeps, so that a task takes its processor time divided by this.
+    secrets : Secrets, optional
+        Of this life of the peer, for secure sums.
     """
 
     def __init__(
         self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
         done: Callable[[Computed], None], failed: Callable[[BaseException], None], share: float = 1.0,
+        secrets: Secrets | None = None,
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
@@ -64,7 +68,7 @@ class Worker:
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
         self._blobs = BlobAccess(store.blobs.read, store.blobs.store, limits)
-        self._memories = Memories()
+        self._life = Life(secrets=secrets)
         self._loop = loop
         self._done = done
         self._failed = failed
@@ -132,7 +136,7 @@ class Worker:
     def _perform(self, effect: Compute) -> Computed:
         if self._is_new(effect.token) and self._unread:
             self._read()
-        outcome = perform(effect.task, self._local, self._blobs, self._memories)
+        outcome = perform(effect.task, self._local, self._blobs, self._life)
         if isinstance(effect.token, VerifyToken) and outcome == Verified(good=True):
             self._store.blobs.sync(effect.token.digest)  # before the core relies on it
         return Computed(effect.token, outcome)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Any
@@ -27,16 +27,21 @@ from p2pclust.peer.core.tasks import (
     Contribute,
     Contributed,
     DescribeState,
+    JobKeys,
     MakeOffer,
     NoResult,
     Offered,
     Outcome,
+    PadsTaken,
     Ref,
+    RenewKeys,
     StateInfo,
     StateMade,
     StateTask,
     Summed,
+    TakePads,
     Task,
+    TooFew,
     Verified,
     VerifyBlob,
     Wanted,
@@ -44,7 +49,9 @@ from p2pclust.peer.core.tasks import (
     WantedJob,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.protocols.engine import engine
+from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain, Additive, WithWorkspace
 from p2pclust.protocols.engine.compose import continued
@@ -55,7 +62,7 @@ from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
 
-__all__ = ["BlobAccess", "Memories", "job_of", "perform"]
+__all__ = ["BlobAccess", "Life", "Memories", "job_of", "perform"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -123,7 +130,15 @@ class Memories:
             del self._kept[job]
 
 
-def perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories | None = None) -> Outcome:
+@dataclass
+class Life:
+    """What a worker has as long as its peer lives: what it remembers, and its secrets."""
+
+    memories: Memories = field(default_factory=Memories)
+    secrets: Secrets | None = None  # None in a fleet without keys
+
+
+def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
     """Do one task.
 
     Parameters
@@ -132,17 +147,17 @@ def perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories | No
     local : Local
         This peer's data.
     blobs : BlobAccess
-    memories : Memories, optional
-        Of this life of the peer.
+    life : Life, optional
+        Of this peer.
 
     Returns
     -------
     Outcome
-        The same for the same task, data and memory, wherever it is done. The outcome of malformed input, of a blob that was
+        The same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input, of a blob that was
         dropped meanwhile, and of a job that this version does not know is `NoResult`.
     """
     try:
-        outcome = _perform(task, local, blobs, Memories() if memories is None else memories)
+        outcome = _perform(task, local, blobs, Life() if life is None else life)
     except (WireError, UsageError) as error:
         outcome = NoResult(f"failed: {error}")
     except Exception as error:
@@ -157,7 +172,7 @@ def _of_plugin(task: Task) -> bool:
     return isinstance(task, BeginJob | StateTask) and any(stage.package for stage in job_of(task.job).stages)
 
 
-def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) -> Outcome:
+def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
     if isinstance(task, VerifyBlob):
         whole = hashlib.blake2b(digest_size=32)
         for chunk in blobs.read(task.digest):
@@ -165,11 +180,19 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) ->
         return Verified(whole.digest() == task.digest)
     if isinstance(task, BeginJob):
         job = job_of(task.job)
-        return _made(job, engine.begin(job), task.n_peers, blobs)
+        if task.keys is None:
+            return _made(job, engine.begin(job), task.n_peers, blobs)
+        if flaw := secure_rounds.unfit(job):
+            raise UsageError(flaw)
+        return _made(job, secure_rounds.begin(job), task.n_peers, blobs, secured=_secured(task.keys, life))
     assert isinstance(task, StateTask), task
     job = job_of(task.job)
     state = engine.decode_state(job, blobs.source(job, task.state))
-    memories.outlived(task.job, task.state.digest)
+    life.memories.outlived(task.job, task.state.digest)
+    if task.keys is not None:
+        return _perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
+    if state.secured is not None:
+        raise WireError("job state: a secured part in a job without secure sums")
     outcome: Outcome
     match task:
         case DescribeState():
@@ -183,7 +206,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) ->
         case AddUp():
             outcome = _add_up(job, state, task, blobs)
         case CombineRound():
-            outcome = _combine(job, state, task, blobs, memories)
+            outcome = _combine(job, state, task, blobs, life.memories)
         case MakeOffer():
             proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
             outcome = Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
@@ -194,11 +217,86 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, memories: Memories) ->
     return outcome
 
 
-def _describe(job: Job, state: JobState, task: DescribeState, blobs: BlobAccess) -> Outcome:
+@dataclass(frozen=True)
+class _Secured:
+    """What the tasks of a job with secure sums need beside its state."""
+
+    keys: JobKeys
+    secrets: Secrets
+
+
+def _secured(keys: JobKeys, life: Life) -> _Secured:
+    if life.secrets is None:
+        raise UsageError("secure: this peer has no keys")
+    return _Secured(keys, life.secrets)
+
+
+def _perform_secured(
+    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, secured: _Secured
+) -> Outcome:  # fmt: skip
+    keys, secrets = secured.keys, secured.secrets
+    if flaw := secure_rounds.flaw(state, secrets.terms(keys)):
+        raise WireError(f"job state: {flaw}")
+    match task:
+        case DescribeState():
+            return _describe(job, state, task, blobs, secured)
+        case CancelJob():
+            ended = secure_rounds.cancelled(state, task.by)
+            return _made(job, ended, task.n_peers, blobs, secured=secured)
+        case ContinueJob():
+            return Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+        case Contribute() if secure_rounds.secured_of(state).wants_keys:
+            return secure_tasks.answer_with_key(state, task, keys, local, secrets)
+        case Contribute():
+            given = secure_tasks.contribute_padded(job, state, task, keys, local, secrets)
+            return given if isinstance(given, NoResult) else Contributed(blobs.keep(given[0].encode()), rows=given[1])
+        case AddUp():
+            return _add_up(job, state, task, blobs)
+        case TakePads():
+            sealed = secure_tasks.take_pads(job, state, task, keys, secrets)
+            return sealed if isinstance(sealed, NoResult) else PadsTaken(blobs.keep(sealed))
+        case RenewKeys():
+            after = secure_rounds.renewed(state, task.state.digest, task.abstained, task.silent, secrets.terms(keys))
+            return _made(job, after, task.n_peers, blobs, secured=secured)
+        case CombineRound():
+            return _combine_secured(job, state, task, blobs, secured)
+    raise AssertionError(f"unknown task {task}")
+
+
+def _combine_secured(
+    job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, secured: _Secured
+) -> Outcome:  # fmt: skip
+    """Close a round of keys or of padded contributions; where these do not add up, new keys are asked for."""
+    keys, secrets = secured.keys, secured.secrets
+    if secure_rounds.secured_of(state).wants_keys:
+        after = secure_tasks.combine_keys(job, state, task, keys, secrets)
+        return after if isinstance(after, TooFew) else _made(job, after, task.n_peers, blobs, secured=secured)
+    assert task.maker is not None
+    malformed: dict[int, str] = {}
+    given = (arrays for _, arrays in _one_by_one(job, state, task, blobs, malformed))
+    sealed = {keeper: _whole(job, ref, blobs) for keeper, ref in task.removed}
+    try:
+        total = secure_tasks.total_of(job, state, task, keys, secrets, given, sealed)
+    except WireError:
+        after = secure_rounds.renewed(state, task.state.digest, malformed, (), secrets.terms(keys))
+        return _made(job, after, task.n_peers, blobs, secured=secured)
+    members = sum(1 << peer for peers, _ in task.contributions for peer in peers)
+    after = secure_rounds.closed(job, state, total, members, task.abstained, secrets.terms(keys), task.maker)
+    return _made(job, after, task.n_peers, blobs, before=state, secured=secured)
+
+
+def _whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
+    source = blobs.source(job, ref)
+    return source if isinstance(source, bytes) else b"".join(blobs.read(ref.digest))
+
+
+def _describe(
+    job: Job, state: JobState, task: DescribeState, blobs: BlobAccess, secured: _Secured | None = None
+) -> Outcome:  # fmt: skip
     if task.state.payload is None:
         # Its bytes are canonical, so encoding it again would only make the same blob.
-        return StateMade(task.state, _info(job, state, task.n_peers))
-    return _made(job, state, task.n_peers, blobs)
+        return StateMade(task.state, _info(job, state, task.n_peers, secured=secured))
+    return _made(job, state, task.n_peers, blobs, secured=secured)
 
 
 def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess) -> Outcome:
@@ -289,25 +387,32 @@ def _one_by_one(
             yield peers if len(peers) > 1 else peers[0], decoded
 
 
-def _made(job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None) -> StateMade:
+def _made(
+    job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None,
+    secured: _Secured | None = None,
+) -> StateMade:  # fmt: skip
     ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
-    return StateMade(ref, _info(job, state, n_peers, before))
+    return StateMade(ref, _info(job, state, n_peers, before, secured))
 
 
-def _info(job: Job, state: JobState, n_peers: int, before: JobState | None = None) -> StateInfo:
+def _info(
+    job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: _Secured | None = None
+) -> StateInfo:  # fmt: skip
     final = state.status != "running"
+    secure = None if secured is None else secure_tasks.info_of(state, secured.keys, secured.secrets)
     record = state.log[-1] if before is not None and state.log else None
     return StateInfo(
         final=final,
         status=state.status,
         stage=state.stage,
-        asked=() if final else engine.asked(job, state, n_peers),
+        asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
         one=not final and job.protocols[state.stage].asks == "one",
-        additive=final or isinstance(job.protocols[state.stage], Additive),
+        additive=final or (isinstance(job.protocols[state.stage], Additive) and not (secure and secure.wants_keys)),
         settles=final or not leaderless.ticks_of(job, state, 1),
         news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
         abstained=dict(record.abstained) if record is not None else {},
         contributors=record.contributors if record is not None else (),
+        secure=secure,
     )
 
 

@@ -42,7 +42,7 @@ from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Prot
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 
-__all__ = ["MinMaxScaling", "NoScaling", "Range", "ZScoreScaling"]
+__all__ = ["MinMaxScaling", "NoScaling", "Range", "ZScoreScaling", "hold_few_rows"]
 
 _ROWS = checks.between(1, 2**20)
 
@@ -97,11 +97,17 @@ class Range(Protocol):
     def needs_rounds(self, state: State) -> bool:
         return "lo" not in state
 
+    def sums_only(self) -> bool:
+        return self.lo is not None
+
+    def instead_of_sums(self) -> str:
+        return "tells each peer's ranges: declare bounds, or let the job find them with sums (cluster_job(secure=True))"
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"lo": Slot((None,)), "hi": Slot((None,)), "rows": Slot((), "int64")}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        _hold_few_rows(local, self.min_rows, "declare bounds")
+        hold_few_rows(local, self.min_rows, "declare bounds")
         lo, hi = local.range()
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
@@ -201,7 +207,7 @@ class ZScoreScaling(Additive):
         return {"count": 1.0, "sums": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        _hold_few_rows(local, self.min_rows, "take another scaling")
+        hold_few_rows(local, self.min_rows, "take another scaling")
         deviations = (local.X - state["origin"]) / state["unit"]
         if state["moments"] > 0:
             deviations *= deviations
@@ -221,7 +227,7 @@ class ZScoreScaling(Additive):
         return bool(state["moments"] == 2)
 
 
-def _hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
+def hold_few_rows(local: Local, min_rows: int, instead: str) -> None:
     """Abstain for a peer of fewer rows; the reason, which all peers read, does not say how many it has."""
     if local.n_samples < min_rows:
         raise Abstain(

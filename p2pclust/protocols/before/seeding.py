@@ -106,6 +106,12 @@ class Seeding(FirstCenters):
     def needs_rounds(self, state: State) -> bool:
         return "centers" not in state
 
+    def sums_only(self) -> bool:
+        return self.init in ("uniform", "given")
+
+    def instead_of_sums(self) -> str:
+        return f"with init = {self.init!r} tells what one peer proposes: choose init = 'split-merge', 'uniform' or an array"
+
     def takes_weights(self) -> bool:
         return self.init == "given"  # nothing is asked of any peer
 

@@ -97,6 +97,18 @@ class Rules(ABC):
         """The number of rounds, empty ones included, after which the stage ends in any case."""
         return None
 
+    def sums_only(self) -> bool:
+        """Return whether its aggregator needs only sums over peers, so that secure sums can hide single contributions."""
+        return False
+
+    def instead_of_sums(self) -> str:
+        """Return, where :meth:`sums_only` is false, what it does and what would work instead; for a message to people."""
+        return "needs what single peers send, not only the sum: choose llf-cm or llf-fcm"
+
+    def knowing_columns(self, state: State, n_columns: int) -> State:
+        """Return the state with the number of columns that the peers of a job with secure sums agreed on."""
+        return state
+
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Return the peers whose contributions cannot be combined with the others, with reasons; not if additive.
 
@@ -189,7 +201,18 @@ class Protocol(Rules):
 
 
 class Additive(Protocol):
-    """A protocol that needs only the sum: :meth:`combine` is given the total, Arrays of floats, summed on a fixed grid."""
+    """A protocol that needs only the sum: :meth:`combine` is given the total, Arrays of floats, summed on a fixed grid.
+
+    Attributes
+    ----------
+    whether : bool
+        Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
+    """
+
+    whether: ClassVar[bool] = False
+
+    def sums_only(self) -> bool:
+        return True
 
     @abstractmethod
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
@@ -369,6 +392,9 @@ class Pool:
 
 class OpeningStage(Protocol):
     """A stage that is finished as soon as it is opened: no peer is ever asked."""
+
+    def sums_only(self) -> bool:
+        return True
 
     def takes_weights(self) -> bool:
         return True

@@ -21,6 +21,7 @@ from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
+from p2pclust.protocols.engine.secure_rounds import unfit
 
 __all__ = ["INIT_NAMES", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
 
@@ -47,6 +48,7 @@ def cluster_job(
     max_rounds: int | None = None,
     participation: float = 1.0,
     seed: int = 0,
+    secure: bool = False,
     **parameters: Any,
 ) -> Job:
     """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
@@ -75,6 +77,9 @@ def cluster_job(
         The papers' gamma, in (0, 1]: the share of peers drawn for each clustering round.
     seed : int
         0 to 2**63 - 1.
+    secure : bool
+        Make the stages of sums alone, for a fleet that is to run the job with secure sums: ranges are found by sums, and
+        the privacy gate counts the rows of all peers together. The centers are the same.
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
@@ -101,6 +106,7 @@ def cluster_job(
         # If the clustering may reveal single rows, the stages before it may too.
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
         _starts(kind, parameters),
+        _gate_rounds(kind, parameters, max_rounds) if secure else None,
     )
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
@@ -115,9 +121,14 @@ def cluster_job(
     if issubclass(kind, ByColumns):
         _by_columns(request, participation)
         parameters["scaling"] = scaling
+    if secure and "privacy_gate" in parameters_of(kind):
+        parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
     stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
-    return Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+    job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
+    if secure and (flaw := unfit(job)):
+        raise UsageError(flaw)
+    return job
 
 
 def _number(kind: type[Labelling], n_clusters: int | None) -> int:
@@ -158,13 +169,17 @@ class _Request:
     init: str | list[list[float]]
     gate: dict[str, int]
     starts: dict[str, int]
+    gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
 
 
 def _range(request: _Request) -> list[Stage]:
     parameters: dict[str, Any] = {"rows_needed": request.n_clusters, **request.gate}
     if request.bounds is not None:
         parameters["lo"], parameters["hi"] = request.bounds
-    return [Stage("range", parameters)]
+    if request.gate_rounds is None:
+        return [Stage("range", parameters)]
+    enough = Stage("enough-rows", {"n_clusters": request.n_clusters, "gate_rounds": request.gate_rounds})
+    return [enough, Stage("range", parameters) if request.bounds is not None else Stage("range-by-sums", request.gate)]
 
 
 def _scaling(request: _Request) -> list[Stage]:
@@ -229,6 +244,14 @@ def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, i
         return {}
     n_init = checks.STARTS("n_init", parameters["n_init"])
     return {"n_init": n_init} if n_init > 1 else {}
+
+
+def _gate_rounds(kind: type[Labelling], parameters: Mapping[str, Any], max_rounds: int | None) -> int:
+    """Return the rounds, times starts, whose equations the privacy gate counts; 0 if it is off, or there is none."""
+    own = {**parameters_of(kind), **parameters}
+    rule = checks.gate("privacy_gate", own.get("privacy_gate", False))
+    rounds = (max_rounds or own.get("max_rounds", 1)) if rule == "job" else int(bool(rule))
+    return int(rounds) * int(own.get("n_init", 1))
 
 
 def _by_columns(request: _Request, participation: float) -> None:

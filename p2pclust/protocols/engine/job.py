@@ -22,6 +22,7 @@ from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
+from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
@@ -29,6 +30,7 @@ __all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
 Status = Literal["running", "done", "failed"]
 
 _VERSION = 1
+_FIELDS = (10, 11)  # the last one is the secured part
 _MAX_STAGES = 64
 _MAX_PACKAGE = 100
 
@@ -191,6 +193,8 @@ class JobState:
         One per round.
     arrays : Arrays
         What the protocols work on.
+    secured : Secured, optional
+        Of a job with secure sums; no protocol reads it.
     """
 
     round: int
@@ -202,20 +206,27 @@ class JobState:
     empty_rounds: int
     log: tuple[RoundRecord, ...]
     arrays: State
+    secured: Secured | None = None
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        return bytes(msgpack.packb([*self._counts(), self._log(), self.arrays.pack()], use_bin_type=True))
+        fields = [*self._counts(), self._log(), self.arrays.pack(), *self._secured()]
+        return bytes(msgpack.packb(fields, use_bin_type=True))
 
     def pieces(self) -> Pieces:
         """Return the bytes of :meth:`encode` without putting large arrays among them."""
         packer = msgpack.Packer(use_bin_type=True)
         log = self._log()
         counts = self._counts()
-        head = bytes(packer.pack_array_header(len(counts) + 2)) + b"".join(packer.pack(item) for item in counts)
+        secured = [bytes(packer.pack(part)) for part in self._secured()]
+        fields = packer.pack_array_header(len(counts) + 2 + len(secured))
+        head = bytes(fields) + b"".join(packer.pack(item) for item in counts)
         pieces: list[bytes | memoryview | StoredArray] = [head]
         pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
-        return Pieces([*pieces, *self.arrays.pieces()])
+        return Pieces([*pieces, *self.arrays.pieces(), *secured])
+
+    def _secured(self) -> list[Any]:
+        return [] if self.secured is None else [self.secured.packed()]
 
     def _counts(self) -> list[Any]:
         counts = (self.round, self.stage, self.stage_round)
@@ -241,7 +252,7 @@ class JobState:
         """
         plain, head, where = scan(blob)
         fields = unpack_canonical(plain, max_items=MAX_ITEMS)
-        if where and where[0] is not None and isinstance(fields, list) and len(fields) == 10:
+        if where and where[0] is not None and isinstance(fields, list) and len(fields) in _FIELDS:
             reader = blob.reader()
             reader.skip(where[0][0])
             fields[8] = reader.read(where[0][1])  # a log of thousands of rounds
@@ -252,9 +263,9 @@ class JobState:
 
     @classmethod
     def _unpacked(cls, fields: Any, stored: Sequence[Payload | None] = ()) -> JobState:
-        if not isinstance(fields, list) or len(fields) != 10 or type(fields[0]) is not int or fields[0] != _VERSION:
-            raise WireError(f"job state: expected ten fields of version {_VERSION}")
-        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays = fields
+        if not isinstance(fields, list) or len(fields) not in _FIELDS or type(fields[0]) is not int or fields[0] != _VERSION:
+            raise WireError(f"job state: expected ten or eleven fields of version {_VERSION}")
+        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays, *secured = fields
         if not all(is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
             raise WireError("job state: a count is malformed")
         known: dict[object, Status] = {"running": "running", "done": "done", "failed": "failed"}
@@ -267,7 +278,8 @@ class JobState:
             raise WireError("job state: its log does not match its round and stage")
         unpacked = Arrays.unpack(arrays, stored)
         return cls(
-            round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked
+            round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked,
+            Secured.unpacked(secured[0]) if secured else None,
         )  # fmt: skip
 
 

@@ -3,81 +3,140 @@
 A contribution to an additive stage is integers (see ``fixed_point``). Here all of them become one vector modulo 2**64, with
 one number more that is 1, the check word: in a total it is the number of peers, or the total is of other peers than it
 should be. Limbs of totals are smaller than 2**62, so nothing is lost modulo 2**64: the total has the bits of a plain one.
+
+Of a stage that needs only whether totals are zero (``Additive.whether``), each number that is not zero is replaced by a
+secret random word. So a total says that some peer has sent a number there, and neither how many peers nor which numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
+from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.fixed_point import quantise_all
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.secure.pads import Numbers
 
-__all__ = ["contribution_of", "numbers_of", "unpadded"]
-
-#: The shape of each array of a contribution, in order, limbs first.
-Shapes = Mapping[str, tuple[int, ...]]
+__all__ = ["Layout", "layout_of"]
 
 
-def numbers_of(contribution: Contribution) -> Numbers:
-    """Return all integers of a contribution, in order, and the check word, shape (n + 1,).
-
-    Examples
-    --------
-    >>> numbers_of(Arrays(counts=np.array([[3], [-1]]))).tolist()
-    [3, 18446744073709551615, 1]
-    """
-    flat = [np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()]
-    return np.concatenate([*flat, np.ones(1, dtype=np.int64)]).view(np.uint64)
-
-
-def contribution_of(numbers: Numbers, shapes: Shapes) -> Contribution:
-    """Return the arrays that a vector of :func:`numbers_of` holds.
-
-    Raises
-    ------
-    WireError
-        If the vector has another length.
-    """
-    sizes = [int(np.prod(shape)) for shape in shapes.values()]
-    if len(numbers) != sum(sizes) + 1:
-        raise WireError(f"a padded contribution has {len(numbers)} numbers, expected {sum(sizes) + 1}")
-    pieces = np.split(numbers[:-1].view(np.int64), np.cumsum(sizes)[:-1])
-    return Arrays({name: piece.reshape(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)})
-
-
-def unpadded(padded: Iterable[Numbers], removed: Iterable[Numbers], shapes: Shapes, n_members: int) -> Contribution:
-    """Return the total of a set of peers.
+@dataclass(frozen=True)
+class Layout:
+    """How the contributions to one state become vectors.
 
     Parameters
     ----------
-    padded : iterable of ndarray of uint64
-        What the members sent, or sums of it.
-    removed : iterable of ndarray of uint64
-        What each keeper takes away.
     shapes : mapping of str to tuple of int
-    n_members : int
-        The number of peers in the set.
+        The shape of each array of a contribution without its limbs, in order.
+    limbs : int
+    whether : bool
+        Whether random words take the place of numbers that are not zero.
+
+    Examples
+    --------
+    >>> layout = Layout({"counts": (1,)}, limbs=2)
+    >>> layout.numbers(Arrays(counts=np.array([[3], [-1]]))).tolist()
+    [3, 18446744073709551615, 1]
+    >>> layout.contribution(np.array([3, 2**64 - 1, 1], np.uint64))["counts"].tolist()
+    [[3], [-1]]
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    limbs: int
+    whether: bool = False
+
+    @property
+    def size(self) -> int:
+        """The length of a vector."""
+        return sum(self._sizes()) + 1
+
+    def _sizes(self) -> list[int]:
+        each = 1 if self.whether else self.limbs
+        return [each * int(np.prod(shape)) for shape in self.shapes.values()]
+
+    def numbers(self, contribution: Contribution, words: Numbers | None = None) -> Numbers:
+        """Return all integers of a contribution, in order, and the check word, shape (size,).
+
+        `words` are secret random numbers, shape (size,); needed only if :attr:`whether`.
+        """
+        if self.whether:
+            assert words is not None
+            flags = [(np.asarray(array) != 0).any(axis=0).ravel() for array in contribution.values()]
+            flat = np.where(np.concatenate(flags), words[:-1], np.uint64(0))
+            return np.append(flat, np.uint64(1))
+        whole = [np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()]
+        return np.concatenate([*whole, np.ones(1, dtype=np.int64)]).view(np.uint64)
+
+    def contribution(self, numbers: Numbers) -> Contribution:
+        """Return the arrays, shape (limbs, ...) each, that a vector of :meth:`numbers` or a total of some holds.
+
+        Raises
+        ------
+        WireError
+            If the vector has another length.
+        """
+        if len(numbers) != self.size:
+            raise WireError(f"a padded contribution has {len(numbers)} numbers, expected {self.size}")
+        pieces = np.split(numbers[:-1], np.cumsum(self._sizes())[:-1])
+        named = dict(zip(self.shapes.items(), pieces, strict=True))
+        if self.whether:
+            ones = {name: (piece != 0).astype(np.float64).reshape(shape) for (name, shape), piece in named.items()}
+            return Arrays(quantise_all(ones, dict.fromkeys(ones, 1.0), n_peers=1, limbs=self.limbs))
+        return Arrays({n: piece.view(np.int64).reshape(self.limbs, *shape) for (n, shape), piece in named.items()})
+
+    def unpadded(self, padded: Iterable[Numbers], removed: Iterable[Numbers], n_members: int) -> Contribution:
+        """Return the total of a set of peers.
+
+        Parameters
+        ----------
+        padded : iterable of ndarray of uint64
+            What the members sent, or sums of it.
+        removed : iterable of ndarray of uint64
+            What each keeper takes away.
+        n_members : int
+            The number of peers in the set.
+
+        Raises
+        ------
+        WireError
+            If these do not belong together: a vector has another length, or the check word is not `n_members`.
+        """
+        total = np.zeros(self.size, dtype=np.uint64)
+        for vector in padded:
+            total += self._checked(vector)
+        for vector in removed:
+            total -= self._checked(vector)
+        if int(total[-1]) != n_members:
+            raise WireError(
+                f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}"
+            )
+        return self.contribution(total)
+
+    def _checked(self, vector: Numbers) -> Numbers:
+        if vector.shape != (self.size,):
+            raise WireError(f"a padded sum has {vector.size} numbers, expected {self.size}")
+        return vector
+
+
+def layout_of(job: Job, state: JobState) -> Layout:
+    """Return the layout of the contributions to a state of an additive stage.
 
     Raises
     ------
     WireError
-        If these do not belong together: a vector has another length, or the check word is not `n_members`.
+        If the stage adds up nothing, or the length of an array is open.
     """
-    length = sum(int(np.prod(shape)) for shape in shapes.values()) + 1
-    total = np.zeros(length, dtype=np.uint64)
-    for vector in padded:
-        total += _of_length(vector, length)
-    for vector in removed:
-        total -= _of_length(vector, length)
-    if int(total[-1]) != n_members:
-        raise WireError(f"the pads do not belong to the sum: the check word is {int(total[-1])}, expected {n_members}")
-    return contribution_of(total, shapes)
-
-
-def _of_length(vector: Numbers, length: int) -> Numbers:
-    if vector.shape != (length,):
-        raise WireError(f"a padded sum has {vector.size} numbers, expected {length}")
-    return vector
+    protocol = job.protocols[state.stage]
+    if not isinstance(protocol, Additive):
+        raise WireError(f"{protocol.id} adds up nothing that pads could hide")
+    shapes = {}
+    for name, slot in protocol.expects(state.arrays).items():
+        shapes[name] = tuple(length for length in slot.shape if length is not None)
+        if len(shapes[name]) != len(slot.shape):
+            raise WireError(f"{protocol.id}: the length of {name} is open")
+    return Layout(shapes, protocol.limbs, protocol.whether)

@@ -41,6 +41,8 @@ _CLASSES = {
     "uifca": ("p2pclust.protocols.models.uifca", "UIFCAProtocol"),
     "fedcref-perfect": ("p2pclust.protocols.models.perfect", "PerfectAssociations"),
     "range": ("p2pclust.protocols.before.scaling", "Range"),
+    "enough-rows": ("p2pclust.protocols.before.enough_rows", "EnoughRows"),
+    "range-by-sums": ("p2pclust.protocols.before.range_by_sums", "RangeBySums"),
     "none": ("p2pclust.protocols.before.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.before.scaling", "MinMaxScaling"),
     "zscore": ("p2pclust.protocols.before.scaling", "ZScoreScaling"),

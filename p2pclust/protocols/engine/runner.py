@@ -7,6 +7,7 @@ Where a protocol does not promise to equal it, :func:`pooled_run` gives what poo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -84,7 +85,7 @@ def _run(
     job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces
 ) -> JobState:  # fmt: skip
     n_peers = len(locals)
-    state = engine.begin(job)
+    state = _begin(job, locals)
     memory = engine.Memory()
     _refuse_unknown(job, state)
     while state.status == "running":
@@ -110,6 +111,14 @@ def _run(
         if on_round is not None:
             on_round(state)
     return state
+
+
+def _begin(job: Job, locals: Sequence[Local]) -> JobState:
+    """Return the first state; stages for secure sums are told the columns, which peers of a fleet agree on with their keys."""
+    state = engine.begin(job)
+    columns = Counter(local.n_features for local in locals if local.X.size and not local.problem).most_common(1)
+    protocol = job.protocols[state.stage]
+    return replace(state, arrays=protocol.knowing_columns(state.arrays, columns[0][0] if columns else 1))
 
 
 def _refuse_unknown(job: Job, state: JobState) -> None:
@@ -296,7 +305,7 @@ def replayed(
     """Yield the state before the first recorded round and after each; see :func:`replay`."""
     n_peers = _checked(locals)
     with one_thread():
-        state = engine.begin(job)
+        state = _begin(job, locals)
         memory = engine.Memory()
         yield state
         for number, record in enumerate(log):

@@ -9,9 +9,13 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import fits, is_unit
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.stored_arrays import Stored
 
-__all__ = ["ContributionReader", "decode_state", "matches"]
+__all__ = ["PADDED", "ContributionReader", "decode_state", "matches"]
+
+#: The only array of a padded contribution.
+PADDED = "padded"
 
 # Everything that a state of the known stages can hold; F and C stand for the same number everywhere, 5 for five.
 _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -19,6 +23,9 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "hi": ("float64", ("F",)),
     "declared": ("bool", ()),
     "rows": ("int64", ()),
+    "n_columns": ("int64", ()),
+    "found_bits": ("int64", ()),
+    "prefixes": ("int64", ("2", "F")),
     "origin": ("float64", ("F",)),
     "scale": ("float64", ("F",)),
     "unit": ("float64", ("F",)),
@@ -107,9 +114,14 @@ class ContributionReader:
 
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
+        self._n_peers = n_peers
+        if state.secured is not None:
+            self._additive = False  # nothing can be known of padded numbers but how many there are
+            self._expected = {PADDED: (np.dtype("int64"), (layout_of(job, state).size,))}
+            self._names = [PADDED]
+            return
         self._additive = isinstance(protocol, Additive)
         limbs = (protocol.limbs,) if isinstance(protocol, Additive) else ()
-        self._n_peers = n_peers
         self._expected = {
             name: (np.dtype("int64" if self._additive else slot.dtype), (*limbs, *slot.shape))
             for name, slot in protocol.expects(state.arrays).items()

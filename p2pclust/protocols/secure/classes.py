@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["classes", "exposed"]
+__all__ = ["classes", "exposed", "grouped"]
 
 
 def classes(revealed: Sequence[int]) -> list[int]:
@@ -52,3 +52,48 @@ def exposed(revealed: Sequence[int], cohort: int, unknown: Sequence[int] = ()) -
         if one.bit_count() < cohort or any(one & other for other in unknown):
             found |= one
     return found
+
+
+def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequence[int]) -> int:
+    """Return which of the available peers may be a set that leaves no class of fewer than `cohort` peers.
+
+    A class of which some peers are missing loses others with them, or all. Peers of no class are a new one.
+
+    Parameters
+    ----------
+    available : int
+        The peers that can contribute.
+    revealed : sequence of int
+        The sets whose classes count.
+    cohort : int
+    order : sequence of int
+        Roster indices: those that come last are left out first.
+
+    Returns
+    -------
+    int
+        As many peers as this rule gives; perhaps none.
+
+    Examples
+    --------
+    Ten peers were revealed. Now one is missing, and takes two others with it.
+
+    >>> bin(grouped(0b1111111110, [0b1111111111], 3, range(10)))
+    '0b11111110'
+    """
+    found = 0
+    known = 0
+    for one in classes(revealed):
+        known |= one
+        here = one & available
+        gone = one & ~available
+        if gone:
+            for peer in reversed(order):
+                if gone.bit_count() >= cohort:
+                    break
+                bit = 1 << peer & here
+                here, gone = here & ~bit, gone | bit
+        if here.bit_count() >= cohort or here == one:
+            found |= here
+    fresh = available & ~known
+    return found | (fresh if fresh.bit_count() >= cohort else 0)

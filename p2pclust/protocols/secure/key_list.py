@@ -8,15 +8,43 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["FleetKeys", "KeyEntry", "KeyList"]
+__all__ = ["FleetKeys", "KeyEntry", "KeyList", "Pins", "keeper_order"]
 
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
+_SIGNATURE_BYTES: Final = 64
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The device keys of a fleet roster, of which a job's document names some.
+
+    Parameters
+    ----------
+    signature : bytes
+        Of the fleet roster, 64 bytes.
+    devices : mapping of str to bytes
+        The Ed25519 public key of each enrolled peer, 32 bytes.
+    """
+
+    signature: bytes
+    devices: Mapping[str, bytes]
+
+    def packed(self, names: Sequence[str]) -> bytes:
+        """Return the signature and the keys of these peers, in order; raise KeyError for a name without a key."""
+        return self.signature + b"".join([self.devices[name] for name in names])
+
+    def flaw(self, names: Sequence[str], packed: bytes) -> str:
+        """Return why this peer does not believe such bytes, or an empty string; a peer that was revoked is passed over."""
+        for name, at in zip(names, range(_SIGNATURE_BYTES, len(packed), _KEY_BYTES), strict=True):
+            if name in self.devices and self.devices[name] != packed[at : at + _KEY_BYTES]:
+                return f"the job names another key of {name} than the fleet roster"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -28,17 +56,20 @@ class FleetKeys:
     fleet : bytes
         The fleet's public key, 32 bytes.
     signature : bytes
-        Of the fleet roster: only the administrator can choose it.
-    serial : int
-        Of that roster.
+        Of the fleet roster at submission, 64 bytes: only the administrator can choose it.
     devices : sequence of bytes
         The Ed25519 public key of each peer of the job roster, 32 bytes.
     """
 
     fleet: bytes
     signature: bytes
-    serial: int
     devices: Sequence[bytes]
+
+    @classmethod
+    def pinned(cls, fleet: bytes, pins: bytes) -> FleetKeys:
+        """Return the keys that a job's document names: the signature, then the device keys in roster order."""
+        devices = [pins[at : at + _KEY_BYTES] for at in range(_SIGNATURE_BYTES, len(pins), _KEY_BYTES)]
+        return cls(fleet, pins[:_SIGNATURE_BYTES], devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +111,8 @@ class KeyEntry:
 
 @dataclass(frozen=True)
 class KeyList:
-    """The entries of the peers that take part, by roster index, under one fleet roster."""
+    """The entries of the peers that take part, by roster index."""
 
-    serial: int
     entries: tuple[KeyEntry, ...]
 
     def __post_init__(self) -> None:
@@ -100,15 +130,13 @@ class KeyList:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 
-        if self.serial != known.serial:
-            return f"the keys are listed under fleet roster {self.serial}, and this peer has {known.serial}"
         for entry in self.entries:
             if entry.index >= len(known.devices):
                 return f"peer {entry.index} is not on the job roster"
-            device = Ed25519PublicKey.from_public_bytes(known.devices[entry.index])
             try:
+                device = Ed25519PublicKey.from_public_bytes(known.devices[entry.index])
                 device.verify(entry.signature, entry.statement(known.fleet, job))
-            except InvalidSignature:
+            except (InvalidSignature, ValueError):
                 return f"peer {entry.index} has not signed its entry in the list of keys"
         return ""
 
@@ -128,17 +156,18 @@ class KeyList:
 
         Examples
         --------
-        >>> known = FleetKeys(b"f" * 32, b"s" * 64, 1, [bytes([peer]) * 32 for peer in range(4)])
-        >>> listed = KeyList(1, tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
+        >>> known = FleetKeys(b"f" * 32, b"s" * 64, [bytes([peer]) * 32 for peer in range(4)])
+        >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
         >>> list(listed.keepers(2, known))
         [0, 2, 3]
         """
 
         if number < 2:
             raise ValueError(f"{number} keepers: at least 2 are needed")
-
-        def order(entry: KeyEntry) -> bytes:
-            return hashlib.sha256(known.signature + known.devices[entry.index]).digest()
-
-        first = {entry.index for entry in sorted(self.entries, key=order)[:number]}
+        first = set(keeper_order(known, self.members)[:number])
         return {entry.index: entry.public for entry in self.entries if entry.index in first or entry.insists}
+
+
+def keeper_order(known: FleetKeys, members: Iterable[int]) -> list[int]:
+    """Return peers in the order in which they become keepers: that of a hash that the administrator alone could choose."""
+    return sorted(members, key=lambda index: hashlib.sha256(known.signature + known.devices[index]).digest())

@@ -31,7 +31,7 @@ _KEY_BYTES: Final = 32
 # Each key is used for one stream or one seal, so the nonce never repeats under a key.
 _STREAM_NONCE: Final = bytes(16)
 _SEAL_NONCE: Final = bytes(12)
-_PAD, _OWN, _UNPAD = b"p2pclust pad 1", b"p2pclust own 1", b"p2pclust unpad 1"
+_PAD, _OWN, _UNPAD, _WORDS = b"p2pclust pad 1", b"p2pclust own 1", b"p2pclust unpad 1", b"p2pclust words 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,10 @@ class KeyPair:
             total += self._stream(public, me, keeper, keeper == me, total.size, context)
         return total
 
+    def words(self, size: int, context: bytes) -> Numbers:
+        """Return secret random numbers of this peer for a context, shape (size,); the same ones again if asked again."""
+        return _stream(_derive(self.entropy[_KEY_BYTES:], _info(_WORDS, context)), size)
+
     def removed(self, me: int, members: Mapping[int, bytes], size: int, context: bytes) -> Numbers:
         """Return what this keeper takes from a total: the sum of its pads over the members, shape (size,)."""
         total = np.zeros(size, dtype=np.uint64)
@@ -151,13 +155,10 @@ class KeyPair:
         self, public: bytes, contributor: int, keeper: int, own: bool, size: int, context: bytes
     ) -> Numbers:  # fmt: skip
         """Return the pad of one contributor and one keeper; `public` is the key of whichever this peer is not."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
-
         # The contributor comes first: the pads of two keepers for each other differ.
         info = _info(_OWN if own else _PAD, context, contributor, keeper)
         key = _derive(self.entropy[_KEY_BYTES:], info) if own else self._derived(public, info)
-        stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(bytes(8 * size))
-        return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+        return _stream(key, size)
 
     def _derived(self, public: bytes, info: bytes) -> bytes:
         """Return a key that this peer and the one with that public key have alone."""
@@ -169,6 +170,13 @@ class KeyPair:
             except ValueError as error:  # a wrong length, or a point that gives every peer the same secret
                 raise WireError(f"a public key in the list of keys is unusable: {error}") from None
         return _derive(self._shared[public], info)
+
+
+def _stream(key: bytes, size: int) -> Numbers:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
+
+    stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(bytes(8 * size))
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
 
 
 def _derive(secret: bytes, info: bytes) -> bytes:

@@ -51,6 +51,9 @@ class SeedResult:
 class Swarm:
     """One run: builds the world of a plan, lets the faults happen, heals, and judges."""
 
+    #: Whether the devices have keys.
+    keyed = False
+
     def __init__(self, plan: SwarmPlan) -> None:
         self.plan = plan
         rng = np.random.default_rng([plan.seed, 1])
@@ -61,7 +64,7 @@ class Swarm:
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
             (self.invariants, Endings(), self.marks), {name: float(rng.random()) for name in self.names},
-            self._overlay(), known=plan.known,
+            self._overlay(), known=plan.known, keyed=self.keyed,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
         self.phase_crashes = PhaseCrashes(plan, self.marks)

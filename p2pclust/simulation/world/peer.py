@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 import msgpack
+import numpy as np
 
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.events import Event, RosterRead
-from p2pclust.peer.work.tasks import Memories
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.tasks import Life
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.simulation.world.disk import Disk
 
-__all__ = ["Peer", "paper_roster", "read_paper"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["FLEET", "Peer", "device_pins", "device_secrets", "paper_roster", "read_paper"]
+
+#: The public key of a simulated fleet: nothing is signed with it.
+FLEET: Final = hashlib.sha256(b"simulated fleet").digest()
 
 
 def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True) -> bytes:
@@ -28,10 +40,30 @@ def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True) -> b
     return paper
 
 
-def read_paper(source: str, data: bytes) -> RosterRead:
-    """What a shell would make of such a roster."""
+def read_paper(source: str, data: bytes, *, keyed: bool = False) -> RosterRead:
+    """What a shell would make of such a roster, in a fleet with keys or without."""
     serial, peers, signed = msgpack.unpackb(data)
-    return RosterRead(source, data, signed, serial, peers, "" if signed else "the fleet did not sign it")
+    pins = device_pins(tuple(peers), serial) if keyed else None
+    return RosterRead(source, data, signed, serial, peers, "" if signed else "the fleet did not sign it", pins)
+
+
+@lru_cache(maxsize=64)
+def device_key(name: str) -> Ed25519PrivateKey:
+    """Return the key of a simulated device: everyone could make it, and the simulator keeps no secrets from itself."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"simulated device {name}".encode()).digest())
+
+
+def device_pins(names: tuple[str, ...], serial: int) -> Pins:
+    """Return the device keys on a simulated fleet roster."""
+    public = {name: device_key(name).public_key().public_bytes_raw() for name in names}
+    return Pins(hashlib.sha512(f"simulated fleet roster {serial}".encode()).digest(), public)
+
+
+def device_secrets(name: str, rng: np.random.Generator) -> Secrets:
+    """Return what secure sums need of a simulated device, for one life."""
+    return Secrets(FLEET, device_key(name).sign, rng.bytes)
 
 
 @dataclass
@@ -48,7 +80,7 @@ class Peer:
     held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order
     wake_planned: float = float("inf")
     must_sync: bool = False
-    memories: Memories = field(default_factory=Memories)  # of this life
+    working: Life = field(default_factory=Life)  # what its worker has in this life
     links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it knows them; none on a full mesh
     wiped: bool = False  # its store was lost at least once since the job was handed in
     counters: dict[str, int] = field(

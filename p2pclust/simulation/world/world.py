@@ -38,14 +38,14 @@ from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, 
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.tasks import StateMade
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
+from p2pclust.peer.work.tasks import BlobAccess, Life, perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.lines import Lines, Parcel
 from p2pclust.simulation.world.live_overlay import LiveOverlay
 from p2pclust.simulation.world.network import Network
 from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer, read_paper
+from p2pclust.simulation.world.peer import Peer, device_pins, device_secrets, read_paper
 from p2pclust.simulation.world.traffic import Traffic
 from p2pclust.transport.links import Lane
 
@@ -63,7 +63,7 @@ class World:
         self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
         rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
         overlay: Mapping[str, tuple[str, ...]] | None = None, *, known: bool = True,
-        partial_view: bool = False,
+        partial_view: bool = False, keyed: bool = False,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
@@ -73,6 +73,7 @@ class World:
         #: The links between peers, as they are now.
         self.overlay = LiveOverlay(locals_, overlay)
         self._partial_view = partial_view
+        self._keyed = keyed  # whether devices have keys, which secure sums need
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -101,6 +102,7 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
+                    pins=device_pins(roster, 0) if keyed else None,
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
@@ -144,7 +146,8 @@ class World:
         peer.life += 1
         peer.frozen_until, peer.asleep = 0.0, False
         peer.held = []
-        peer.memories = Memories()
+        secrets = device_secrets(name, np.random.default_rng(self._rng.integers(2**63))) if self._keyed else None
+        peer.working = Life(secrets=secrets)
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
         peer.core = Core(self._identity(peer), peer.disk.load(), self._timing, self._limits, rng)
@@ -156,8 +159,8 @@ class World:
         """Return the identity of a new life, with the roster that it stored and the present links."""
         kept = peer.disk.read_synced(TABLE, CURRENT)
         if kept is not None:
-            read = read_paper("", kept)
-            peer.identity = replace(peer.identity, roster=tuple(read.peers), serial=read.serial)
+            read = read_paper("", kept, keyed=self._keyed)
+            peer.identity = replace(peer.identity, roster=tuple(read.peers), serial=read.serial, pins=read.pins)
         if not self.overlay.sparse:
             return peer.identity
         peer.links = dict.fromkeys(self.overlay.neighbours(peer.name))
@@ -195,7 +198,7 @@ class World:
         """A person gives the peer a fleet roster; before its first life, it is what it was set up with."""
         peer = self.peers[name]
         if peer.life:
-            self.step(peer, read_paper("", roster))
+            self.step(peer, read_paper("", roster, keyed=self._keyed))
         else:
             peer.disk.write(TABLE, CURRENT, roster)
             peer.disk.sync()
@@ -350,7 +353,7 @@ class World:
     def _perform_on_roster(self, peer: Peer, effect: Effect) -> None:
         assert isinstance(effect, CheckRoster | SendRoster | TakeRoster), f"unknown effect {effect}"
         if isinstance(effect, CheckRoster):
-            paper, life = read_paper(effect.source, effect.data), peer.life
+            paper, life = read_paper(effect.source, effect.data, keyed=self._keyed), peer.life
             self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)
             return
         kept = peer.disk.read_synced(TABLE, CURRENT)
@@ -433,7 +436,7 @@ class World:
             if peer.life != life or peer.core is None:
                 return
             blobs = BlobAccess(read, peer.disk.store_blob, self._limits)
-            outcome = perform(effect.task, local, blobs, peer.memories)  # at the end: what it reads may be gone by then
+            outcome = perform(effect.task, local, blobs, peer.working)  # at the end: what it reads may be gone by then
             if isinstance(outcome, StateMade):
                 for observer in self._observers:
                     observer.computed(self, peer, effect, outcome.ref.digest)

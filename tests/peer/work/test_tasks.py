@@ -21,7 +21,7 @@ from p2pclust.peer.core.tasks import (
     Task,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.tasks import BlobAccess, Memories, perform
+from p2pclust.peer.work.tasks import BlobAccess, Life, Memories, perform
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -51,7 +51,7 @@ class Peers:
         self.blobs[digest] = whole
 
     def do(self, task: Task, local: Local, memories: Memories | None = None) -> Ref:
-        outcome = perform(task, local, BlobAccess(self.read, self.store, LIMITS), memories)
+        outcome = perform(task, local, BlobAccess(self.read, self.store, LIMITS), Life(memories or Memories()))
         assert isinstance(outcome, StateMade | Contributed), outcome
         return outcome.ref
 

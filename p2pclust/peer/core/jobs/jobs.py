@@ -23,6 +23,7 @@ from p2pclust.peer.core.reports import BadDocument, CancelKnown, JobBegun, JobRe
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
@@ -68,8 +69,8 @@ class Jobs:
             document = Document.decode(data)
             self.table.documents[job_id] = document
             if context.me in document:
-                note = stored.get("note", {}).get(job_id)
-                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note)
+                note, pads = stored.get("note", {}).get(job_id), stored.get(PADS, {}).get(job_id)
+                self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
 
     def start(self) -> None:
         """Go on with the stored jobs."""
@@ -212,14 +213,16 @@ class Jobs:
             if early is not None:
                 job.receive(name, early)
 
-    def _make(self, document: Document, ledger: Ledger, note: bytes | None) -> AggregatedJob | GossipJob:
+    def _make(
+        self, document: Document, ledger: Ledger, note: bytes | None, pads: bytes | None = None
+    ) -> AggregatedJob | GossipJob:  # fmt: skip
         self.table.ledgers[document.id] = ledger
         job = JobContext(
             self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
         )  # fmt: skip
-        return (
-            GossipJob(job, note) if document.treatment.collect == "gossip" else AggregatedJob(job, self._fitness, note)
-        )
+        if document.treatment.collect == "gossip":
+            return GossipJob(job, note)
+        return AggregatedJob(job, self._fitness, note, pads)
 
     # -- child jobs (Children) --------------------------------------------------------------
 

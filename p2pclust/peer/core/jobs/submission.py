@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, Turn, links_of
+from p2pclust.peer.core.document import Document, Turn, links_of, pins_of
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
@@ -104,9 +104,11 @@ class Submissions:
         if treatment.collect == "gossip":
             tolerance, mixing = treatment.tolerance or TOLERANCE, treatment.mixing or usual_mixing(treatment.ticks)
             treatment = replace(treatment, tolerance=float(tolerance), mixing=mixing)
+        treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}"
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
         return Document(
-            event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn
-        )
+            event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
+            pins_of(ctx.pins, treatment, roster),
+        )  # fmt: skip

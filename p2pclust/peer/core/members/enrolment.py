@@ -121,6 +121,7 @@ class Enrolment:
         ctx.persist(TABLE, CURRENT, event.data)
         ctx.effects.append(TakeRoster(event.serial))
         ctx.serial, self._peers = event.serial, dict(event.peers)
+        ctx.pins = event.pins
         gone = sorted(name for name in before if name not in self._peers)
         new = sorted(name for name in self._peers if name not in before)
         renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])

@@ -15,10 +15,11 @@ from typing import Final, Protocol
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Partial
+from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Pads, Partial
 from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.round_reports import (
     Cancelling,
+    KeysExchanged,
     LeftOut,
     OutOfReach,
     PhaseBegun,
@@ -26,6 +27,7 @@ from p2pclust.peer.core.round_reports import (
     Relayed,
     RoundCombined,
     StandsStill,
+    TooFewKeys,
     Unable,
 )
 from p2pclust.peer.core.rounds.answers import Answers
@@ -34,7 +36,9 @@ from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import (
     BeginJob,
     CancelJob,
@@ -49,6 +53,7 @@ from p2pclust.peer.core.tasks import (
     StateMade,
     Task,
     TermToken,
+    TooFew,
 )
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.workspace import digest_of
@@ -72,7 +77,9 @@ class TermHooks(Protocol):
 class AggregatorTerm:
     """One term of aggregation."""
 
-    def __init__(self, job: JobContext, election: Election, headway: Headway, hooks: TermHooks) -> None:
+    def __init__(
+        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, hooks: TermHooks
+    ) -> None:  # fmt: skip
         self._ctx = job.context
         self._membership = job.membership
         self._document = job.document
@@ -86,6 +93,7 @@ class AggregatorTerm:
         self._patience = Patience(job, headway)
         self._answers = Answers(job, self._patience)
         self._invitations = Invitations(job, self._patience)
+        self._secure = SecureTerm(job, notes, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
@@ -105,7 +113,7 @@ class AggregatorTerm:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this round needs."""
-        return [] if self._round is None else self._round.blobs()
+        return [] if self._round is None else self._round.blobs() + self._secure.blobs()
 
     @property
     def phase(self) -> str:
@@ -118,7 +126,9 @@ class AggregatorTerm:
         """Return the peers whose answers are missing in this round, in roster order."""
         opened, roster = self._round, self._document.roster
         if opened is None or opened.combining:
-            return []
+            return self._secure.waits_for()
+        if opened.too_few is not None:
+            return [name for index, name in enumerate(roster) if index not in opened.contributions]
         if opened.final:
             return [name for name in roster if name not in opened.adopted and not self._membership.gone(name)]
         return opened.lacking(roster)
@@ -131,8 +141,8 @@ class AggregatorTerm:
         if self._document.census:
             self._take_census(ref)
             return
-        job, n_peers = self._document.job, len(self._document.roster)
-        self._compute(BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
+        job, n_peers, keys = self._document.job, len(self._document.roster), self._document.keys
+        self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
 
     def _take_census(self, ref: Ref | None) -> None:
         """Open the only state of a census: what an earlier term may have agreed on, or what this peer proposes."""
@@ -158,16 +168,38 @@ class AggregatorTerm:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
             self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
             self._election.withdraw()
+        elif isinstance(outcome, TooFew):
+            self._wait_for_more(outcome.reason)
         elif isinstance(outcome, StateMade):
-            closed, roster = self._round, self._document.roster
-            if closed is not None and token.kind == CombineRound.kind:
-                contributors = [roster[index] for index in closed.contributors()]
-                named, term, info = self._document.named, self.term, outcome.info
+            self._state_made(token, outcome)
+
+    def _state_made(self, token: TermToken, outcome: StateMade) -> None:
+        closed, roster, secure = self._round, self._document.roster, outcome.info.secure
+        if token.kind == DescribeState.kind and secure is not None and not secure.wants_keys:
+            self._secure.renew(outcome.ref, {}, ())  # only the peer that made a padded state may have it unpadded
+            return
+        if closed is not None and token.kind == CombineRound.kind:
+            contributors = [roster[index] for index in closed.contributors()]
+            named, term, info = self._document.named, self.term, outcome.info
+            if closed.secure is not None and closed.secure.wants_keys:
+                listed = [] if secure is None else [roster[index] for index in secure.asked]
+                self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
+            else:
                 self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
-            self._open(outcome.ref, self._ledger.register.round if closed is None else closed.round + 1, outcome.info)
+        held = self._ledger.register
+        renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
+        self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
+
+    def _wait_for_more(self, reason: str) -> None:
+        """Keep a round of keys open: too few peers have answered."""
+        opened = self._round
+        assert opened is not None
+        opened.combining, opened.too_few = False, dict(opened.contributions)
+        self._ctx.report(TooFewKeys(*self._document.named, term=self.term, round=opened.round, reason=reason))
+        self.look()
 
     def _open(self, ref: Ref, round_: int, info: StateInfo) -> None:
-        opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now)
+        opened = OpenRound(ref, round_, info.final, info.asked, info.one, self._ctx.now, info.secure)
         self._round = opened
         self._patience.begin()
         opened.proposer = self._proposer(opened)
@@ -212,6 +244,11 @@ class AggregatorTerm:
         self._patience.heard(source)
         self._go_on(self._round is not None and self._answers.partial(self._round, source, message))
 
+    def on_pads(self, source: str, message: Pads) -> None:
+        """Take what a keeper takes from the sum."""
+        self._patience.heard(source)
+        self._secure.on_pads(source, message)
+
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
@@ -222,6 +259,7 @@ class AggregatorTerm:
 
     def blob_ready(self, digest: bytes) -> None:
         """Take the contributions whose blob is complete now."""
+        self._secure.blob_ready(digest)
         opened = self._round
         if opened is None or opened.combining:
             return
@@ -234,6 +272,7 @@ class AggregatorTerm:
     def revoked(self, name: str) -> None:
         """Discard what a revoked peer sent in this round; a round that is being combined stays as it is."""
         self._patience.revoked(name)
+        self._secure.revoked(name)
         opened = self._round
         if opened is not None and not opened.combining:
             for other in self._answers.drop(opened, name):
@@ -251,6 +290,7 @@ class AggregatorTerm:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
             self._invitations.send_present(opened, [self._document.roster[index] for index in below])
+        self._secure.member_changed()
         self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -272,7 +312,11 @@ class AggregatorTerm:
         if opened.final:
             self._hooks.finished(self.term, opened)
         elif by := self._cancels.of(self._document) or self._revocation(opened):
-            self._cancel(opened, by)
+            if opened.secure is None or not opened.secure.pending:
+                self._cancel(opened, by)
+            elif self._complete(opened):  # what was revealed is to be in the last state
+                opened.use()
+                self._secure.close(opened, self._abstained(opened), cancelled_by=by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
 
@@ -288,7 +332,8 @@ class AggregatorTerm:
         """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
         self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=by))
-        self._compute(CancelJob(self._document.job, len(self._document.roster), opened.ref, by))
+        document = self._document
+        self._compute(CancelJob(document.job, len(document.roster), opened.ref, by, keys=document.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""
@@ -299,6 +344,8 @@ class AggregatorTerm:
                     return True
                 self._next_proposer(opened)
             return opened.proposer < 0
+        if opened.too_few is not None and opened.too_few == opened.contributions:
+            return False
         return all(self._settled(opened, index) for index in opened.asked)
 
     def _settled(self, opened: OpenRound, index: int) -> bool:
@@ -329,6 +376,15 @@ class AggregatorTerm:
     def _combine(self, opened: OpenRound) -> None:
         opened.use()
         self._ctx.report(PhaseBegun(*self._document.named, phase="combining", term=self.term, round=opened.round))
+        abstained = self._abstained(opened)
+        if opened.secure is not None:
+            self._secure.close(opened, abstained)
+            return
+        n_peers = len(self._document.roster)
+        self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
+
+    def _abstained(self, opened: OpenRound) -> dict[int, str]:
+        """Return the peers whose contributions are missing, with reasons."""
         have = opened.contributors()
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
@@ -336,8 +392,7 @@ class AggregatorTerm:
                 status = self._membership.status(self._document.roster[index])
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
-        n_peers = len(self._document.roster)
-        self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
+        return abstained
 
     def _compute(self, task: Task) -> None:
         self._working = True
@@ -362,6 +417,7 @@ class AggregatorTerm:
         if self._round is not None:
             self._patience.note_pulls(self._round)
             self._invitations.repeat(self._round)
+            self._secure.fire()
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:

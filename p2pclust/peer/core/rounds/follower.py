@@ -17,7 +17,9 @@ from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.handover import state_of
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import AnswerToken, Contribute, Contributed, NoResult, Outcome, Ref, SumToken, Wanted
@@ -26,11 +28,11 @@ __all__ = ["Follower"]
 
 
 class Follower:
-    """One peer's part in the rounds of one job. `own_term` is the term that it aggregates itself, if it does."""
+    """One peer's part in the rounds of one job. `notes` are of its secure sums; `own_term` is the term that it aggregates itself, if it does."""
 
     def __init__(
         self, job: JobContext, election: Election, workspace: JobWorkspace, headway: Headway,
-        own_term: Callable[[], AggregatorTerm | None],
+        notes: PadNotes, own_term: Callable[[], AggregatorTerm | None],
     ) -> None:  # fmt: skip
         self._job = job
         self._ctx = job.context
@@ -41,6 +43,8 @@ class Follower:
         self._election = election
         self._workspace = workspace
         self._headway = headway
+        self._notes = notes
+        self.keeper = Keeper(job, election, notes)
         self._own_term = own_term
         self._me = self._document.index(self._ctx.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
@@ -63,11 +67,13 @@ class Follower:
         sums = [] if self._place is None else self._place.refs()
         refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
         waiting = [] if self._pending is None else [self._pending[1].digest]
-        return [ref.digest for ref in refs] + waiting + [token.state for token in self._computing]
+        computing = [token.state for token in self._computing]
+        return [ref.digest for ref in refs] + waiting + computing + self.keeper.blobs_in_use()
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""
         self.leave_place()
+        self.keeper.end()
         self._answers.clear()
         self._pending = None
 
@@ -218,12 +224,23 @@ class Follower:
             self._acknowledge(None, "")
         elif key in self._answers:
             self._acknowledge(*self._answers[key])
+        elif flaw := self._pins_flaw():
+            self._acknowledge(None, flaw)
         elif not self._workspace.busy:
+            keys = self._document.keys
             self._compute(
                 Contribute(
-                    self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note()
+                    self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note(),
+                    pads=None if keys is None else self._notes.kept, keys=keys,
                 )
             )  # fmt: skip
+
+    def _pins_flaw(self) -> str:
+        """Return why this peer does not believe the keys that the job's document names, or an empty string."""
+        pins, document = self._ctx.pins, self._document
+        if not document.treatment.secure:
+            return ""
+        return "secure sums: this peer has no keys" if pins is None else pins.flaw(document.roster, document.pins)
 
     def _compute(self, task: Contribute) -> None:
         token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
@@ -259,6 +276,8 @@ class Follower:
         assert isinstance(outcome, Contributed | NoResult), outcome
         answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, "")
         self._workspace.took(register.round, outcome)
+        if isinstance(outcome, Contributed):
+            self._notes.contributed(outcome.rows)
         self._answers[token.state, token.proposer] = answer
         if token.proposer == self._proposer:
             self._acknowledge(*answer)
@@ -290,7 +309,8 @@ class Follower:
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self._blobs.fetching(self._pending[1].digest)
         gathers = self._place is not None and self._place.busy()
-        return (bool(self._computing) or self._workspace.busy or gathers) and self._ledger.register.position == position
+        works = bool(self._computing) or self._workspace.busy or gathers or self.keeper.busy
+        return works and self._ledger.register.position == position
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         """Report to the aggregator what this peer has adopted, and whether it works."""

@@ -14,12 +14,14 @@ from p2pclust.peer.core.job_messages import (
     HeartbeatReply,
     HeldState,
     Open,
+    Pads,
     Partial,
     PreVote,
     PreVoteReply,
     Reminder,
     RequestVote,
     StaleTerm,
+    Unpad,
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
@@ -32,8 +34,9 @@ from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import AnswerToken, JobToken, Outcome, Ref, SumToken, TermToken
+from p2pclust.peer.core.tasks import AnswerToken, JobToken, Outcome, PadsToken, Ref, SumToken, TermToken
 
 __all__ = ["AggregatedJob"]
 
@@ -46,7 +49,7 @@ _MOST_LEAP = 2**32
 class AggregatedJob:
     """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
 
-    def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None) -> None:
+    def __init__(self, job: JobContext, fitness: Fitness, note: bytes | None, pads: bytes | None = None) -> None:
         self._job = job
         self._ctx = job.context
         self._membership = job.membership
@@ -58,7 +61,10 @@ class AggregatedJob:
         self.election = Election(job, self, fitness, self._headway)
         self.workspace = JobWorkspace(job, note)
         self._term: AggregatorTerm | None = None
-        self._follower = Follower(job, self.election, self.workspace, self._headway, lambda: self._term)
+        self._notes = PadNotes(job.context, job.document, pads)
+        self._follower = Follower(
+            job, self.election, self.workspace, self._headway, self._notes, lambda: self._term
+        )  # fmt: skip
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
@@ -96,6 +102,10 @@ class AggregatedJob:
                 self._from_follower(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
+            case Unpad() if self.document.treatment.secure:
+                self._follower.keeper.on_unpad(source, message)
+            case Pads() if self._term is not None and message.term == self.ledger.term:
+                self._term.on_pads(source, message)
             case HeldState():
                 self._on_offer(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
@@ -206,6 +216,8 @@ class AggregatedJob:
                 self._follower.contributed(token, outcome)
             case SumToken():
                 self._follower.added(token, outcome)
+            case PadsToken():
+                self._follower.keeper.taken(token, outcome)
             case TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 
@@ -278,6 +290,7 @@ class AggregatedJob:
         self._follower.end()
         self.deposed()
         self.workspace.forget()
+        self._notes.forget()
         self._ctx.timers.cancel(("job", self.id, "close"))
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
@@ -289,7 +302,7 @@ class AggregatedJob:
         self._headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
         self._follower.leave_place()
-        self._term = AggregatorTerm(self._job, self.election, self._headway, self)
+        self._term = AggregatorTerm(self._job, self.election, self._headway, self._notes, self)
         self._term.begin()
 
     def offer(self, candidate: str) -> None:

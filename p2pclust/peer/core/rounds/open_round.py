@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
-from p2pclust.peer.core.tasks import Given, Ref
+from p2pclust.peer.core.tasks import Given, Ref, SecureInfo
 
 __all__ = ["OpenRound"]
 
@@ -22,6 +22,7 @@ class OpenRound:
     asked: tuple[int, ...]  # roster indices: the participants, or all in the order in which one of them is asked
     one: bool  # whether only one peer is asked
     opened_at: float
+    secure: SecureInfo | None = None  # with secure sums
     adopted: dict[str, None] = field(default_factory=dict)
     contributions: dict[int, Ref] = field(default_factory=dict)
     abstained: dict[int, str] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class OpenRound:
     tree: Tree | None = None  # for sums; None: peers answer directly
     branches: Branches | None = None  # partial sums from the tree
     proposer: int = -1
+    too_few: dict[int, Ref] | None = None  # the keys that came, and were not enough
 
     def wanted(self) -> list[int]:
         """Return the peers whose contributions are wanted, in roster order."""

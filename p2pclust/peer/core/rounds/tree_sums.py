@@ -320,7 +320,8 @@ class TreeSum:
             sums = [((self._me,), self._own.ref), *sums]
         if len(sums) > 1:
             assert self._state is not None
-            task = AddUp(self._document.job, len(self._document.roster), self._state, tuple(sums))
+            document = self._document
+            task = AddUp(document.job, len(document.roster), self._state, tuple(sums), keys=document.keys)
             token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
             self._adding = (token, whole)
             self._ctx.effects.append(Compute(token, task))

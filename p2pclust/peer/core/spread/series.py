@@ -19,7 +19,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of
+from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, pins_of
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.members.membership import Membership
@@ -132,7 +132,7 @@ class Series:
         before = self._before(census)
         if before is None:
             return None
-        return ContinueJob(before.job, len(before.roster), self._table.state(before.id))
+        return ContinueJob(before.job, len(before.roster), self._table.state(before.id), keys=before.keys)
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
@@ -158,6 +158,7 @@ class Series:
                     before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
                     nonce=census.id, turn=turn, treatment=treatment,
                     links=links_of(self._ctx.routing, treatment, roster),
+                    pins=pins_of(self._ctx.pins, treatment, roster),
                 )  # fmt: skip
                 return document.encode()
             except UsageError as error:

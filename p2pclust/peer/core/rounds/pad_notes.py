@@ -1,0 +1,67 @@
+"""What a peer keeps on disk about the secure sums of one job (docs/secure-sums.md): one row, synced before it counts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgpack
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.tasks import PadsKept
+
+__all__ = ["TABLE", "PadNotes"]
+
+#: The table of these rows.
+TABLE: Final = "pads"
+#: Sets that are remembered. Only the newest padded state that this peer unpadded may still be asked about: the one before
+#: is followed by a state that a majority has adopted.
+_MOST_SETS: Final = 4
+
+
+class PadNotes:
+    """The sets for which this peer took pads away, or asked keepers to, and a digest of the rows that it contributed."""
+
+    def __init__(self, context: Context, document: Document, stored: bytes | None) -> None:
+        self._ctx = context
+        self._document = document
+        self._rows = b""
+        self._sets: dict[bytes, int] = {}
+        if stored is not None:
+            self._rows, sets = msgpack.unpackb(stored)
+            self._sets = {state: int.from_bytes(mask, "little") for state, mask in sets}
+
+    @property
+    def kept(self) -> PadsKept:
+        """What tasks are given."""
+        intact = self._document.counts(self._ctx.me, self._ctx.store_id)
+        return PadsKept(intact, self._rows, tuple(self._sets.items()))
+
+    def contributed(self, rows: bytes) -> None:
+        """Note the rows of the first padded contribution."""
+        if rows and not self._rows:
+            self._rows = rows
+            self._save()
+
+    def allows(self, state: bytes, members: int) -> bool:
+        """Return whether no other set was noted for a padded state."""
+        return self._sets.get(state, members) == members
+
+    def note(self, state: bytes, members: int) -> None:
+        """Note the only set of a padded state."""
+        assert self.allows(state, members), f"{self._document.id}: a second set for one state"
+        if state in self._sets:
+            return
+        self._sets[state] = members
+        while len(self._sets) > _MOST_SETS:
+            del self._sets[next(iter(self._sets))]
+        self._save()
+
+    def _save(self) -> None:
+        sets = [[state, mask.to_bytes((mask.bit_length() + 7) // 8, "little")] for state, mask in self._sets.items()]
+        self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets]))
+
+    def forget(self) -> None:
+        """Delete the row."""
+        if self._document.treatment.secure:
+            self._ctx.persist(TABLE, self._document.id, None, sync=False)

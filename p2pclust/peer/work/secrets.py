@@ -1,0 +1,84 @@
+"""What one life of a peer keeps secret for secure sums: its keys of each job, and the device's signature.
+
+Nothing here is ever on disk. The worker alone uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
+from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
+
+__all__ = ["Secrets"]
+
+_MOST_JOBS: Final = 64  # to remember keys of; there are never as many unfinished ones
+
+
+@dataclass
+class Secrets:
+    """The secrets of one life of a peer.
+
+    Parameters
+    ----------
+    fleet : bytes
+        The fleet's public key, 32 bytes.
+    sign : callable
+        Signs bytes with the device's Ed25519 key.
+    entropy : callable
+        Returns so many secret random bytes.
+    insists : bool
+        Whether this peer contributes only if it keeps pads itself.
+    """
+
+    fleet: bytes
+    sign: Callable[[bytes], bytes] = field(repr=False)
+    entropy: Callable[[int], bytes] = field(repr=False)
+    insists: bool = False
+    _pairs: dict[str, tuple[bytes, KeyPair]] = field(default_factory=dict, repr=False)
+    _terms: dict[str, Terms] = field(default_factory=dict, repr=False)
+    _believed: dict[str, KeyList] = field(default_factory=dict, repr=False)
+
+    def terms(self, keys: JobKeys) -> Terms:
+        """Return what all peers know of a job from its document."""
+        if keys.job not in self._terms:
+            self._terms[keys.job] = Terms(keys.job, keys.secure, FleetKeys.pinned(self.fleet, keys.pins))
+            _forget_oldest(self._terms)
+        return self._terms[keys.job]
+
+    def renew(self, keys: JobKeys, state: bytes, index: int, columns: int) -> KeyEntry:
+        """Return this peer's entry for a state that is open for keys; the keys of an earlier state are forgotten.
+
+        Asked again for the same state, the keys are the same.
+        """
+        known = self._pairs.get(keys.job)
+        if known is None or known[0] != state:
+            self._pairs[keys.job] = (state, KeyPair(self.entropy(ENTROPY_BYTES)))
+            _forget_oldest(self._pairs)
+        public = self._pairs[keys.job][1].public
+        bare = KeyEntry(index, public, columns, self.insists)
+        return KeyEntry(index, public, columns, self.insists, self.sign(bare.statement(self.fleet, keys.job)))
+
+    def pair(self, keys: JobKeys, public: bytes) -> KeyPair | None:
+        """Return the key pair with that public key, or None if this life of the peer does not have it any more."""
+        _, pair = self._pairs.get(keys.job, (b"", None))
+        return pair if pair is not None and pair.public == public else None
+
+    def flaw(self, keys: JobKeys, listed: KeyList) -> str:
+        """Return why a list of keys is not believed, or an empty string; each list is checked once."""
+        if self._believed.get(keys.job) == listed:
+            return ""
+        flaw = listed.flaw(self.terms(keys).keys, keys.job)
+        if not flaw:
+            self._believed[keys.job] = listed
+            _forget_oldest(self._believed)
+        return flaw
+
+
+def _forget_oldest(table: dict[str, Any]) -> None:
+    while len(table) > _MOST_JOBS:
+        del table[next(iter(table))]

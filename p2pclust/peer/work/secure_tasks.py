@@ -1,0 +1,188 @@
+"""The tasks of jobs with secure sums (docs/secure-sums.md): keys, padded contributions, and what keepers take away.
+
+A contribution is padded within the task that computes it, so that it is nowhere else: in no message, blob, digest or log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.tasks import (
+    CombineRound,
+    Contribute,
+    Contributed,
+    JobKeys,
+    NoResult,
+    Outcome,
+    Ref,
+    SecureInfo,
+    TakePads,
+    TooFew,
+)
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.protocols.engine import engine, secure_rounds
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.padded import layout_of
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
+from p2pclust.protocols.engine.wire import PADDED
+from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import KeyEntry, KeyList
+from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
+from p2pclust.protocols.secure.secured import members_of
+
+__all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "take_pads", "total_of"]
+
+_OTHER_STORE: Final = "its store is not the one that it had when the job was submitted, so it may have other rows than before"
+_OTHER_ROWS: Final = "it has other rows than at its first contribution, and the difference of two sums would give them away"
+
+
+def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureInfo | None:
+    """Return what the core may know about a state, or None without secure sums or after the end."""
+    if keys is None or state.status != "running":
+        return None
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    if part.wants_keys:
+        return SecureInfo(True, tuple(range(terms.n_peers)), part.unsettled is not None)
+    keepers, whole = tuple(secure_rounds.keepers(part, terms)), secure_rounds.whole(part, terms)
+    return SecureInfo(False, members_of(part.asked), False, keepers, terms.secure.cohort, whole)
+
+
+def answer_with_key(state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets) -> Outcome:
+    """Return this peer's new key, and what it took away in the context that is not settled."""
+    pads = task.pads
+    assert pads is not None
+    refusal = "" if pads.intact else _OTHER_STORE
+    if not local.X.size or local.problem:
+        refusal = local.problem or NO_DATA
+    unsettled = secure_rounds.secured_of(state).unsettled
+    taken = None if not pads.intact or unsettled is None else dict(pads.sets).get(unsettled.state, 0)
+    entry = secrets.renew(keys, task.state.digest, task.me, 0 if refusal else local.n_features)
+    data = KeyAnswer(entry, refusal[:200], taken).encode()
+    return Contributed(Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
+
+
+def contribute_padded(
+    job: Job, state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets
+) -> tuple[Arrays, bytes] | NoResult:
+    """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
+    part, terms, pads = secure_rounds.secured_of(state), secrets.terms(keys), task.pads
+    assert pads is not None
+    if not part.asked >> task.me & 1:
+        return NoResult(part.absent.get(task.me, NOT_DRAWN))
+    pair = _own(part.entries, task.me, keys, secrets)
+    if pair is None:
+        return NoResult(secure_rounds.NEW_KEYS)
+    if flaw := secrets.flaw(keys, KeyList(part.entries)):
+        return NoResult(f"{LEFT_OUT}: {flaw}")
+    keepers = secure_rounds.keepers(part, terms)
+    if len(keepers) <= terms.secure.colluders or (secrets.insists and task.me not in keepers):
+        return NoResult(f"{LEFT_OUT}: {len(keepers)} keepers are too few, or it insists on being one")
+    rows = _digest_of(local)
+    if not pads.intact or pads.rows not in (b"", rows):
+        return NoResult(_OTHER_ROWS if pads.intact else _OTHER_STORE)
+    try:
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers)
+    except Abstain as abstention:
+        return NoResult(abstention.reason)
+    context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
+    words = pair.words(layout.size, context) if layout.whether else None
+    padded = pair.padded(layout.numbers(contribution, words), task.me, keepers, context)
+    return Arrays({PADDED: padded.view(np.int64)}), rows
+
+
+def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets) -> bytes | NoResult:
+    """Return this keeper's pads of some peers, sealed; or why it refuses."""
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    members = task.members
+    if part.wants_keys or part.maker != task.maker:
+        return NoResult("the state was made by another peer, or in another term")
+    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
+        return NoResult(f"{members.bit_count()} peers are too few, or not all of them were asked")
+    if secure_rounds.whole(part, terms) and members != part.asked:
+        return NoResult("only the sum of all peers that were asked may be revealed")
+    pair = _own(part.entries, task.me, keys, secrets)
+    if pair is None:
+        return NoResult("it was restarted and has new keys")
+    if task.me not in secure_rounds.keepers(part, terms):
+        return NoResult("it keeps no pads in this round")
+    context = secure_rounds.context_of(terms, task.state.digest)
+    removed = _removed(part.entries, pair, task.me, members, layout_of(job, state).size, context)
+    maker = next(entry.public for entry in part.entries if entry.index == part.maker.index)
+    return pair.seal(removed, task.me, maker, context, members_of(members)).data
+
+
+def combine_keys(
+    job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets
+) -> JobState | TooFew:
+    """Return the padded state that follows from the keys that came."""
+    assert task.maker is not None
+    answers, abstained = {}, dict(task.abstained)
+    for (index,), ref in task.contributions:
+        try:
+            answers[index] = KeyAnswer.decode(index, ref.payload or b"")
+        except WireError as error:
+            abstained[index] = f"malformed: {error}"
+    try:
+        return secure_rounds.keys_closed(
+            job, state, answers, abstained, secrets.terms(keys), task.maker, cancelled_by=task.cancelled_by
+        )
+    except secure_rounds.NotEnough as waits:
+        return TooFew(waits.reason)
+
+
+def total_of(
+    job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets, given: Iterator[Arrays],
+    sealed: dict[int, bytes],
+) -> Arrays:  # fmt: skip
+    """Return the total of padded contributions, or of sums of some, from what the keepers took away.
+
+    Raises
+    ------
+    WireError
+        If they do not belong together.
+    """
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    me, members = part.maker.index, [peer for peers, _ in task.contributions for peer in peers]
+    context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
+    pair = _own(part.entries, me, keys, secrets)
+    if pair is None:
+        raise WireError("this peer was restarted and has new keys")
+    mask = sum(1 << peer for peer in members)
+    removed: list[Numbers] = []
+    for keeper, public in secure_rounds.keepers(part, terms).items():
+        if keeper == me:
+            removed.append(_removed(part.entries, pair, me, mask, layout.size, context))
+        elif keeper in sealed:
+            data = Sealed(keeper, sealed[keeper])
+            removed.append(pair.unseal(data, public, context, sorted(members), layout.size))
+    padded = (arrays[PADDED].view(np.uint64) for arrays in given)
+    return layout.unpadded(padded, removed, len(members))
+
+
+def _own(entries: tuple[KeyEntry, ...], me: int, keys: JobKeys, secrets: Secrets) -> KeyPair | None:
+    mine = [entry for entry in entries if entry.index == me]
+    return secrets.pair(keys, mine[0].public) if mine else None
+
+
+def _removed(
+    entries: tuple[KeyEntry, ...], pair: KeyPair, me: int, members: int, size: int, context: bytes
+) -> Numbers:  # fmt: skip
+    public = {entry.index: entry.public for entry in entries if members >> entry.index & 1}
+    return pair.removed(me, public, size, context)
+
+
+def _digest_of(local: Local) -> bytes:
+    whole = hashlib.blake2b(digest_size=32)
+    arrays = [local.X] if local.weights is None else [local.X, local.weights]
+    for array in arrays:
+        whole.update(str(array.shape).encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return whole.digest()

@@ -1,0 +1,331 @@
+"""The rounds of a job with secure sums: which state follows when keys, or padded contributions, have come.
+
+docs/secure-sums.md. Pure functions beside those of the engine: what a padded round adds up to is closed by
+:func:`p2pclust.protocols.engine.engine.advance` like any other round, and no protocol knows that there are pads. Rounds in
+which keys are exchanged are in no log and count for no limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
+from p2pclust.protocols.engine.stages import by_themselves
+from p2pclust.protocols.secure.classes import exposed, grouped
+from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, keeper_order
+from p2pclust.protocols.secure.parameters import SecureSums
+from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
+
+__all__ = [
+    "MOST_RENEWALS", "NEW_KEYS", "NotEnough", "Terms", "begin", "cancelled", "closed", "context_of", "exposed_peers",
+    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "unfit", "whole",
+]  # fmt: skip
+
+#: So many times in a row are new keys asked for without a total; then the job fails.
+MOST_RENEWALS: Final = 10
+#: Why a peer that was restarted does not contribute before keys are exchanged again.
+NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
+_GROUPED: Final = f"{LEFT_OUT}: it would be told apart from peers that are missing"
+_SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
+_NO_KEY: Final = f"{LEFT_OUT}: no key came from it"
+_FORMAT: Final = b"p2pclust context 1"
+
+
+class NotEnough(Exception):  # noqa: N818 - an answer, not an error: the round stays open
+    """The keys that came are not enough for a round; ``reason`` says why, in one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all peers of a secured job know from its document: its id, its parameters, and its peers' keys."""
+
+    job_id: str
+    secure: SecureSums
+    keys: FleetKeys
+
+    @property
+    def n_peers(self) -> int:
+        """The number of peers on the job roster."""
+        return len(self.keys.devices)
+
+
+def unfit(job: Job) -> str:
+    """Return why no job of these stages can have secure sums, or an empty string."""
+    if job.participation != 1.0:
+        return (
+            f"secure: participation = {job.participation:g} draws other peers in every round, and sums over different "
+            "sets can be solved for single peers: leave participation out"
+        )
+    for protocol in job.protocols:
+        if not protocol.sums_only():
+            return f"secure: {protocol.id} {protocol.instead_of_sums()}"
+    return ""
+
+
+def begin(job: Job) -> JobState:
+    """Return the state before the first round: it is open for keys."""
+    return replace(engine.begin(job), secured=Secured())
+
+
+def secured_of(state: JobState) -> Secured:
+    """Return the secured part of a state that must have one; raise WireError otherwise."""
+    if state.secured is None:
+        raise WireError("job state: a job with secure sums has no secured part")
+    return state.secured
+
+
+def flaw(state: JobState, terms: Terms) -> str:
+    """Return why a secured state that arrived cannot be one of this job, or an empty string."""
+    part, n_peers = secured_of(state), terms.n_peers
+    u = part.unsettled
+    masks = [part.asked, part.silent, *part.revealed, *part.burnt, *part.unknown]
+    masks += [] if u is None else [u.asked, u.keepers, u.none, u.found]
+    listed = as_mask(entry.index for entry in part.entries)
+    if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
+        return "its secured part names peers beyond the job roster, or without a key"
+    if [entry.index for entry in part.entries] != list(members_of(listed)):
+        return "its list of keys is not in roster order, each peer once"
+    if part.entries and (u is not None or not listed >> part.maker.index & 1):
+        return "it is padded, and its maker has no key, or another context is not settled"
+    return ""
+
+
+def context_of(terms: Terms, state: bytes) -> bytes:
+    """Return what the pads of a padded state belong to, from the state's digest; 32 bytes."""
+    whole_ = hashlib.sha256(_FORMAT)
+    for part in (terms.keys.fleet, terms.job_id.encode(), state):
+        whole_.update(len(part).to_bytes(8, "little"))
+        whole_.update(part)
+    return whole_.digest()
+
+
+def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
+    """Return who keeps pads of a padded state, with their public keys, in roster order."""
+    return KeyList(part.entries).keepers(terms.secure.keepers, terms.keys)
+
+
+def whole(part: Secured, terms: Terms) -> bool:
+    """Return whether the set of a padded round must be all peers that are asked, so that no small class comes about."""
+    return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
+
+
+def keys_closed(
+    job: Job, state: JobState, answers: Mapping[int, KeyAnswer], abstained: Mapping[int, str], terms: Terms, maker: Maker,
+    *, cancelled_by: str = "",
+) -> JobState:  # fmt: skip
+    """Return the padded state that follows from the keys of some peers; or the end of the job, if it was cancelled.
+
+    Parameters
+    ----------
+    answers : mapping of int to KeyAnswer
+        By roster index.
+    abstained : mapping of int to str
+        The peers that sent no key, and why.
+    maker : Maker
+        This peer, its term, and the round in which it will open the state.
+    cancelled_by : str
+
+    Raises
+    ------
+    NotEnough
+        If more peers are needed; the round stays open.
+    """
+    before = secured_of(state)
+    sound, unsound = _sound(answers, terms)
+    part = _settled(before, sound, terms.secure)
+    if cancelled_by:
+        return cancelled(replace(state, secured=part), cancelled_by)
+    absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
+    try:
+        try:
+            # A keeper that did not answer is asked again in the next stage, unless it is needed now.
+            part = _listed(part, before, sound, absent, terms, maker, silent=before.silent)
+        except NotEnough:
+            part = _listed(part, before, sound, absent, terms, maker, silent=0)
+    except NotEnough as few:
+        if len(sound) < terms.n_peers:
+            raise
+        # All have answered: no other peer can come.
+        reasons = _reasons({i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent))
+        return replace(state, status="failed", reason=_shortened(few.reason, reasons), secured=_last(part))
+    arrays = job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
+    return replace(state, arrays=arrays, secured=part)
+
+
+def _sound(answers: Mapping[int, KeyAnswer], terms: Terms) -> tuple[dict[int, KeyAnswer], dict[int, str]]:
+    """Return the answers whose keys are signed, and the peers of the others, with reasons."""
+    sound, unsound = {}, {}
+    for index, answer in sorted(answers.items()):
+        if flaw_ := KeyList((answer.entry,)).flaw(terms.keys, terms.job_id):
+            unsound[index] = f"malformed: {flaw_}"
+        else:
+            sound[index] = answer
+    return sound, unsound
+
+
+def _listed(
+    part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str], terms: Terms, maker: Maker,
+    *, silent: int,
+) -> Secured:  # fmt: skip
+    """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
+    absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
+    absent |= dict.fromkeys(members_of(silent), _SILENT)
+    entries = tuple(sound[index].entry for index in sorted(sound) if not silent >> index & 1)
+    columns = part.columns or _agreed_columns(entries)
+    able = 0
+    for entry in entries:
+        absent[entry.index] = before.absent.get(entry.index) or sound[entry.index].refusal
+        if not absent[entry.index] and entry.columns != columns:
+            absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
+        able |= 0 if absent[entry.index] else 1 << entry.index
+    _refuse_too_few(entries, able, terms, maker)
+    asked = _grouped(part, able, terms)
+    absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
+    absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
+    return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
+
+
+def _grouped(part: Secured, able: int, terms: Terms) -> int:
+    """Return which peers may contribute so that no small class comes about, as far as the job asks for that."""
+    secure = terms.secure
+    sets = part.revealed if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
+    if not sets:
+        return able
+    asked = grouped(able, sets, secure.cohort, keeper_order(terms.keys, range(terms.n_peers)))
+    if asked.bit_count() < secure.cohort:
+        missing = [index for index in range(terms.n_peers) if not able >> index & 1]
+        raise NotEnough(f"without {_named(missing)} the sums would tell single peers apart")
+    return asked
+
+
+def _settled(part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums) -> Secured:
+    """Note whether a set was revealed in the context that was not settled, from what its keepers and its maker say."""
+    u = part.unsettled
+    if u is None:
+        return part
+    found = max((a.taken for a in answers.values() if a.taken), default=0)
+    others = u.keepers & ~(1 << u.maker)
+    none = as_mask(index for index, answer in answers.items() if answer.taken == 0) & others
+    part = replace(part, unsettled=None)
+    if found:
+        return replace(part, revealed=_with(part.revealed, found), burnt=_with(part.burnt, found))
+    if none.bit_count() >= max(1, secure.colluders):
+        return part
+    return replace(part, unknown=_with(part.unknown, u.asked), burnt=_with(part.burnt, u.asked))
+
+
+def _with(sets: tuple[int, ...], one: int) -> tuple[int, ...]:
+    return sets if one in sets else (*sets, one)
+
+
+def _agreed_columns(entries: Sequence[KeyEntry]) -> int:
+    """Return the most frequent number of columns; of equally frequent ones, that of the peer of lowest index."""
+    counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
+    return counts[0][0] if counts else 0
+
+
+def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker: Maker) -> None:
+    secure = terms.secure
+    if all(entry.index != maker.index for entry in entries):
+        raise NotEnough("the aggregator has no key yet")
+    if able.bit_count() < secure.cohort:
+        raise NotEnough(f"{able.bit_count()} peers can contribute, and {secure.cohort} are needed")
+    keeping = KeyList(tuple(entries)).keepers(secure.keepers, terms.keys)
+    if len(keeping) <= secure.colluders:
+        raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
+
+
+def renewed(
+    state: JobState, digest: bytes, abstained: Mapping[int, str], silent: Sequence[int], terms: Terms
+) -> JobState:  # fmt: skip
+    """Return the state that asks for new keys after a padded one, whose digest is given, had no total.
+
+    Parameters
+    ----------
+    abstained : mapping of int to str
+        The peers that answered the padded state without contributing.
+    silent : sequence of int
+        Keepers that did not answer.
+    """
+    part = secured_of(state)
+    absent = by_themselves({**part.absent, **abstained})
+    left = terms.n_peers - len(absent)
+    if left < terms.secure.cohort or part.renewals + 1 >= MOST_RENEWALS:
+        story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
+        if left >= terms.secure.cohort:
+            story = f"no total after {part.renewals + 1} exchanges of keys"
+        return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_last(part))
+    unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
+    return replace(
+        state,
+        secured=Secured(
+            columns=part.columns, absent=absent, silent=part.silent | as_mask(silent), unsettled=unsettled,
+            revealed=part.revealed, burnt=part.burnt, unknown=part.unknown, renewals=part.renewals + 1,
+        ),
+    )  # fmt: skip
+
+
+def closed(
+    job: Job, state: JobState, total: Contribution, members: int, abstained: Mapping[int, str], terms: Terms, maker: Maker
+) -> JobState:  # fmt: skip
+    """Return the state that follows from the total of a set of peers; it is padded, or open for keys, or final."""
+    part, n_peers = secured_of(state), terms.n_peers
+    gone = {peer: why for peer, why in {**part.absent, **abstained}.items() if not members >> peer & 1}
+    given = [(members_of(members), total)]
+    after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=n_peers)
+    part = replace(part, revealed=_with(part.revealed, members), burnt=(), renewals=0, maker=maker)
+    if after.status != "running":
+        return replace(after, secured=_last(part))
+    if after.stage == state.stage:
+        return replace(after, secured=part)
+    asked = as_mask(entry.index for entry in part.entries if entry.columns == part.columns)
+    absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
+    again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent)
+    if again or (terms.secure.leave == "groups" and asked != part.asked):
+        return replace(after, secured=_open_for_keys(part))
+    return replace(after, secured=replace(part, asked=asked, absent=absent))
+
+
+def cancelled(state: JobState, by: str) -> JobState:
+    """Return the final state of a cancelled job, of which no peer asked for the total of the present round."""
+    return engine.cancelled(replace(state, secured=_last(secured_of(state))), by)
+
+
+def _open_for_keys(part: Secured) -> Secured:
+    return Secured(columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+
+
+def _last(part: Secured) -> Secured:
+    """Return what the final state keeps: which sets were revealed."""
+    return Secured(columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+
+
+def exposed_peers(state: JobState, cohort: int) -> tuple[int, ...]:
+    """Return the peers about which the sums of the job tell more than of `cohort` peers together."""
+    part = secured_of(state)
+    return members_of(exposed(part.revealed, cohort, part.unknown))
+
+
+def _reasons(absent: Mapping[int, str]) -> str:
+    return "; ".join(f"peer {peer}: {reason}" for peer, reason in sorted(absent.items())[:4])
+
+
+def _shortened(story: str, reasons: str) -> str:
+    return (f"secure sums: {story}" + (f" ({reasons})" if reasons else ""))[:MAX_REASON]
+
+
+def _named(peers: Sequence[int]) -> str:
+    return ", ".join(f"peer {peer}" for peer in peers[:4]) + (f" and {len(peers) - 4} more" if len(peers) > 4 else "")

@@ -1,0 +1,82 @@
+"""What a job with secure sums asks for (docs/secure-sums.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from p2pclust.errors import UsageError
+
+__all__ = ["ALL", "BURNT", "KEEPERS", "LEAST_COHORT", "LEAVE", "SecureSums", "usual_cohort"]
+
+#: Keepers of a job whose request names no number.
+KEEPERS: Final = 3
+#: As a number of keepers: every peer keeps pads. It is the most that a job roster has.
+ALL: Final = 4096
+LEAST_COHORT: Final = 3
+_LARGE_COHORT: Final = 5
+#: What may be done when the set of a state that was revealed already cannot be had again: the default first.
+BURNT: Final = ("groups", "record")
+#: What may be done when a peer is missing in a round and was in the rounds before: the default first.
+LEAVE: Final = ("alone", "groups")
+
+
+def usual_cohort(n_peers: int) -> int:
+    """Return how many peers hide each other by default: 5, or 3 in a fleet that has not two more than that.
+
+    Examples
+    --------
+    >>> usual_cohort(6), usual_cohort(7)
+    (3, 5)
+    """
+    # With two to spare, two peers may be missing before the job has to wait.
+    return _LARGE_COHORT if n_peers >= _LARGE_COHORT + 2 else LEAST_COHORT
+
+
+@dataclass(frozen=True, slots=True)
+class SecureSums:
+    """The parameters of secure sums, every one with its final value.
+
+    Parameters
+    ----------
+    keepers : int
+        How many peers keep pads, beside those that insist on it.
+    cohort : int
+        The fewest peers whose sum may be revealed.
+    burnt : {"groups", "record"}
+        Of one state: whether another set of peers may be revealed only if all classes still have `cohort` members.
+    leave : {"alone", "groups"}
+        The same for the whole job.
+
+    Examples
+    --------
+    >>> SecureSums(3, 5).colluders, SecureSums(3, 3).colluders
+    (2, 1)
+    """
+
+    keepers: int = KEEPERS
+    cohort: int = _LARGE_COHORT
+    burnt: str = BURNT[0]
+    leave: str = LEAVE[0]
+
+    @property
+    def colluders(self) -> int:
+        """How many peers, the aggregator included, may pool what they see: t of docs/secure-sums.md."""
+        return min(self.keepers - 1, self.cohort - 2)
+
+    def check(self, n_peers: int) -> None:
+        """Check the parameters for a job of so many peers.
+
+        Raises
+        ------
+        UsageError
+            With the reason.
+        """
+        if not (2 <= self.keepers <= n_peers or self.keepers == ALL):
+            raise UsageError(f"secure: keepers = {self.keepers}: expected 2 to {n_peers}, the number of peers, or 'all'")
+        if not LEAST_COHORT <= self.cohort <= n_peers:
+            few = f"{n_peers} peers are too few to hide among" if n_peers < LEAST_COHORT else f"cohort = {self.cohort}"
+            raise UsageError(f"secure: {few}: expected {LEAST_COHORT} to the number of peers ({n_peers})")
+        for name, value, known in (("burnt", self.burnt, BURNT), ("leave", self.leave, LEAVE)):
+            if value not in known:
+                raise UsageError(f"secure: {name} = {value!r}: expected one of {', '.join(known)}")

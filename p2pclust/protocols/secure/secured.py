@@ -1,0 +1,201 @@
+"""What a secured job's state has beside a plain one: the list of keys, and which sets of peers were revealed so far.
+
+docs/secure-sums.md, "From context to context". Sets of peers are bit masks by roster index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.secure.key_list import KeyEntry
+
+__all__ = ["Maker", "Secured", "Unsettled", "as_mask", "members_of"]
+
+_MOST_SETS: Final = 4096
+_MOST_COUNT: Final = 2**53
+_DIGEST_BYTES: Final = 32
+
+
+def members_of(mask: int) -> tuple[int, ...]:
+    """Return the roster indices of a set, ascending.
+
+    Examples
+    --------
+    >>> members_of(0b1001), as_mask([3, 0])
+    ((0, 3), 9)
+    """
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(found)
+
+
+def as_mask(members: Any) -> int:
+    """Return a set of roster indices as a number."""
+    mask = 0
+    for member in members:
+        mask |= 1 << member
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The peer that made a padded state, by roster index, and the term and round in which it opens it."""
+
+    index: int = 0
+    term: int = 0
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A context of which it is not known yet whether a set was revealed.
+
+    Parameters
+    ----------
+    state : bytes
+        The digest of its padded state.
+    maker : int
+        The roster index of the peer that made it.
+    asked, keepers : int
+        Sets: whose contributions it was open for, and who keeps pads.
+    none : int
+        Keepers that took away no pads in it, and have new keys.
+    found : int
+        The set that was revealed, if a peer reported one.
+    """
+
+    state: bytes
+    maker: int
+    asked: int
+    keepers: int
+    none: int = 0
+    found: int = 0
+
+
+@dataclass(frozen=True)
+class Secured:
+    """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions.
+
+    Parameters
+    ----------
+    serial : int
+        Of the fleet roster whose keys the job's document names.
+    entries : tuple of KeyEntry
+        The list of keys.
+    maker : Maker
+    asked : int
+        The set of peers whose contributions the state is open for.
+    columns : int
+        The number of columns that the peers agree on; 0 before the first list of keys.
+    absent : mapping of int to str
+        Peers of the job roster that are not asked, with reasons.
+    silent : int
+        Keepers that did not answer in this stage: they are on no list until the next one.
+    unsettled : Unsettled or None
+        Only in a state that is open for keys.
+    revealed : tuple of int
+        The different sets that were revealed so far in this job.
+    burnt : tuple of int
+        Those that were, or may have been, revealed of contributions to these very arrays.
+    unknown : tuple of int
+        Sets of which an unknown part may have been revealed.
+    renewals : int
+        How often new keys were asked for since the last total.
+    """
+
+    entries: tuple[KeyEntry, ...] = ()
+    maker: Maker = field(default_factory=Maker)
+    asked: int = 0
+    columns: int = 0
+    absent: Mapping[int, str] = field(default_factory=dict)
+    silent: int = 0
+    unsettled: Unsettled | None = None
+    revealed: tuple[int, ...] = ()
+    burnt: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
+    renewals: int = 0
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether the state is open for keys."""
+        return not self.entries
+
+    def packed(self) -> list[Any]:
+        """Return plain values with one form only, as an encoded state has them."""
+        entries = [[e.index, e.public, e.columns, e.insists, e.signature] for e in self.entries]
+        maker = [self.maker.index, self.maker.term, self.maker.round]
+        absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
+        pending: list[Any] = []
+        if (u := self.unsettled) is not None:
+            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers, u.none, u.found))]
+        sets = [[_packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
+        return [
+            entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets, self.renewals
+        ]  # fmt: skip
+
+    @classmethod
+    def unpacked(cls, fields: object) -> Secured:
+        """Read what :meth:`packed` returned, which may be hostile.
+
+        Raises
+        ------
+        WireError
+            If it is anything else.
+        """
+        try:
+            return cls._read(fields)
+        except (TypeError, ValueError, KeyError) as error:
+            raise WireError(f"job state: its secured part is malformed: {error}") from None
+
+    @classmethod
+    def _read(cls, fields: object) -> Secured:
+        if not isinstance(fields, list):
+            raise ValueError("it is no list")
+        entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
+        peers, reasons = absent[0::2], absent[1::2]
+        if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
+            raise ValueError("peers that are absent without a reason")
+        unsettled = None
+        if pending:
+            state, by, *masks = pending
+            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 4:
+                raise ValueError("a context that cannot be")
+            unsettled = Unsettled(state, _count(by), *map(_mask, masks))
+        for masks in (revealed, burnt, unknown):
+            if len(masks) > _MOST_SETS:
+                raise ValueError("too many sets")
+        listed = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3] is True, _bytes(e[4])) for e in entries)
+        made = cls(
+            listed, Maker(*map(_count, maker)), _mask(asked), _count(columns),
+            {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
+            tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
+        )  # fmt: skip
+        if made.packed() != fields:
+            raise ValueError("not in canonical form")
+        return made
+
+
+def _packed(mask: int) -> bytes:
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def _mask(data: object) -> int:
+    return int.from_bytes(_bytes(data), "little")
+
+
+def _bytes(data: object) -> bytes:
+    if not isinstance(data, bytes) or len(data) > _MOST_SETS:
+        raise ValueError("expected bytes")
+    return data
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _MOST_COUNT:
+        raise ValueError("expected a count")
+    return value
