@@ -50,7 +50,8 @@ def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureIn
         return None
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     if part.wants_keys:
-        return SecureInfo(True, tuple(range(terms.n_peers)), part.unsettled is not None)
+        every = tuple(range(terms.n_peers))
+        return SecureInfo(True, every, part.unsettled is not None, cohort=terms.secure.cohort)
     keepers, whole = tuple(secure_rounds.keepers(part, terms)), secure_rounds.whole(part, terms)
     return SecureInfo(False, members_of(part.asked), False, keepers, terms.secure.cohort, whole)
 

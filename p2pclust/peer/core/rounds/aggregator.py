@@ -354,7 +354,8 @@ class AggregatorTerm:
             return True
         missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
         gone = self._membership.gone(name) or self._patience.astray(name)
-        if (missing != "all" and gone) or (missing == "drop" and waited_s >= self._document.treatment.deadline_s):
+        late = missing == "drop" and waited_s >= self._document.treatment.deadline_s and opened.enough
+        if (missing != "all" and gone) or late:
             opened.left_out[index] = None
             return True
         return False

@@ -44,6 +44,16 @@ class OpenRound:
         """Return the peers whose contributions are wanted, in roster order."""
         return sorted(index for index in ((self.proposer,) if self.one else self.asked) if index >= 0)
 
+    @property
+    def enough(self) -> bool:
+        """Whether the round may end without those that are late: with secure sums, enough others must have contributed."""
+        if self.secure is None:
+            return True
+        found = dict.fromkeys(self.contributions)
+        for peers, _ in self.branches.sums() if self.branches is not None else ():
+            found.update(dict.fromkeys(peers))
+        return len(found) >= self.secure.cohort and not self.secure.whole
+
     def lacking(self, roster: Sequence[str]) -> list[str]:
         """Return the peers whose answers are missing, in roster order."""
         lacking = {i for i in self.wanted() if roster[i] not in self.answered and i not in self.left_out}

@@ -122,7 +122,8 @@ class Patience:
         long that takes. With ``"drop"`` only the deadline counts.
         """
         missing, patience_s = self._document.treatment.missing, self._document.treatment.patience_s
-        for index in () if missing == "drop" else (opened.proposer,) if opened.one else opened.asked:
+        drops = missing == "drop" and opened.enough
+        for index in () if drops else (opened.proposer,) if opened.one else opened.asked:
             name = self._document.roster[index] if index >= 0 else self._ctx.me
             settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
             if settled or (missing == "all" and self._membership.gone(name)):
