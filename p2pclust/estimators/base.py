@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
@@ -29,12 +29,14 @@ from p2pclust.estimators.inputs import (
     matrix,
     seed_from,
 )
+from p2pclust.peer.core.treatment import Treatment, secure_fields
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
+from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 
@@ -53,11 +55,13 @@ __all__ = [
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
-_AROUND = ("n_peers", "partition", "fleet", "random_state")
+_AROUND = ("n_peers", "partition", "fleet", "random_state", "secure")
 
 
 class _Backend(Protocol):
-    def run(self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None) -> JobState:
+    def run(
+        self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None, treatment: Treatment | None = None
+    ) -> JobState:  # fmt: skip
         """Run the job with one peer per array and return its last state."""
 
     def result(self, job: Job, locals: list[Local]) -> JobResult:
@@ -115,14 +119,26 @@ class LabellingEstimator(
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
         """Run the job and store what it found."""
-        self._learn(job, run_job(job, locals, self.fleet), locals, parts)
+        self._learn(job, run_job(job, locals, self.fleet, self._secured()), locals, parts)
         self._warn_of_no_end(job)
 
     def _job(self, seed: int, n_features: int) -> Job:
         options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
+        if self._secured():
+            options["secure"] = True
         return cluster_job(self.protocol_id, seed=seed, **options)
+
+    def _secured(self) -> dict[str, Any]:
+        """Return the fields of the treatment of a job with secure sums; empty without."""
+        fields = secure_fields(getattr(self, "secure", False))
+        if fields and self.fleet is None:
+            raise UsageError(
+                "secure: in this process nothing crosses a link, so there is nothing to hide: take fleet = 'processes' or "
+                "'simulated', or leave secure out"
+            )
+        return fields
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         """Return each peer's rows and, if one array was split, their indices in it."""
@@ -177,6 +193,7 @@ class LabellingEstimator(
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
         self.doubts_ = doubts(state.arrays)
+        self.exposed_ = () if state.secured is None else exposed_peers(state)
         if "origin" in state.arrays:
             self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
         self._warn_of_absent(state, job.main)
@@ -289,6 +306,7 @@ class RowsEstimator(FederatedEstimator):
 
     participation: float = 1.0
     bounds: tuple[Sequence[float], Sequence[float]] | None = None
+    secure: bool | Mapping[str, Any] = False
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -316,17 +334,22 @@ def _to_the_caller() -> int:
     return level
 
 
-def run_job(job: Job, locals: list[Local], fleet: Any) -> JobState:
+def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any] | None = None) -> JobState:
     """Run a job with these peers and return its last state; raise FleetError if the job was not done.
 
     The fleet is None for the pure functions in this process, the name of a backend, or any object with
-    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument.
+    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument, and
+    for secure sums the treatment of the job as ``treatment``.
     """
     if fleet is None:
         state = run_in_process(job, locals)
     else:
         centers = [local.centers for local in locals if local.centers is not None]
-        state = backend_of(fleet).run(job, [local.X for local in locals], *([centers] if centers else []))
+        arrays, to = [local.X for local in locals], backend_of(fleet)
+        if secured:
+            state = to.run(job, arrays, treatment=Treatment(missing="", **secured))
+        else:
+            state = to.run(job, arrays, centers) if centers else to.run(job, arrays)
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state

@@ -50,6 +50,9 @@ class LosslessCMeans(WeighingEstimator):
         take them from ``y``.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+    secure : bool or mapping, default False
+        Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
+        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``.
 
     Attributes
     ----------
@@ -76,6 +79,9 @@ class LosslessCMeans(WeighingEstimator):
         kept back; the latter change the working coordinates, but not the equality with pooled c-means in them.
     coarse_ : int
         Always 0: counts and sums of c-means do not get small.
+    exposed_ : tuple of int
+        With secure sums: the peers about which sums of fewer than ``cohort`` peers can be computed, because others left or
+        came in between.
     origin_, scale_ : ndarray of shape (F,)
         Working coordinates are ``(x - origin_) / scale_``.
     seed_ : int
@@ -104,7 +110,7 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
     ----------
     n_clusters, init, n_init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate
         See :class:`LosslessCMeans`.
-    n_peers, partition, fleet
+    n_peers, partition, fleet, secure
         See :class:`LosslessCMeans`.
     fuzzifier : float, default 2.0
         The papers' lambda, above 1: near 1 memberships are crisp.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
+    from p2pclust.peer.core.treatment import Treatment
     from p2pclust.protocols.engine.job import Job, JobState
     from p2pclust.protocols.engine.local import Local
 
@@ -37,11 +38,13 @@ class Backend:
         return cast("FleetResult", module.carry_out(spec, on_event))
 
     def run(
-        self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None
-    ) -> JobState:
+        self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None,
+        treatment: Treatment | None = None,
+    ) -> JobState:  # fmt: skip
         """Run one job over these arrays, one peer each, without faults.
 
-        With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns.
+        With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns. With
+        `treatment`, the fleet treats the job so.
 
         Raises
         ------
@@ -52,15 +55,20 @@ class Backend:
 
         given = [None] * len(arrays) if centers is None else list(centers)
         locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]
-        state = self.result(job, locals_).state
+        state = self.result(job, locals_, treatment).state
         assert state is not None, "`result` raises if there is no state"
         return state
 
-    def result(self, job: Job, locals: Sequence[Local]) -> JobResult:
+    def result(self, job: Job, locals: Sequence[Local], treatment: Treatment | None = None) -> JobResult:
         """Run one job with these peers, in this order, without faults.
 
-        Raise FleetError if the fleet could not finish.
+        Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
         """
+        if treatment is not None and treatment.secure and self.name == "in-process":
+            raise UsageError(
+                "secure: nothing crosses a link in process, so there is nothing to hide: take fleet = 'processes' or "
+                "'simulated', or leave secure out"
+            )
         from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
 
         width = len(str(len(locals)))
@@ -75,7 +83,8 @@ class Backend:
             )
             for number, local in enumerate(locals)
         )
-        result = self.carry_out(FleetSpec(peers, (JobRequest(job),)), lambda event: None)
+        request = JobRequest(job) if treatment is None else JobRequest(job, treatment)
+        result = self.carry_out(FleetSpec(peers, (request,)), lambda event: None)
         if not result.jobs or result.jobs[0].state is None:
             raise FleetError(result.failure or "no peer finished the job")
         return result.jobs[0]

@@ -19,6 +19,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.secure_rounds import unfit as unsecurable
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.gossip.leaderless import unfit
 from p2pclust.simulation.world.traffic import LinkTraffic
@@ -87,6 +88,8 @@ class JobRequest:
             )
         gossip = treatment.collect == "gossip"
         if gossip and (flaw := unfit(self.job)):
+            raise UsageError(flaw)
+        if treatment.secure and (flaw := unsecurable(self.job)):
             raise UsageError(flaw)
         tolerance = treatment.tolerance or (TOLERANCE if gossip else 0.0)
         object.__setattr__(self, "treatment", replace(treatment, missing=missing, tolerance=tolerance))

@@ -109,7 +109,16 @@ async def _live(config: Mapping[str, Any]) -> int:
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
-        worker = Worker(_loader(config, shell, watch), store, limits, loop, shell.step, shell.failed, share, _secrets(config, bundle))
+        worker = Worker(
+            _loader(config, shell, watch),
+            store,
+            limits,
+            loop,
+            shell.step,
+            shell.failed,
+            share,
+            _secrets(config, bundle),
+        )
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()

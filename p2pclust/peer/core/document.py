@@ -57,7 +57,9 @@ class Document:
     nonce: str  # distinguishes equal jobs; of a child job: the parent's id, the round and a name, separated by slashes
     links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
     turn: Turn | None = None  # of a job that is repeated
-    pins: bytes = b""  # of a job with secure sums: the signature of the fleet roster, and the device keys of the job roster
+    pins: bytes = (
+        b""  # of a job with secure sums: the signature of the fleet roster, and the device keys of the job roster
+    )
 
     def __post_init__(self) -> None:
         if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
@@ -201,7 +203,10 @@ class Document:
             tolerance, mixing, links, ticks = rest
             if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
                 raise WireError("job document: wrong types")
-            if not all(type(x) is str for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, series or "")):
+            if not all(
+                type(x) is str
+                for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, series or "")
+            ):
                 raise WireError("job document: wrong types")
             if not all(type(x) is float for x in (patience_s, deadline_s, tolerance, every_s)):
                 raise WireError("job document: wrong types")
@@ -264,7 +269,9 @@ def pins_of(pins: Pins | None, treatment: Treatment, roster: tuple[str, ...]) ->
     if not treatment.secure:
         return b""
     if pins is None:
-        raise UsageError("secure: this fleet has no keys, so any process could pretend to be a keeper: `p2pclust keys init`")
+        raise UsageError(
+            "secure: this fleet has no keys, so any process could pretend to be a keeper: `p2pclust keys init`"
+        )
     unknown = [name for name in roster if name not in pins.devices]
     if unknown:
         raise UsageError(f"secure: the fleet roster of this peer has no key of {', '.join(unknown)}")

@@ -8,7 +8,8 @@ from p2pclust.peer.core.messages import Digest, Frame, Message, Name
 
 __all__ = [
     "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
-    "Open", "Pads", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "Unpad", "VoteReply",
+    "Open", "Pads", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "Unpad",
+    "VoteReply",
 ]  # fmt: skip
 
 

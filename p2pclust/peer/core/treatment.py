@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
-from p2pclust.protocols.secure.parameters import BURNT, KEEPERS, LEAVE, SecureSums, usual_cohort
+from p2pclust.protocols.secure.parameters import (
+    ALL,
+    BURNT,
+    KEEPERS,
+    LEAST_COHORT,
+    LEAVE,
+    SecureSums,
+    usual_cohort,
+)
 
-__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "Treatment", "every_flaw"]
+__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "Treatment", "every_flaw", "secure_fields"]
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -131,7 +140,9 @@ class Treatment:
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
         if self.secure and self.collect == "gossip":
-            raise UsageError("secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'")
+            raise UsageError(
+                "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
+            )
         if type(self.secure) is not bool or not all(type(number) is int for number in (self.keepers, self.cohort)):
             raise UsageError("secure, keepers, cohort: expected true or false, and whole numbers")
         if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave) != (0, 0, "", ""):
@@ -153,3 +164,35 @@ def every_flaw(every_s: float) -> str:
     if _LEAST_EVERY_S <= every_s < _FOREVER_S:
         return ""
     return f"expected at least {_LEAST_EVERY_S:g} s, and less than {_FOREVER_S:g} s"
+
+
+def secure_fields(given: bool | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a treatment from what a person gives as ``secure``: true or false, or a table of parameters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a value that is impossible in every fleet.
+
+    Examples
+    --------
+    >>> secure_fields({"keepers": "all", "cohort": 5})
+    {'secure': True, 'keepers': 4096, 'cohort': 5}
+    >>> secure_fields(False)
+    {}
+    """
+    if isinstance(given, bool):
+        return {"secure": True} if given else {}
+    known = ("keepers", "cohort", "burnt", "leave")
+    if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in known]):
+        what = repr(given) if not isinstance(given, Mapping) else f"unknown key {unknown[0]!r}"
+        raise UsageError(f"secure: {what}: expected true, false, or some of {', '.join(known)}")
+    keepers, cohort = given.get("keepers", KEEPERS), given.get("cohort", LEAST_COHORT)
+    if keepers != "all" and (type(keepers) is not int or keepers < 2):
+        raise UsageError(f"secure: keepers = {keepers!r}: expected a whole number, at least 2, or 'all'")
+    if type(cohort) is not int or cohort < LEAST_COHORT:
+        raise UsageError(f"secure: cohort = {cohort!r}: expected a whole number, at least {LEAST_COHORT}")
+    for name, choices in (("burnt", BURNT), ("leave", LEAVE)):
+        if given.get(name, choices[0]) not in choices:
+            raise UsageError(f"secure: {name} = {given[name]!r}: expected one of {', '.join(choices)}")
+    return {"secure": True} | {name: ALL if value == "all" else value for name, value in given.items()}

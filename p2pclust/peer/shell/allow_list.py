@@ -58,9 +58,7 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
             "insecure",
             {"peers": list(roster.names), "hint": "no keys: anyone who can reach this peer can pose as any other"},
         )
-    return bundle, AllowList(
-        bundle, roster, watch, asyncio.get_running_loop(), insecure=bool(config.get("insecure"))
-    )
+    return bundle, AllowList(bundle, roster, watch, asyncio.get_running_loop(), insecure=bool(config.get("insecure")))
 
 
 def _newer(roster: Roster, kept: bytes) -> Roster:
@@ -155,7 +153,9 @@ class AllowList:
             return RosterRead(source, b"", False, reason=str(error))
         if read.serial > self.roster.serial:
             self._read = read
-        return RosterRead(source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read))
+        return RosterRead(
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read)
+        )
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:

@@ -6,7 +6,7 @@ A contribution is padded within the task that computes it, so that it is nowhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -40,8 +40,10 @@ from p2pclust.protocols.secure.secured import members_of
 
 __all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "take_pads", "total_of"]
 
-_OTHER_STORE: Final = "its store is not the one that it had when the job was submitted, so it may have other rows than before"
-_OTHER_ROWS: Final = "it has other rows than at its first contribution, and the difference of two sums would give them away"
+_OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
+_OTHER_ROWS: Final = (
+    "it has other rows than at its first contribution, and the difference of two sums would give them away"
+)
 
 
 def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureInfo | None:
@@ -74,21 +76,15 @@ def contribute_padded(
     job: Job, state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets
 ) -> tuple[Arrays, bytes] | NoResult:
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
-    part, terms, pads = secure_rounds.secured_of(state), secrets.terms(keys), task.pads
-    assert pads is not None
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    pair = _own(part.entries, task.me, keys, secrets)
+    keepers, rows = secure_rounds.keepers(part, terms), _digest_of(local)
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
-    pair = _own(part.entries, task.me, keys, secrets)
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
-    if flaw := secrets.flaw(keys, KeyList(part.entries)):
-        return NoResult(f"{LEFT_OUT}: {flaw}")
-    keepers = secure_rounds.keepers(part, terms)
-    if len(keepers) <= terms.secure.colluders or (secrets.insists and task.me not in keepers):
-        return NoResult(f"{LEFT_OUT}: {len(keepers)} keepers are too few, or it insists on being one")
-    rows = _digest_of(local)
-    if not pads.intact or pads.rows not in (b"", rows):
-        return NoResult(_OTHER_ROWS if pads.intact else _OTHER_STORE)
+    if refusal := secrets.flaw(keys, KeyList(part.entries)) or _refusal(task, rows, keepers, terms, secrets):
+        return NoResult(refusal)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
@@ -97,6 +93,21 @@ def contribute_padded(
     words = pair.words(layout.size, context) if layout.whether else None
     padded = pair.padded(layout.numbers(contribution, words), task.me, keepers, context)
     return Arrays({PADDED: padded.view(np.int64)}), rows
+
+
+def _refusal(
+    task: Contribute, rows: bytes, keepers: Mapping[int, bytes], terms: secure_rounds.Terms, secrets: Secrets
+) -> str:  # fmt: skip
+    """Return why this peer does not contribute under such a list of keys, or an empty string."""
+    pads = task.pads
+    assert pads is not None
+    if len(keepers) <= terms.secure.colluders:
+        return f"{LEFT_OUT}: {len(keepers)} keepers are too few"
+    if secrets.insists and task.me not in keepers:
+        return "it contributes only where it keeps pads itself"
+    if not pads.intact:
+        return _OTHER_STORE
+    return "" if pads.rows in (b"", rows) else _OTHER_ROWS
 
 
 def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets) -> bytes | NoResult:
@@ -120,9 +131,7 @@ def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     return pair.seal(removed, task.me, maker, context, members_of(members)).data
 
 
-def combine_keys(
-    job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets
-) -> JobState | TooFew:
+def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets) -> JobState | TooFew:
     """Return the padded state that follows from the keys that came."""
     assert task.maker is not None
     answers, abstained = {}, dict(task.abstained)

@@ -153,8 +153,8 @@ def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = Non
     Returns
     -------
     Outcome
-        The same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input, of a blob that was
-        dropped meanwhile, and of a job that this version does not know is `NoResult`.
+        The same for the same task, data, memory and secrets, wherever it is done. The outcome of malformed input, of a blob
+        that was dropped meanwhile, and of a job that this version does not know is `NoResult`.
     """
     try:
         outcome = _perform(task, local, blobs, Life() if life is None else life)
@@ -179,12 +179,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
             whole.update(chunk)
         return Verified(whole.digest() == task.digest)
     if isinstance(task, BeginJob):
-        job = job_of(task.job)
-        if task.keys is None:
-            return _made(job, engine.begin(job), task.n_peers, blobs)
-        if flaw := secure_rounds.unfit(job):
-            raise UsageError(flaw)
-        return _made(job, secure_rounds.begin(job), task.n_peers, blobs, secured=_secured(task.keys, life))
+        return _begin(task, blobs, life)
     assert isinstance(task, StateTask), task
     job = job_of(task.job)
     state = engine.decode_state(job, blobs.source(job, task.state))
@@ -193,6 +188,23 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         return _perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
+    return _perform_plain(job, state, task, local, blobs, life.memories)
+
+
+def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
+    job = job_of(task.job)
+    if task.keys is None:
+        return _made(job, engine.begin(job), task.n_peers, blobs)
+    if flaw := secure_rounds.unfit(job):
+        raise UsageError(flaw)
+    secured = _secured(task.keys, life)
+    begun = secure_rounds.begin(job, secured.secrets.terms(task.keys))
+    return _made(job, begun, task.n_peers, blobs, secured=secured)
+
+
+def _perform_plain(
+    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, memories: Memories
+) -> Outcome:  # fmt: skip
     outcome: Outcome
     match task:
         case DescribeState():
@@ -206,7 +218,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         case AddUp():
             outcome = _add_up(job, state, task, blobs)
         case CombineRound():
-            outcome = _combine(job, state, task, blobs, life.memories)
+            outcome = _combine(job, state, task, blobs, memories)
         case MakeOffer():
             proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
             outcome = Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
@@ -237,30 +249,37 @@ def _perform_secured(
     keys, secrets = secured.keys, secured.secrets
     if flaw := secure_rounds.flaw(state, secrets.terms(keys)):
         raise WireError(f"job state: {flaw}")
+    outcome: Outcome
     match task:
         case DescribeState():
-            return _describe(job, state, task, blobs, secured)
+            outcome = _describe(job, state, task, blobs, secured)
         case CancelJob():
-            ended = secure_rounds.cancelled(state, task.by)
-            return _made(job, ended, task.n_peers, blobs, secured=secured)
+            outcome = _made(job, secure_rounds.cancelled(state, task.by), task.n_peers, blobs, secured=secured)
         case ContinueJob():
-            return Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+            outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
         case Contribute() if secure_rounds.secured_of(state).wants_keys:
-            return secure_tasks.answer_with_key(state, task, keys, local, secrets)
+            outcome = secure_tasks.answer_with_key(state, task, keys, local, secrets)
         case Contribute():
-            given = secure_tasks.contribute_padded(job, state, task, keys, local, secrets)
-            return given if isinstance(given, NoResult) else Contributed(blobs.keep(given[0].encode()), rows=given[1])
-        case AddUp():
-            return _add_up(job, state, task, blobs)
+            outcome = _padded(secure_tasks.contribute_padded(job, state, task, keys, local, secrets), blobs)
         case TakePads():
             sealed = secure_tasks.take_pads(job, state, task, keys, secrets)
-            return sealed if isinstance(sealed, NoResult) else PadsTaken(blobs.keep(sealed))
+            outcome = sealed if isinstance(sealed, NoResult) else PadsTaken(blobs.keep(sealed))
         case RenewKeys():
             after = secure_rounds.renewed(state, task.state.digest, task.abstained, task.silent, secrets.terms(keys))
-            return _made(job, after, task.n_peers, blobs, secured=secured)
+            outcome = _made(job, after, task.n_peers, blobs, secured=secured)
         case CombineRound():
-            return _combine_secured(job, state, task, blobs, secured)
-    raise AssertionError(f"unknown task {task}")
+            outcome = _combine_secured(job, state, task, blobs, secured)
+        case _:
+            assert isinstance(task, AddUp), f"unknown task {task}"
+            outcome = _add_up(job, state, task, blobs)
+    return outcome
+
+
+def _padded(given: tuple[Arrays, bytes] | NoResult, blobs: BlobAccess) -> Outcome:
+    if isinstance(given, NoResult):
+        return given
+    contribution, rows = given
+    return Contributed(blobs.keep(contribution.encode()), rows=rows)
 
 
 def _combine_secured(

@@ -35,6 +35,7 @@ class EnoughRows(Additive):
     """
 
     id: ClassVar[str] = "enough-rows"
+    adds_nothing: ClassVar[bool] = True
 
     n_clusters: int = 1
     gate_rounds: int = 0
@@ -75,7 +76,8 @@ class EnoughRows(Additive):
             return f"{needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
         return (
             f"privacy gate: all peers together hold {rows} rows, and with fewer than {needed} the totals of "
-            f"{self.gate_rounds} rounds could be solved for rows: ask for fewer clusters or rounds, or set privacy_gate = false"
+            f"{self.gate_rounds} rounds could be solved for rows: ask for fewer clusters or rounds, or set privacy_gate = "
+            "false"
         )
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

@@ -72,6 +72,8 @@ class Rules(ABC):
         Whether participation applies: rounds of clustering draw peers, scaling asks all.
     evaluates : bool
         Whether the stage only evaluates the result of the stages before it: ``converged`` of the job is left unchanged.
+    adds_nothing : bool
+        Whether the stages after it draw as if it were not there, so that a job has the same centers with it and without.
     imports : tuple of str
         Modules that a peer loads late and at some cost: a fleet on one machine may load them once for all its peers.
     """
@@ -82,6 +84,7 @@ class Rules(ABC):
     works_on: ClassVar[tuple[str, ...]] = ()
     own_arrays: ClassVar[Mapping[str, Slot]] = {}
     evaluates: ClassVar[bool] = False
+    adds_nothing: ClassVar[bool] = False
     imports: ClassVar[tuple[str, ...]] = ()
 
     def needs_rounds(self, state: State) -> bool:

@@ -119,6 +119,10 @@ class Job:
         """The number of the stage that a person asked for: the last one but for those that only evaluate it."""
         return main_stage([stage.protocol for stage in self.stages])
 
+    def stream(self, stage: int) -> int:
+        """Return the number by which a stage draws: its own, without the stages before it that add nothing."""
+        return stage - sum(protocol.adds_nothing for protocol in self.protocols[:stage])
+
     @property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
@@ -263,7 +267,12 @@ class JobState:
 
     @classmethod
     def _unpacked(cls, fields: Any, stored: Sequence[Payload | None] = ()) -> JobState:
-        if not isinstance(fields, list) or len(fields) not in _FIELDS or type(fields[0]) is not int or fields[0] != _VERSION:
+        if (
+            not isinstance(fields, list)
+            or len(fields) not in _FIELDS
+            or type(fields[0]) is not int
+            or fields[0] != _VERSION
+        ):
             raise WireError(f"job state: expected ten or eleven fields of version {_VERSION}")
         _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays, *secured = fields
         if not all(is_count(number) for number in (round_, stage, stage_round, empty_rounds)):

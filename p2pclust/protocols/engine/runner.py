@@ -114,7 +114,7 @@ def _run(
 
 
 def _begin(job: Job, locals: Sequence[Local]) -> JobState:
-    """Return the first state; stages for secure sums are told the columns, which peers of a fleet agree on with their keys."""
+    """Return the first state; stages for secure sums are given the columns, which a fleet agrees on with its keys."""
     state = engine.begin(job)
     columns = Counter(local.n_features for local in locals if local.X.size and not local.problem).most_common(1)
     protocol = job.protocols[state.stage]

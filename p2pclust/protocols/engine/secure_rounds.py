@@ -75,9 +75,9 @@ def unfit(job: Job) -> str:
     return ""
 
 
-def begin(job: Job) -> JobState:
+def begin(job: Job, terms: Terms) -> JobState:
     """Return the state before the first round: it is open for keys."""
-    return replace(engine.begin(job), secured=Secured())
+    return replace(engine.begin(job), secured=Secured(terms.secure.cohort))
 
 
 def secured_of(state: JobState) -> Secured:
@@ -98,6 +98,8 @@ def flaw(state: JobState, terms: Terms) -> str:
         return "its secured part names peers beyond the job roster, or without a key"
     if [entry.index for entry in part.entries] != list(members_of(listed)):
         return "its list of keys is not in roster order, each peer once"
+    if part.cohort != terms.secure.cohort:
+        return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and (u is not None or not listed >> part.maker.index & 1):
         return "it is padded, and its maker has no key, or another context is not settled"
     return ""
@@ -272,7 +274,7 @@ def renewed(
     return replace(
         state,
         secured=Secured(
-            columns=part.columns, absent=absent, silent=part.silent | as_mask(silent), unsettled=unsettled,
+            part.cohort, columns=part.columns, absent=absent, silent=part.silent | as_mask(silent), unsettled=unsettled,
             revealed=part.revealed, burnt=part.burnt, unknown=part.unknown, renewals=part.renewals + 1,
         ),
     )  # fmt: skip
@@ -305,18 +307,18 @@ def cancelled(state: JobState, by: str) -> JobState:
 
 
 def _open_for_keys(part: Secured) -> Secured:
-    return Secured(columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+    return Secured(part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown)
 
 
 def _last(part: Secured) -> Secured:
     """Return what the final state keeps: which sets were revealed."""
-    return Secured(columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+    return Secured(part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown)
 
 
-def exposed_peers(state: JobState, cohort: int) -> tuple[int, ...]:
-    """Return the peers about which the sums of the job tell more than of `cohort` peers together."""
+def exposed_peers(state: JobState) -> tuple[int, ...]:
+    """Return the peers about which sums of fewer peers than the cohort can be computed, after a job with secure sums."""
     part = secured_of(state)
-    return members_of(exposed(part.revealed, cohort, part.unknown))
+    return members_of(exposed(part.revealed, part.cohort, part.unknown))
 
 
 def _reasons(absent: Mapping[int, str]) -> str:

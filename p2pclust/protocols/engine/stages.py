@@ -75,7 +75,7 @@ def _after_empty(job: Job, state: JobState, n_peers: int) -> JobState:
     whole_stage = protocol.asks == "one"
     gone = abstained_in(state, whole_stage=whole_stage)
     if len(by_themselves(gone)) == n_peers:
-        instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, state.stage))
+        instead = protocol.all_abstained(state.arrays, random_streams.opening(job.seed, job.stream(state.stage)))
         if instead is not None:
             return opened(job, replace(state, arrays=instead), state.stage + 1)
         return replace(state, status="failed", reason=_none_contributed(protocol, gone, "no peer can contribute"))
@@ -101,7 +101,9 @@ def opened(job: Job, state: JobState, stage: int) -> JobState:
         before = state.converged and protocol.evaluates
         fresh = replace(state, stage=stage, stage_round=0, empty_rounds=0, converged=before)
         try:
-            fresh = replace(fresh, arrays=protocol.open(state.arrays, random_streams.opening(job.seed, stage)))
+            fresh = replace(
+                fresh, arrays=protocol.open(state.arrays, random_streams.opening(job.seed, job.stream(stage)))
+            )
         except UsageError as error:
             return replace(fresh, status="failed", reason=str(error)[:MAX_REASON])
         if not fresh.arrays.sound():

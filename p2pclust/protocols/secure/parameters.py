@@ -73,7 +73,9 @@ class SecureSums:
             With the reason.
         """
         if not (2 <= self.keepers <= n_peers or self.keepers == ALL):
-            raise UsageError(f"secure: keepers = {self.keepers}: expected 2 to {n_peers}, the number of peers, or 'all'")
+            raise UsageError(
+                f"secure: keepers = {self.keepers}: expected 2 to {n_peers}, the number of peers, or 'all'"
+            )
         if not LEAST_COHORT <= self.cohort <= n_peers:
             few = f"{n_peers} peers are too few to hide among" if n_peers < LEAST_COHORT else f"cohort = {self.cohort}"
             raise UsageError(f"secure: {few}: expected {LEAST_COHORT} to the number of peers ({n_peers})")

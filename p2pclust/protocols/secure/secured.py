@@ -84,8 +84,8 @@ class Secured:
 
     Parameters
     ----------
-    serial : int
-        Of the fleet roster whose keys the job's document names.
+    cohort : int
+        The fewest peers whose sum may be revealed in this job.
     entries : tuple of KeyEntry
         The list of keys.
     maker : Maker
@@ -109,6 +109,7 @@ class Secured:
         How often new keys were asked for since the last total.
     """
 
+    cohort: int = 0
     entries: tuple[KeyEntry, ...] = ()
     maker: Maker = field(default_factory=Maker)
     asked: int = 0
@@ -136,7 +137,8 @@ class Secured:
             pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers, u.none, u.found))]
         sets = [[_packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
-            entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets, self.renewals
+            self.cohort, entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets,
+            self.renewals,
         ]  # fmt: skip
 
     @classmethod
@@ -157,7 +159,7 @@ class Secured:
     def _read(cls, fields: object) -> Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
-        entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
+        cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
         peers, reasons = absent[0::2], absent[1::2]
         if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
             raise ValueError("peers that are absent without a reason")
@@ -172,7 +174,7 @@ class Secured:
                 raise ValueError("too many sets")
         listed = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3] is True, _bytes(e[4])) for e in entries)
         made = cls(
-            listed, Maker(*map(_count, maker)), _mask(asked), _count(columns),
+            _count(cohort), listed, Maker(*map(_count, maker)), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
         )  # fmt: skip

@@ -9,13 +9,27 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainValidator, create_model, model_validator
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, secure_fields
+from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.fields import TomlTable, refuse, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["JobSpec"]
+
+
+class SecureSpec(TomlTable):
+    """``secure = {...}`` of a job: the parameters of secure sums (docs/secure-sums.md)."""
+
+    #: How many peers keep pads, or all.
+    keepers: Annotated[int, Field(ge=2, le=4096)] | Literal["all"] | None = None
+    #: The fewest peers whose sum may be revealed; by default 5, below 7 peers 3.
+    cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
+    #: What is done if the set of peers of a sum that was revealed cannot be had again for the same state.
+    burnt: Literal["groups", "record"] | None = None
+    #: What is done if a peer of earlier sums is missing.
+    leave: Literal["alone", "groups"] | None = None
 
 
 class _JobKeys(TomlTable):
@@ -49,6 +63,8 @@ class _JobKeys(TomlTable):
     mixing: Literal["push-sum", "metropolis-hastings"] | None = None
     #: And the number of ticks after which each peer continues from its own mixture, if the protocol allows that.
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    #: Secure sums: no peer sees what a single other one contributes. True, or a table of their parameters.
+    secure: bool | SecureSpec = False
 
 
 class JobSpec(OwnParameters, _JobKeys):
@@ -77,6 +93,12 @@ class JobSpec(OwnParameters, _JobKeys):
 
         return issubclass(protocol_class(self.protocol), ByColumns)
 
+    @property
+    def secured(self) -> dict[str, Any]:
+        """The fields of the treatment of a job with secure sums; empty without."""
+        given = self.secure if isinstance(self.secure, bool) else self.secure.model_dump(exclude_none=True)
+        return secure_fields(given)
+
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
         from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415 - as in fields.known_protocol
@@ -95,6 +117,10 @@ class JobSpec(OwnParameters, _JobKeys):
         if self.by_columns and self.participation != 1.0:
             problems.append(f"protocol {self.protocol!r} needs every peer in every round: leave participation out")
         problems += self._gossip_problems()
+        if self.secured and self.collect == "gossip":
+            problems.append(
+                "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
+            )
         if self.patience_s is not None and self.missing == "drop":
             problems.append("patience_s is for missing = 'wait' or 'all', not 'drop'")
         if self.deadline_s is not None and self.missing != "drop":

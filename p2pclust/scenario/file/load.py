@@ -15,6 +15,7 @@ from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.availability import refuse_without_devices
@@ -226,6 +227,17 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     overlay = scenario.fleet.overlay
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
+    for number, job in enumerate(scenario.jobs, 1):
+        if not job.secured:
+            continue
+        if backend == "in-process":
+            raise UsageError(
+                f"[[jobs]] {number}: secure: nothing crosses a link in process, so there is nothing to hide: choose another "
+                "backend, or leave secure out"
+            )
+        n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
+        treatment = Treatment(**job.secured).secured_for(n_peers)
+        treatment.secure_sums.check(n_peers)
     if scenario.faults and backend == "in-process":
         raise UsageError(
             "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"

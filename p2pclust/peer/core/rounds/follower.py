@@ -28,7 +28,10 @@ __all__ = ["Follower"]
 
 
 class Follower:
-    """One peer's part in the rounds of one job. `notes` are of its secure sums; `own_term` is the term that it aggregates itself, if it does."""
+    """One peer's part in the rounds of one job.
+
+    `notes` are of its secure sums; `own_term` is the term that it aggregates itself, if it does.
+    """
 
     def __init__(
         self, job: JobContext, election: Election, workspace: JobWorkspace, headway: Headway,

@@ -102,12 +102,8 @@ class AggregatedJob:
                 self._from_follower(source, message)
             case Partial() if message.term == self.ledger.term:
                 self._on_partial(source, message)
-            case Unpad() if self.document.treatment.secure:
-                self._follower.keeper.on_unpad(source, message)
-            case Pads() if self._term is not None and message.term == self.ledger.term:
-                self._term.on_pads(source, message)
-            case HeldState():
-                self._on_offer(source, message)
+            case HeldState() | Unpad() | Pads():
+                self._on_large(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.forgot("a peer holds a later promise of it")
@@ -181,6 +177,16 @@ class AggregatedJob:
                 self._follower.on_partial(source, message)
         except WireError as error:
             self._ctx.report(BadPart(*self.document.named, peer=source, reason=str(error)))
+
+    def _on_large(self, source: str, message: HeldState | Unpad | Pads) -> None:
+        """Handle an offered register, or a message about pads."""
+        if isinstance(message, HeldState):
+            self._on_offer(source, message)
+        elif isinstance(message, Unpad):
+            if self.document.treatment.secure:
+                self._follower.keeper.on_unpad(source, message)
+        elif self._term is not None and message.term == self.ledger.term:
+            self._term.on_pads(source, message)
 
     def _on_offer(self, source: str, message: HeldState) -> None:
         """Take over a newer register: a voter offers it to a candidate that it refuses."""

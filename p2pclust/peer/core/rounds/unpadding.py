@@ -172,10 +172,9 @@ class SecureTerm:
 
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""
-        asked = self._asked
-        if asked is not None and (index := self._document.index(name)) is not None:
-            if index in asked.keepers or index in asked.opened.contributors():
-                self._renew(asked.opened, asked.abstained, (), f"{name} was revoked")
+        asked, index = self._asked, self._document.index(name)
+        if asked is not None and (index in asked.keepers or index in asked.opened.contributors()):
+            self._renew(asked.opened, asked.abstained, (), f"{name} was revoked")
 
     def fire(self) -> None:
         """Ask silent keepers again, and give them up in the end."""
