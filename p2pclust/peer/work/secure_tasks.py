@@ -116,10 +116,8 @@ def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     members = task.members
     if part.wants_keys or part.maker != task.maker:
         return NoResult("the state was made by another peer, or in another term")
-    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
-        return NoResult(f"{members.bit_count()} peers are too few, or not all of them were asked")
-    if secure_rounds.whole(part, terms) and members != part.asked:
-        return NoResult("only the sum of all peers that were asked may be revealed")
+    if flaw := secure_rounds.set_flaw(part, members, terms):
+        return NoResult(flaw)
     pair = _own(part.entries, task.me, keys, secrets)
     if pair is None:
         return NoResult("it was restarted and has new keys")

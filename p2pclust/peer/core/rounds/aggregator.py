@@ -175,8 +175,8 @@ class AggregatorTerm:
 
     def _state_made(self, token: TermToken, outcome: StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
-        if token.kind == DescribeState.kind and secure is not None and not secure.wants_keys:
-            self._secure.renew(outcome.ref, {}, ())  # only the peer that made a padded state may have it unpadded
+        if token.kind == DescribeState.kind and self._made_before(outcome.info):
+            self._secure.renew(outcome.ref, {}, ())
             return
         if closed is not None and token.kind == CombineRound.kind:
             contributors = [roster[index] for index in closed.contributors()]
@@ -189,6 +189,10 @@ class AggregatorTerm:
         held = self._ledger.register
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
+
+    def _made_before(self, info: StateInfo) -> bool:
+        """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
+        return info.secure is not None and not info.secure.wants_keys
 
     def _wait_for_more(self, reason: str) -> None:
         """Keep a round of keys open: too few peers have answered."""
