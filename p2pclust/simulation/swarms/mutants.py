@@ -117,8 +117,8 @@ def _steps_down_for_good(election: Election, term: int) -> None:
 _STEP_DOWN: Final = Election.step_down
 
 
-def _asks_for_its_own(term: SecureTerm, opened: Any, abstained: Any, members: int) -> None:
-    _ASK(term, opened, abstained, 1 << term._document.index(term._ctx.me))
+def _asks_for_its_own(term: SecureTerm, closing: Any, members: int, total: Any) -> None:
+    _ASK(term, closing, 1 << term._me, total)
 
 
 _ASK: Final = SecureTerm._ask

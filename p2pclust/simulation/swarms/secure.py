@@ -16,7 +16,7 @@ from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
 from p2pclust.simulation.checks.secrecy import Secrecy
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
-from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 
 __all__ = ["SecureSwarm", "run"]
 
@@ -25,6 +25,8 @@ class SecureSwarm(Swarm):
     """One run of a job with secure sums."""
 
     keyed = True
+    #: Ranges take eight rounds, and each round another exchange.
+    deadline_s = 4 * DEADLINE_S
 
     def __init__(self, plan: SwarmPlan) -> None:
         rng = np.random.default_rng([plan.seed, 4])

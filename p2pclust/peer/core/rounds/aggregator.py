@@ -35,6 +35,7 @@ from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
@@ -46,11 +47,13 @@ from p2pclust.peer.core.tasks import (
     Continued,
     ContinueJob,
     DescribeState,
+    FinishRound,
     NoResult,
     Outcome,
     Ref,
     StateInfo,
     StateMade,
+    Summed,
     Task,
     TermToken,
     TooFew,
@@ -78,7 +81,7 @@ class AggregatorTerm:
     """One term of aggregation."""
 
     def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, hooks: TermHooks
+        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: TermHooks
     ) -> None:  # fmt: skip
         self._ctx = job.context
         self._membership = job.membership
@@ -93,7 +96,7 @@ class AggregatorTerm:
         self._patience = Patience(job, headway)
         self._answers = Answers(job, self._patience)
         self._invitations = Invitations(job, self._patience)
-        self._secure = SecureTerm(job, notes, self._patience, self._compute)
+        self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
@@ -168,6 +171,8 @@ class AggregatorTerm:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
             self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
             self._election.withdraw()
+        elif isinstance(outcome, Summed):
+            self._secure.summed(outcome)
         elif isinstance(outcome, TooFew):
             self._wait_for_more(outcome.reason)
         elif isinstance(outcome, StateMade):
@@ -176,7 +181,8 @@ class AggregatorTerm:
     def _state_made(self, token: TermToken, outcome: StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
         if token.kind == DescribeState.kind and self._made_before(outcome.info):
-            self._secure.renew(outcome.ref, {}, ())
+            assert secure is not None
+            self._secure.resume(outcome.ref, self._ledger.register.round, secure)
             return
         if closed is not None and token.kind == CombineRound.kind:
             contributors = [roster[index] for index in closed.contributors()]
@@ -186,6 +192,10 @@ class AggregatorTerm:
                 self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
             else:
                 self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
+        if token.kind == FinishRound.kind:
+            peers = [roster[index] for index in self._secure.finished]
+            named, at = self._document.named, self._ledger.register.round
+            self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
         held = self._ledger.register
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
@@ -286,6 +296,7 @@ class AggregatorTerm:
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
         opened = self._round
+        self._secure.member_changed()
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
@@ -294,7 +305,6 @@ class AggregatorTerm:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
             self._invitations.send_present(opened, [self._document.roster[index] for index in below])
-        self._secure.member_changed()
         self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -417,12 +427,12 @@ class AggregatorTerm:
             self._election.hand_over()
             return
         self._invitations.heartbeat(self._round)
+        self._secure.fire()
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
             self._patience.note_pulls(self._round)
             self._invitations.repeat(self._round)
-            self._secure.fire()
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:
