@@ -116,7 +116,7 @@ class AggregatorTerm:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this round needs."""
-        return [] if self._round is None else self._round.blobs() + self._secure.blobs()
+        return self._secure.blobs() + ([] if self._round is None else self._round.blobs())
 
     @property
     def phase(self) -> str:

@@ -40,6 +40,7 @@ class _Closing:
     sent_at: dict[int, float] = field(default_factory=dict)
     removed: dict[int, Ref] = field(default_factory=dict)
     pulling: dict[int, Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
+    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
 
 class SecureTerm:
@@ -255,12 +256,17 @@ class SecureTerm:
         closing = self._closing
         if closing is None or closing.message is None:
             return
-        silent = [index for index in closing.keepers if index not in closing.removed and index not in closing.pulling]
+        for index, ref in closing.pulling.items():
+            left = self._blobs.left(ref.digest)
+            if closing.chunks_left.get(index) != left:
+                closing.chunks_left[index] = left
+                self._patience.works(closing.keepers[index])
+        silent = [index for index in closing.keepers if index not in closing.removed]
         if lost := [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since)]:
             left_out = () if self._document.treatment.missing == "all" else tuple(lost)
             self._renew(closing, left_out, f"{self._names(lost)} did not answer as keepers")
             return
-        for index in silent:
+        for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
         self._look()
