@@ -35,7 +35,7 @@ from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.key_list import KeyEntry, KeyList
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
 from p2pclust.protocols.secure.secured import as_mask, members_of
 
@@ -55,7 +55,7 @@ def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureIn
     if part.wants_keys:
         every = tuple(range(terms.n_peers))
         return SecureInfo(True, every, part.unsettled is not None, cohort=terms.secure.cohort)
-    keepers, whole = tuple(secure_rounds.keepers(part, terms)), secure_rounds.whole(part, terms)
+    keepers, whole = tuple(secrets.keepers(keys, part)), secure_rounds.whole(part, terms)
     return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, terms.secure.cohort, whole)
 
 
@@ -79,12 +79,12 @@ def contribute_padded(
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     pair = _own(part.entries, task.me, keys, secrets)
-    keepers, rows = secure_rounds.keepers(part, terms), _digest_of(local)
+    keepers, rows = secrets.keepers(keys, part), secrets.digest_of(local)
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
-    if refusal := secrets.flaw(keys, KeyList(part.entries)) or _refusal(task, rows, keepers, terms, secrets):
+    if refusal := secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets):
         return NoResult(refusal)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
@@ -123,7 +123,7 @@ def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     asker = next((entry.public for entry in part.entries if entry.index == task.maker.index), None)
     if pair is None or asker is None:
         return NoResult("it, or the aggregator, has new keys")
-    if task.me not in secure_rounds.keepers(part, terms):
+    if task.me not in secrets.keepers(keys, part):
         return NoResult("it keeps no pads in this round")
     context = secure_rounds.context_of(terms, task.state.digest)
     removed = _removed(part.entries, pair, task.me, members, layout_of(job, state).size, context)
@@ -157,7 +157,7 @@ def padded_sum(
     if total is None:
         return None, ()
     numbers = np.array(total[PADDED]).view(np.uint64)
-    if task.me in secure_rounds.keepers(part, terms):
+    if task.me in secrets.keepers(keys, part):
         pair = _own(part.entries, task.me, keys, secrets)
         if pair is None:
             raise WireError("this peer was restarted and has new keys")
@@ -183,7 +183,7 @@ def total_of(
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
     removed: list[Numbers] = []
-    for keeper, public in secure_rounds.keepers(part, terms).items():
+    for keeper, public in secrets.keepers(keys, part).items():
         if keeper == part.maker.index:
             continue  # it left its pads out of the sum
         if keeper == me:
@@ -204,12 +204,3 @@ def _removed(
 ) -> Numbers:  # fmt: skip
     public = {entry.index: entry.public for entry in entries if members >> entry.index & 1}
     return pair.removed(me, public, size, context)
-
-
-def _digest_of(local: Local) -> bytes:
-    whole = hashlib.blake2b(digest_size=32)
-    arrays = [local.X] if local.weights is None else [local.X, local.weights]
-    for array in arrays:
-        whole.update(str(array.shape).encode())
-        whole.update(np.ascontiguousarray(array).tobytes())
-    return whole.digest()
