@@ -105,8 +105,10 @@ class Keeper:
     def blob_ready(self, digest: bytes) -> None:
         """Go on with a request whose sum is here now."""
         message = self._waits
-        if message is not None and message.sum == digest and self._election.aggregator:
-            self.on_unpad(self._election.aggregator, message)
+        if message is not None and message.sum == digest:
+            self._waits = None
+            if message.term == self._ledger.term and self._election.aggregator:
+                self.on_unpad(self._election.aggregator, message)
 
     def _take(self, source: str, message: Unpad, held: Held, *, again: bool) -> None:
         token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, held.members)
