@@ -54,6 +54,7 @@ from p2pclust.peer.core.tasks import (
 )
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
@@ -142,6 +143,7 @@ class Life:
 
     memories: Memories = field(default_factory=Memories)
     secrets: Secrets | None = None  # None in a fleet without keys
+    floor: Floor = field(default_factory=Floor)  # what the device asks of every job
 
 
 def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
@@ -190,6 +192,8 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     job = job_of(task.job)
     state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
+    if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys)):
+        local = local.refusing(refusal)
     if task.keys is not None:
         return _perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
