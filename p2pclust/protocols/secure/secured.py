@@ -152,7 +152,7 @@ class Secured:
         """
         try:
             return cls._read(fields)
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
 
     @classmethod

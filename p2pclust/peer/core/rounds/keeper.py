@@ -67,6 +67,9 @@ class Keeper:
         message = self._asked.pop(token, None)
         if message is None or message.term != self._ledger.term or not self._election.aggregator:
             return  # another term began: its aggregator will have new keys
+        ref = self._ledger.register.ref
+        if ref is None or ref.digest != token.state:
+            return  # this peer may have answered already, with its new key, that it took away no pads
         source = self._election.aggregator
         if not isinstance(outcome, PadsTaken):
             self._refuse(source, message, str(getattr(outcome, "reason", "")))
@@ -75,9 +78,9 @@ class Keeper:
             self._refuse(source, message, "it has taken its pads away for another set of peers")
             return
         self._notes.note(token.state, token.members)
-        ref = outcome.ref
-        payload = () if ref.payload is None else (ref.payload,)
-        self._answer(source, token, self._message(message, "", ref, payload))
+        taken = outcome.ref
+        payload = () if taken.payload is None else (taken.payload,)
+        self._answer(source, token, self._message(message, "", taken, payload))
 
     def _answer(self, source: str, token: PadsToken, answer: Pads) -> None:
         self._sent = (token, answer)
