@@ -1,4 +1,4 @@
-"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by anybody."""
+"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by another peer."""
 
 from __future__ import annotations
 
