@@ -45,10 +45,10 @@ def test_an_answer_with_a_changed_byte_is_refused_or_still_an_answer(answer: Key
     data[place % len(data)] ^= flip
     try:
         read = KeyAnswer.decode(answer.entry.index, bytes(data))
-    except WireError as error:
-        assert str(error).startswith("malformed key")
-    else:
-        assert read.entry.index == answer.entry.index
+    except WireError:
+        return
+    assert read.entry.index == answer.entry.index
+    assert KeyAnswer.decode(read.entry.index, read.encode()) == read
 
 
 SOUND = [bytes(32), 2, False, bytes(64), "", b"\x07"]
