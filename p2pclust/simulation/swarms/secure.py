@@ -13,7 +13,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
-from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 
 __all__ = ["SecureSwarm", "run"]
 
@@ -22,6 +22,8 @@ class SecureSwarm(Swarm):
     """One run of a job with secure sums."""
 
     keyed = True
+    #: It has some three times as many rounds as a plain job: ranges take eight, keys one.
+    deadline_s = 3 * DEADLINE_S
 
     def __init__(self, plan: SwarmPlan) -> None:
         rng = np.random.default_rng([plan.seed, 4])
