@@ -275,6 +275,8 @@ def renewed(
         story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
         if left >= terms.secure.cohort:
             story = f"no total after {part.renewals + 1} exchanges of keys"
+            # No peer is asked any more what was revealed in this context.
+            part = replace(part, unknown=_with(part.unknown, part.asked))
         return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_last(part))
     unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
     return replace(

@@ -322,6 +322,9 @@ def test_ten_exchanges_of_keys_without_a_total_end_the_job() -> None:
         state = after_keys(fleet, state, fleet.answers())
     ended = asked_again(fleet, padded=state)
     assert (ended.status, ended.reason) == ("failed", "secure sums: no total after 10 exchanges of keys")
+    assert part_of(ended).unknown == (0b11111,), (
+        "its last context may have been unpadded, and no peer is asked any more"
+    )
     assert part_of(closed(fleet, state, range(5))).renewals == 0, "a total begins the count anew"
 
 
