@@ -114,7 +114,7 @@ def _check(asked: Asked) -> None:
 
     own = {
         None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
-        "secure": {},
+        "secure": mutants.SECURE_MUTANTS,
     }  # fmt: skip
     known = mutants.MUTANTS | own.get(protocol, mutants.WORKSPACE_MUTANTS)
     if mutant not in known:

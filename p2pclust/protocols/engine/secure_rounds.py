@@ -27,7 +27,7 @@ from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask
 
 __all__ = [
     "MOST_RENEWALS", "NEW_KEYS", "NotEnough", "Terms", "begin", "cancelled", "closed", "context_of", "exposed_peers",
-    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "unfit", "whole",
+    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "set_flaw", "unfit", "whole",
 ]  # fmt: skip
 
 #: So many times in a row are new keys asked for without a total; then the job fails.
@@ -124,6 +124,15 @@ def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
 def whole(part: Secured, terms: Terms) -> bool:
     """Return whether the set of a padded round must be all peers that are asked, so that no small class comes about."""
     return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
+
+
+def set_flaw(part: Secured, members: int, terms: Terms) -> str:
+    """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
+    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
+        return f"{members.bit_count()} peers are too few, or not all of them were asked"
+    if whole(part, terms) and members != part.asked:
+        return "only the sum of all peers that were asked may be revealed"
+    return ""
 
 
 def keys_closed(

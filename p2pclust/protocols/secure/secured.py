@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from p2pclust.errors import WireError
@@ -17,6 +18,7 @@ __all__ = ["Maker", "Secured", "Unsettled", "as_mask", "members_of"]
 _MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
+_FIELDS: Final = 5  # of an entry
 
 
 def members_of(mask: int) -> tuple[int, ...]:
@@ -160,6 +162,9 @@ class Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
         cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
+        if any(type(each) is not list for each in (entries, maker, absent, pending, revealed, burnt, unknown)):
+            raise ValueError("a part that is no list")
+        index, term, round_ = map(_count, maker)
         peers, reasons = absent[0::2], absent[1::2]
         if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
             raise ValueError("peers that are absent without a reason")
@@ -172,15 +177,32 @@ class Secured:
         for masks in (revealed, burnt, unknown):
             if len(masks) > _MOST_SETS:
                 raise ValueError("too many sets")
-        listed = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3] is True, _bytes(e[4])) for e in entries)
-        made = cls(
-            _count(cohort), listed, Maker(*map(_count, maker)), _mask(asked), _count(columns),
+        if not all(before < peer for before, peer in pairwise(map(_count, peers))):
+            raise ValueError("absent peers that are not in roster order")
+        return cls(
+            _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
         )  # fmt: skip
-        if made.packed() != fields:
-            raise ValueError("not in canonical form")
-        return made
+
+
+class _EntriesReader:
+    """Reads lists of keys. Most states bring the list of the one before: then the same object is returned."""
+
+    def __init__(self) -> None:
+        self._last: tuple[list[Any], tuple[KeyEntry, ...]] = ([], ())
+
+    def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
+        known, entries = self._last
+        if packed != known:
+            if any(len(entry) != _FIELDS or type(entry[3]) is not bool for entry in packed):
+                raise ValueError("an entry that cannot be")
+            entries = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3], _bytes(e[4])) for e in packed)
+            self._last = (packed, entries)
+        return entries
+
+
+_entries = _EntriesReader().read
 
 
 def _packed(mask: int) -> bytes:
@@ -188,7 +210,10 @@ def _packed(mask: int) -> bytes:
 
 
 def _mask(data: object) -> int:
-    return int.from_bytes(_bytes(data), "little")
+    known = _bytes(data)
+    if known.endswith(b"\0"):
+        raise ValueError("a set with more bytes than it needs")
+    return int.from_bytes(known, "little")
 
 
 def _bytes(data: object) -> bytes:

@@ -53,6 +53,7 @@ class Swarm:
 
     #: Whether the devices have keys.
     keyed = False
+    #: How long the job may take after everything has healed (virtual seconds).
     deadline_s = DEADLINE_S
 
     def __init__(self, plan: SwarmPlan) -> None:

@@ -29,6 +29,7 @@ from p2pclust.peer.core.tasks import (
     RenewKeys,
     StateMade,
     Summed,
+    SumPadded,
     TakePads,
     Task,
     TooFew,
@@ -110,6 +111,11 @@ class Workers:
         return Maker(0, 1, self.round)
 
     def combine(self, state: Ref, given: tuple[Given, ...], removed: Sequence[tuple[int, Ref]] = ()) -> Ref:
+        if not self.part(state).wants_keys:
+            summed = self.do(0, SumPadded(self.data, self.n_peers, state, 0, given, keys=self.keys))
+            assert isinstance(summed, Summed), summed
+            assert summed.ref is not None
+            given = ((summed.peers, summed.ref),)
         task = CombineRound(
             self.data, self.n_peers, state, given, maker=self.maker(), removed=tuple(removed), keys=self.keys
         )  # fmt: skip
@@ -228,17 +234,14 @@ def test_without_the_pads_of_one_keeper_there_is_no_total() -> None:
     assert workers.part(after).wants_keys
 
 
-def test_a_contribution_that_cannot_be_read_asks_for_new_keys_without_its_peer() -> None:
+def test_a_contribution_that_cannot_be_read_is_not_in_the_sum() -> None:
     workers = Workers()
     state = workers.padded()
     given = workers.given(state)
     broken = ((2,), Ref(b"x" * 32, 3, b"abc"))
-    after = workers.combine(state, (*given[:2], broken, *given[3:]), workers.removed(state, 0b11111))
-    part = workers.part(after)
-    assert part.wants_keys
-    assert part.absent[2].startswith("malformed: ")
-    padded = workers.combine(after, workers.given(after))
-    assert members_of(workers.part(padded).asked) == (0, 1, 3, 4)
+    after = workers.combine(state, (*given[:2], broken, *given[3:]), workers.removed(state, 0b11011))
+    assert workers.state(after).log[0].contributors == (0, 1, 3, 4)
+    assert workers.part(after).revealed == (0b11011,)
 
 
 def test_a_round_with_four_of_five_has_their_total() -> None:
@@ -304,7 +307,7 @@ def test_a_peer_that_keeps_no_pads_and_one_that_was_restarted_refuse() -> None:
     assert refusal(workers.take(state, other, 0b11111)) == "it keeps no pads in this round"
     keeper = next(peer for peer in workers.keepers(state) if peer != 0)
     workers.lives[keeper] = workers.life(keeper, 1)
-    assert refusal(workers.take(state, keeper, 0b11111)) == "it was restarted and has new keys"
+    assert refusal(workers.take(state, keeper, 0b11111)) == "it, or the aggregator, has new keys"
 
 
 def test_a_keeper_that_has_answered_with_a_new_key_refuses_the_older_state() -> None:
@@ -313,7 +316,7 @@ def test_a_keeper_that_has_answered_with_a_new_key_refuses_the_older_state() -> 
     keeper = next(peer for peer in workers.keepers(state) if peer != 0)
     asked = workers.made(0, RenewKeys(workers.data, 5, state, keys=workers.keys))
     assert isinstance(workers.contribute(asked, keeper), Contributed)
-    assert refusal(workers.take(state, keeper, 0b11111)) == "it was restarted and has new keys"
+    assert refusal(workers.take(state, keeper, 0b11111)) == "it, or the aggregator, has new keys"
 
 
 def test_pads_are_sealed_for_the_maker_and_these_members() -> None:

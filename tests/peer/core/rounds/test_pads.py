@@ -107,14 +107,18 @@ class Kept:
         self.ledger = SimpleNamespace(term=3, register=self.register, stale=lambda term: term < self.ledger.term)
         self.election = SimpleNamespace(aggregator="p1")
         self.notes = PadNotes(self.ctx, DOCUMENT, None)
-        job = SimpleNamespace(context=self.ctx, document=DOCUMENT, ledger=self.ledger)
+        blobs = SimpleNamespace(has=lambda digest: True)
+        job = SimpleNamespace(context=self.ctx, document=DOCUMENT, ledger=self.ledger, blobs=blobs)
         self.keeper = Keeper(cast(Any, job), cast(Any, self.election), self.notes)
 
     def asked(self, members: int = 0b1111, *, source: str = "p1", **change: Any) -> list[Compute]:
         """Ask for pads; return what the worker is given."""
         fields = {"term": 3, "round": 5, "digest": STATE} | change
+        total = {"sum": b"s" * 32, "size_bytes": 3, "payload": (b"sum",)}
         self.ctx.effects.clear()
-        self.keeper.on_unpad(source, Unpad(DOCUMENT.id, members=members.to_bytes(1, "little"), **fields))
+        self.keeper.on_unpad(
+            source, Unpad(DOCUMENT.id, members=members.to_bytes(members > 0, "little"), **fields, **total)
+        )
         return [effect for effect in self.ctx.effects if isinstance(effect, Compute)]
 
     def took(self, compute: Compute, outcome: Any = None) -> None:
@@ -206,3 +210,22 @@ def test_pads_do_not_leave_after_the_peer_adopted_the_state_that_asks_for_new_ke
     kept.took(compute)
     assert kept.ctx.effects == []
     assert kept.notes.kept.sets == ()
+
+
+def test_the_next_aggregator_gets_the_pads_of_the_same_set_and_the_sum() -> None:
+    kept = Kept()
+    kept.took(*kept.asked())
+    kept.ledger.term, kept.election.aggregator = 4, "p3"
+    (compute,) = kept.asked(0, source="p3", term=4)
+    task = compute.task
+    assert isinstance(task, TakePads)
+    assert (task.members, task.maker.index, task.sum) == (0b1111, 2, Ref(b"s" * 32, 3, b"sum"))
+    kept.took(compute)
+    assert [(answer.refusal, answer.members) for answer in kept.answers()] == [("", b"\x0f")]
+    assert kept.notes.kept.sets == ((STATE, 0b1111),)
+
+
+def test_without_released_pads_there_is_nothing_for_the_next_aggregator() -> None:
+    kept = Kept()
+    assert kept.asked(0) == []
+    assert [answer.refusal for answer in kept.answers()] == ["it has released no pads for that state"]
