@@ -56,8 +56,8 @@ def sights_of(
 ) -> Sights:  # fmt: skip
     """Return what a job showed: it is replayed with the recorded contributors of every round.
 
-    With secure sums (`secured`) a single contribution is padded with numbers that nobody but its peer and the keepers
-    can tell from random ones; here they are drawn from the job's seed.
+    With secure sums (`secured`) a single contribution is padded with numbers that look random to all but its peer and the
+    keepers; here they are drawn from the job's seed.
     """
     sights = Sights()
     rng = random_streams.aggregating(job.seed, len(locals))

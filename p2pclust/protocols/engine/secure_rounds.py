@@ -34,7 +34,7 @@ __all__ = [
 MOST_RENEWALS: Final = 10
 #: Why a peer that was restarted does not contribute before keys are exchanged again.
 NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
-_GROUPED: Final = f"{LEFT_OUT}: it would be told apart from peers that are missing"
+_GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
 _SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
 _NO_KEY: Final = f"{LEFT_OUT}: no key came from it"
 _FORMAT: Final = b"p2pclust context 1"
@@ -98,6 +98,8 @@ def flaw(state: JobState, terms: Terms) -> str:
         return "its secured part names peers beyond the job roster, or without a key"
     if [entry.index for entry in part.entries] != list(members_of(listed)):
         return "its list of keys is not in roster order, each peer once"
+    if (u is not None and u.maker >= n_peers) or any(peer >= n_peers for peer in part.absent):
+        return "its secured part names peers beyond the job roster"
     if part.cohort != terms.secure.cohort:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and (u is not None or not listed >> part.maker.index & 1):
@@ -155,7 +157,7 @@ def keys_closed(
         If more peers are needed; the round stays open.
     """
     before = secured_of(state)
-    sound, unsound = _sound(answers, terms)
+    sound, unsound = _sound(answers, terms, before.unsettled)
     part = _settled(before, sound, terms.secure)
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
@@ -176,12 +178,16 @@ def keys_closed(
     return replace(state, arrays=arrays, secured=part)
 
 
-def _sound(answers: Mapping[int, KeyAnswer], terms: Terms) -> tuple[dict[int, KeyAnswer], dict[int, str]]:
-    """Return the answers whose keys are signed, and the peers of the others, with reasons."""
+def _sound(
+    answers: Mapping[int, KeyAnswer], terms: Terms, unsettled: Unsettled | None
+) -> tuple[dict[int, KeyAnswer], dict[int, str]]:  # fmt: skip
+    """Return the answers that may be true and whose keys are signed, and the peers of the others, with reasons."""
     sound, unsound = {}, {}
     for index, answer in sorted(answers.items()):
         if flaw_ := KeyList((answer.entry,)).flaw(terms.keys, terms.job_id):
             unsound[index] = f"malformed: {flaw_}"
+        elif unsettled is not None and (answer.taken or 0) & ~unsettled.asked:
+            unsound[index] = "malformed: it reports a set of peers that were not asked"
         else:
             sound[index] = answer
     return sound, unsound
@@ -218,7 +224,7 @@ def _grouped(part: Secured, able: int, terms: Terms) -> int:
     asked = grouped(able, sets, secure.cohort, keeper_order(terms.keys, range(terms.n_peers)))
     if asked.bit_count() < secure.cohort:
         missing = [index for index in range(terms.n_peers) if not able >> index & 1]
-        raise NotEnough(f"without {_named(missing)} the sums would tell single peers apart")
+        raise NotEnough(f"without {_named(missing)} differences of sums would expose single peers")
     return asked
 
 
@@ -278,6 +284,8 @@ def renewed(
         story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
         if left >= terms.secure.cohort:
             story = f"no total after {part.renewals + 1} exchanges of keys"
+            # No peer is asked any more what was revealed in this context.
+            part = replace(part, unknown=_with(part.unknown, part.asked))
         return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_last(part))
     unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
     return replace(

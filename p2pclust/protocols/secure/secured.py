@@ -154,7 +154,7 @@ class Secured:
         """
         try:
             return cls._read(fields)
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
 
     @classmethod
@@ -162,6 +162,9 @@ class Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
         cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
+        if any(type(each) is not list for each in (entries, maker, absent, pending, revealed, burnt, unknown)):
+            raise ValueError("a part that is no list")
+        index, term, round_ = map(_count, maker)
         peers, reasons = absent[0::2], absent[1::2]
         if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
             raise ValueError("peers that are absent without a reason")
@@ -177,7 +180,7 @@ class Secured:
         if not all(before < peer for before, peer in pairwise(map(_count, peers))):
             raise ValueError("absent peers that are not in roster order")
         return cls(
-            _count(cohort), _entries(entries), Maker(*map(_count, maker)), _mask(asked), _count(columns),
+            _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
         )  # fmt: skip

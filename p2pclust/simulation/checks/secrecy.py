@@ -4,8 +4,8 @@ P1  in one context a peer pads one vector only
 P2  a keeper, and the maker of a state, know one set for it; what they released is on their disk before
 P3  no message, row or blob of a secured job has the numbers of a single contribution
 P4  the result says what was revealed: every set of which enough keepers released their pads is among those that the last
-    state names, and every peer that they tell apart from fewer than `cohort` others is listed as exposed
-P5  where the job asks for groups, no revealed set tells fewer than `cohort` peers apart
+    state names, and every peer in a class of fewer than `cohort` peers is listed as exposed
+P5  where the job asks for groups, no class has fewer than `cohort` peers
 
 The checks have their own way from sets to classes, because the production code's is among what is checked.
 """
@@ -155,9 +155,9 @@ class Secrecy(Observer):
         small = self._small(all_sets)
         assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
         for sets in by_step.values() if self._terms.secure.burnt == "groups" else ():
-            assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state tell few peers apart"
+            assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state make a small class"
         if self._terms.secure.leave == "groups":
-            assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} tell few peers apart"
+            assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
 
     def _readable(self) -> Iterable[tuple[bytes, int]]:
         """Yield the sets that colluders can read: of a state with its maker, where so few pads are missing."""

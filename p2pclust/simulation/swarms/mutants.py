@@ -148,7 +148,7 @@ _KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignor
 
 
 def _compared_in_pairs(revealed: Any, cohort: int, unknown: Any = ()) -> int:
-    """Look at each two sets only: three sets may tell a peer apart that no two do."""
+    """Look at each two sets only: three sets may expose a peer that no two do."""
     found = 0
     for one in unknown:
         found |= one

@@ -1,4 +1,4 @@
-"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by anybody."""
+"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by another peer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SecureSwarm(Swarm):
         self.secrecy.judge(self.world, state)
         gone = [reason for record in state.log for reason in record.abstained.values()]
         if self.plan.missing == "all":
-            # Apart from peers that would be told apart, none may be passed over.
+            # Apart from peers that sums would expose, none may be passed over.
             assert not any(reason in (NEW_KEYS, f"{LEFT_OUT}: late") for reason in gone), (
                 f"a peer was passed over: {gone}"
             )

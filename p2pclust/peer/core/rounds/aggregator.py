@@ -328,7 +328,7 @@ class AggregatorTerm:
         elif by := self._cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
                 self._cancel(opened, by)
-            elif self._complete(opened):  # what was revealed is to be in the last state
+            elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancelled_by=by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
@@ -373,6 +373,12 @@ class AggregatorTerm:
             opened.left_out[index] = None
             return True
         return False
+
+    def _reported(self, opened: OpenRound) -> bool:
+        """Return whether a job that was cancelled need wait for no more reports, whatever `missing` is."""
+        waits_for = [index for index in opened.asked if not self._settled(opened, index)]
+        lost = (self._document.roster[index] for index in waits_for)
+        return all(self._membership.gone(name) or self._patience.gives_up(name, opened.opened_at) for name in lost)
 
     def _next_proposer(self, opened: OpenRound) -> None:
         """Ask the next proposer of the permutation: this one is gone or silent."""

@@ -130,6 +130,9 @@ class Keeper:
         message, held = self._asked.pop(token, (None, None))
         if message is None or held is None or message.term != self._ledger.term or not self._election.aggregator:
             return  # another term began: its aggregator asks by itself
+        state, noted = self._ledger.register.ref, dict(self._notes.kept.sets)
+        if token.state not in noted and (state is None or state.digest != token.state):
+            return  # this peer may have answered already, with its new key, that it took away no pads
         source = self._election.aggregator
         if not isinstance(outcome, PadsTaken):
             self._refuse(source, message, str(getattr(outcome, "reason", "")))
