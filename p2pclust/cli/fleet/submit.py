@@ -81,7 +81,8 @@ def submit(
 
     Prints the job's id, or for a repeated job that of its series, which every command accepts. Any other parameter of
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
-    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt and --leave. A peer that is offline receives the job when it returns.
+    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt and --leave. A peer that is
+    offline receives the job when it returns.
 
     \b
     Examples:

@@ -330,6 +330,8 @@ def _finish(job: Job, state: JobState, task: FinishRound, blobs: BlobAccess, sec
             sums[keeper] = data
         else:
             sealed[keeper], sums[keeper] = _pair(data)
+    if not sums:
+        raise WireError("no keeper has handed over a sum")
     part = secure_rounds.secured_of(state)
     others = [peer for peer in members_of(part.asked) if not task.members >> peer & 1]
     abstained = dict.fromkeys(others, f"{LEFT_OUT}: the aggregator before did not count it")

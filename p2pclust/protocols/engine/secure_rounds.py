@@ -92,7 +92,7 @@ def flaw(state: JobState, terms: Terms) -> str:
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
     masks = [part.asked, part.silent, *part.revealed, *part.burnt, *part.unknown]
-    masks += [] if u is None else [u.asked, u.keepers, u.none, u.found]
+    masks += [] if u is None else [u.asked, u.keepers]
     listed = as_mask(entry.index for entry in part.entries)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
         return "its secured part names peers beyond the job roster, or without a key"

@@ -66,18 +66,12 @@ class Unsettled:
         The roster index of the peer that made it.
     asked, keepers : int
         Sets: whose contributions it was open for, and who keeps pads.
-    none : int
-        Keepers that took away no pads in it, and have new keys.
-    found : int
-        The set that was revealed, if a peer reported one.
     """
 
     state: bytes
     maker: int
     asked: int
     keepers: int
-    none: int = 0
-    found: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class Secured:
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
-            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers, u.none, u.found))]
+            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers))]
         sets = [[_packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
             self.cohort, entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets,
@@ -171,7 +165,7 @@ class Secured:
         unsettled = None
         if pending:
             state, by, *masks = pending
-            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 4:
+            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
                 raise ValueError("a context that cannot be")
             unsettled = Unsettled(state, _count(by), *map(_mask, masks))
         for masks in (revealed, burnt, unknown):
@@ -194,9 +188,10 @@ class _EntriesReader:
 
     def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
         known, entries = self._last
+        # Checked each time: as part of a list 0 would equal false.
+        if any(len(entry) != _FIELDS or type(entry[3]) is not bool for entry in packed):
+            raise ValueError("an entry that cannot be")
         if packed != known:
-            if any(len(entry) != _FIELDS or type(entry[3]) is not bool for entry in packed):
-                raise ValueError("an entry that cannot be")
             entries = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3], _bytes(e[4])) for e in packed)
             self._last = (packed, entries)
         return entries

@@ -386,7 +386,6 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any], reason: str) 
     "wrong",
     [
         Unsettled(STATE, 5, 7, 7), Unsettled(STATE, 2**50, 7, 7), Unsettled(STATE, 0, 32, 7), Unsettled(STATE, 0, 7, 32),
-        Unsettled(STATE, 0, 7, 7, none=32), Unsettled(STATE, 0, 7, 7, found=32),
     ],
 )  # fmt: skip
 def test_a_context_that_cannot_be_is_refused(wrong: Unsettled) -> None:

@@ -32,7 +32,7 @@ PARTS = st.builds(
     columns=COUNTS,
     absent=st.dictionaries(COUNTS, st.text(max_size=10), max_size=4),
     silent=MASKS,
-    unsettled=st.none() | st.builds(Unsettled, KEYS, COUNTS, MASKS, MASKS, MASKS, MASKS),
+    unsettled=st.none() | st.builds(Unsettled, KEYS, COUNTS, MASKS, MASKS),
     revealed=SETS,
     burnt=SETS,
     unknown=SETS,
