@@ -45,6 +45,9 @@ STORIES: dict[str, Story] = {
         + _set("jobs.0.hidden=[8, 4, 8]", "jobs.0.max_refinements=1", "expect.finished_at_least=4")
     ),
     "broken-tablet": Story(short=_set("jobs.0.max_rounds=8", "expect.ari_at_least=0.4")),
+    "curious-aggregator": Story(
+        short=_set("fleet.peers=12", "jobs.0.max_rounds=4", "jobs.1.max_rounds=4", "expect.finished_at_least=12")
+    ),
     "fedcref-digits": Story(),
     "fedcref-mnist": Story(
         short=_set("fleet.peers=3", "data.partition.rows_per_class=30", "jobs.0.epochs=2", "jobs.0.max_refinements=1")

@@ -6,6 +6,7 @@ from typing import Any
 
 from p2pclust.peer.operate.status import FleetStatus, JobStatus, MemberStatus, PeerStatus
 from p2pclust.peer.shell.compute import DataStatus
+from p2pclust.peer.work.floor import Floor
 from p2pclust.transport.links import Counters
 
 JOB: dict[str, Any] = {
@@ -29,7 +30,8 @@ TOLD: dict[str, Any] = {
         "messages_sent": 10, "messages_received": 20, "bytes_sent": 3000, "bytes_received": 4_000_000,
         "dropped": {"malformed": 2},
     },
-    "data": {"rows": 40, "columns": 2, "problem": ""}, "rss_mb": 50.0, "max_rss_mb": 60.0,
+    "data": {"rows": 40, "columns": 2, "problem": ""},
+    "privacy": {"secure": False, "keep": False, "cohort": 0, "protocols": ()}, "rss_mb": 50.0, "max_rss_mb": 60.0,
 }  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def a_status(told: dict[str, Any] = TOLD) -> PeerStatus:
         "members": [MemberStatus(**member) for member in told["members"]],
         "jobs": [JobStatus(**job) for job in told["jobs"]],
         "data": DataStatus(**told["data"]),
+        "privacy": Floor(**told["privacy"]),
         "counters": Counters(**told["counters"]),
     }
     return PeerStatus(**(told | parts))
