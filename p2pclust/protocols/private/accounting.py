@@ -81,7 +81,9 @@ def delta_of(epsilon: float, mu: float, *, gap: float = 0.0) -> float:
     0.0
     """
     if not (0.0 <= epsilon <= _MOST_EPSILON and 0.0 <= mu < math.inf and 0.0 <= gap < math.inf):
-        raise UsageError(f"epsilon = {epsilon}, mu = {mu}, gap = {gap}: expected 0 to {_MOST_EPSILON:g}, and at least 0")
+        raise UsageError(
+            f"epsilon = {epsilon}, mu = {mu}, gap = {gap}: expected 0 to {_MOST_EPSILON:g}, and at least 0"
+        )
     less = epsilon - 2.0 * gap
     if less < 0.0:
         return 1.0
@@ -109,7 +111,7 @@ def epsilon_of(delta: float, mu: float) -> float:
     Examples
     --------
     >>> round(epsilon_of(1e-6, 0.5), 4)
-    2.2562
+    2.2541
     >>> epsilon_of(1e-6, 0.0)
     0.0
     """
@@ -121,8 +123,8 @@ def epsilon_of(delta: float, mu: float) -> float:
     return _bisected(lambda epsilon: delta_of(epsilon, mu) <= delta, _MOST_EPSILON, 0.0)
 
 
-def mu_for(epsilon: float, delta: float) -> float:
-    """Return the largest mu, rounded down, whose mechanisms are (epsilon, delta)-private.
+def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
+    """Return the largest mu, rounded down, whose mechanisms are (epsilon, delta)-private; 0 if there is none.
 
     Parameters
     ----------
@@ -130,6 +132,8 @@ def mu_for(epsilon: float, delta: float) -> float:
         0 to 500.
     delta : float
         Above 0, below 1.
+    gap : float
+        See :func:`delta_of`.
 
     Raises
     ------
@@ -142,11 +146,10 @@ def mu_for(epsilon: float, delta: float) -> float:
     (0.4483, 1.349)
     """
     _check_delta(delta)
-    delta_of(epsilon, 0.0)  # checks epsilon
     above = 1.0
-    while delta_of(epsilon, above) <= delta:
+    while delta_of(epsilon, above, gap=gap) <= delta:
         above *= 2.0
-    return _bisected(lambda mu: delta_of(epsilon, mu) <= delta, 0.0, above)
+    return _bisected(lambda mu: delta_of(epsilon, mu, gap=gap) <= delta, 0.0, above)
 
 
 def composed(*mus_squared: float) -> float:

@@ -3,8 +3,7 @@
 The discrete Gaussian of variance parameter v has the whole number x with probability proportional to exp(-x**2 / 2v). It is
 drawn as in [1]_: from a discrete Laplace distribution of scale t = floor(sqrt(v)) + 1, and kept with a probability that
 corrects the difference. All events have probabilities that are fractions, or exp(-fraction). They are decided with whole
-numbers only, from uniform random words; nothing is rounded, so a promise that rests on these probabilities is not weakened by
-floating-point numbers.
+numbers only, from uniform random words. Nothing is rounded, so a promise that rests on these probabilities is exact.
 
 How long a draw takes depends on what is drawn. A peer therefore draws its noise while it computes its contribution, where
 the time of the computation hides it from other peers as far as it hides the number of rows.
