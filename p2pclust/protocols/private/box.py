@@ -58,8 +58,8 @@ class Box:
         grid = np.zeros(X.shape[::-1], dtype=np.int32)
         for column, (middle, half) in enumerate(zip(self.middle, self.half, strict=True)):
             if half > 0:
-                part = np.clip((X[:, column] - middle) / half, -1.0, 1.0)
-                grid[column] = np.rint(part * steps)
+                within = np.clip(X[:, column], middle - half, middle + half)  # else the quotient may overflow
+                grid[column] = np.rint(np.clip((within - middle) / half, -1.0, 1.0) * steps)
         return grid
 
 

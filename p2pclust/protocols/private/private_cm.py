@@ -75,6 +75,7 @@ _ALL_SHARES: Final = 1.5
 _STAYS_BELOW: Final = 2.0
 _LEAST_EPSILON: Final = 0.01
 _MOST_EPSILON: Final = 100.0
+_LEAST_DELTA: Final = 1e-100
 _MOST_DELTA: Final = 0.1
 
 
@@ -99,7 +100,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     epsilon : float
         0.01 to 100.
     delta : float
-        Above 0, at most 0.1. It should be far below 1 over the number of rows of the fleet.
+        1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
     lo, hi : list of float
         The declared bounds, one number per feature, in the units of the data.
     rounds : int
@@ -135,7 +136,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def __post_init__(self) -> None:
         checks.check(
-            self, n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.above(0.0),
+            self, n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.at_least(_LEAST_DELTA),
             lo=checks.vector, hi=checks.vector, rounds=checks.between(1, 1000),
         )  # fmt: skip
         for name, value, most in (("epsilon", self.epsilon, _MOST_EPSILON), ("delta", self.delta, _MOST_DELTA)):
@@ -146,7 +147,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
         for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
             if not -LARGEST <= lo <= hi <= LARGEST:
                 raise UsageError(f"{self.id}: column {column}: [{lo:g}, {hi:g}] is not a range")
-        _ = self.mu_squared  # raises UsageError if there is no such noise
 
     @cached_property
     def variances(self) -> tuple[int, int]:
@@ -155,8 +155,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
         # The peers' shares are so many steps wide that the gap is below 1e-120, however many peers there are.
         gap = log_gap(float(_ONE), MAX_PEERS, self.rounds * self.n_clusters * (n_features + 1))
         mu_squared = mu_for(self.epsilon, self.delta, gap=gap) ** 2 / self.rounds
-        if mu_squared < 1e-18:
-            raise UsageError(f"{self.id}: epsilon = {self.epsilon:g}, delta = {self.delta:g}: too small for any noise")
         of_sums = (n_features + math.sqrt(n_features) / 2.0) / mu_squared
         of_counts = 2.0 * of_sums / math.sqrt(n_features)
         counts, sums = (math.ceil(v * (1.0 + _SLACK) * _ONE**2) + ROUNDING for v in (of_counts, of_sums))
@@ -195,7 +193,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, or spread them over the declared bounds."""
-        if "origin" not in state or "lo" not in state or state["lo"].tolist() != list(self.lo):
+        known = "origin" in state and "lo" in state and "hi" in state
+        if not known or [state["lo"].tolist(), state["hi"].tolist()] != [list(self.lo), list(self.hi)]:
             raise UsageError(f"{self.id}: put range, with the same declared bounds, and scaling before it")
         box = self._box(state)
         centers = state["centers"] if "centers" in state else spread(box, self.n_clusters, rng)

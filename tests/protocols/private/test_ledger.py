@@ -50,7 +50,9 @@ def test_a_job_that_comes_again_is_counted_once() -> None:
 def test_the_refusal_names_epsilon() -> None:
     ledger = ledger_of([("a", HALF, 10)])
     before, after = (epsilon_of(1e-6, math.sqrt(HALF * times)) for times in (1, 3))
-    assert f"{before:.2f} is reserved, with this job it would be {after:.2f}" in ledger.refusal("b", 2 * HALF, 10, MONTH)
+    assert f"{before:.2f} is reserved, with this job it would be {after:.2f}" in ledger.refusal(
+        "b", 2 * HALF, 10, MONTH
+    )
 
 
 @pytest.mark.parametrize(
