@@ -19,7 +19,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.private_job import PrivateRequest, private_stages
+from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import unfit

@@ -1,7 +1,7 @@
 """How much Gaussian noise a promise of epsilon and delta takes, in closed form.
 
-A mechanism is *mu-Gaussian private* if telling two neighbouring data sets apart by its result is as hard as telling
-normal distributions of variance 1 apart whose means differ by mu [1]_. Adding normal noise of standard deviation s to a
+A mechanism is *mu-Gaussian private* if two neighbouring data sets are as hard to distinguish by its result as normal
+distributions of variance 1 whose means differ by mu [1]_. Adding normal noise of standard deviation s to a
 vector that one row changes by at most D (Euclidean norm) gives mu = D / s. Several such results together, each of which may
 depend on the ones before it, have the sum of their mu**2. Such a mechanism is (epsilon, delta)-differentially private
 exactly if [2]_

@@ -24,7 +24,7 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import unpack_canonical
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
 
-__all__ = ["Budget", "Ledger", "Reservation"]
+__all__ = ["Budget", "PrivacyLedger", "Reservation"]
 
 _FORMAT: Final = "p2pclust privacy ledger 1"
 _DIGEST_BYTES: Final = 32
@@ -114,18 +114,18 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PrivacyLedger:
     """All reservations of a device, in order of days and ids, each job once.
 
     Examples
     --------
     >>> budget = Budget(epsilon=2.0, delta=1e-6, days=30)
-    >>> ledger = Ledger().with_job("a", 0.15, 100)
+    >>> ledger = PrivacyLedger().with_job("a", 0.15, 100)
     >>> ledger.refusal("b", 0.04, 101, budget), ledger.refusal("b", 0.15, 131, budget)
     ('', '')
     >>> ledger.refusal("b", 0.15, 101, budget)
     'privacy budget of epsilon 2 in 30 days: 1.70 is reserved, with this job it would be 2.49'
-    >>> Ledger.decode(ledger.encode()) == ledger
+    >>> PrivacyLedger.decode(ledger.encode()) == ledger
     True
     """
 
@@ -161,7 +161,7 @@ class Ledger:
             f"would be {shown[1]}"
         )
 
-    def with_job(self, job: str, mu_squared: float, day: int) -> Ledger:
+    def with_job(self, job: str, mu_squared: float, day: int) -> PrivacyLedger:
         """Return the ledger with a job's reservation. Of a job that has one, the larger number and the later day stay.
 
         A job that reveals something on a later day than it began needs the reservation of that day.
@@ -179,9 +179,9 @@ class Ledger:
             raise UsageError(f"privacy ledger: job {str(job)[:60]}: {flaw}")
         if own is None and len(self.reservations) >= _MOST_RESERVATIONS:
             raise UsageError(f"privacy ledger: it has {_MOST_RESERVATIONS} reservations: drop those of past windows")
-        return Ledger(tuple(sorted([*(one for one in self.reservations if one.job != job), new])))
+        return PrivacyLedger(tuple(sorted([*(one for one in self.reservations if one.job != job), new])))
 
-    def since(self, day: int) -> Ledger:
+    def since(self, day: int) -> PrivacyLedger:
         """Return the ledger without the reservations before a day."""
         return replace(self, reservations=tuple(one for one in self.reservations if one.day >= day))
 
@@ -195,7 +195,7 @@ class Ledger:
         return hashlib.sha256(body).digest() + body
 
     @classmethod
-    def decode(cls, data: bytes) -> Ledger:
+    def decode(cls, data: bytes) -> PrivacyLedger:
         """Return the ledger that :meth:`encode` made bytes of.
 
         Raises

@@ -108,7 +108,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     Notes
     -----
-    The noise follows from these parameters and the number of peers alone, so that no state, whoever made it, can lower it.
+    The noise follows from these parameters and the number of peers alone, so that no state can lower it.
 
     In the state, ``deviations`` (C, F) has the standard deviation of each center that is due to noise, in working
     coordinates: at most this much, to first order; half the range for a center that has not moved.
@@ -186,7 +186,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
         return shares(n_peers)
 
     def refusal(self, state: State, local: Local) -> str:
-        """Refuse nothing but another number of columns: any other reason would tell about rows."""
+        """Refuse nothing but another number of columns: any other reason would depend on rows."""
         if local.n_features != len(self.lo):
             return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
         return ""

@@ -1,4 +1,4 @@
-"""The accounting: closed forms, the values of another program, and the probabilities of whole numbers added up one by one."""
+"""The accounting: closed forms, values of another program, and probabilities of whole numbers added up one by one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_more_epsilon_less_mu_and_no_gap_need_less_delta(epsilon: float, mu: flo
     ],
 )
 def test_values_out_of_range_are_refused(call: object) -> None:
-    with pytest.raises(UsageError, match="expected|above"):
+    with pytest.raises(UsageError, match=r"expected|above"):
         call()  # type: ignore[operator]
 
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
-from p2pclust.protocols.private.ledger import Budget, Ledger, Reservation
+from p2pclust.protocols.private.ledger import Budget, PrivacyLedger, Reservation
 
 MONTH = Budget(epsilon=2.0, delta=1e-6, days=30)
 HALF = mu_for(2.0, 1e-6) ** 2 / 2
 JOBS = st.lists(st.tuples(st.sampled_from("abcdef"), st.floats(1e-6, 10.0), st.integers(0, 200)), max_size=8)
 
 
-def ledger_of(jobs: list[tuple[str, float, int]]) -> Ledger:
-    ledger = Ledger()
+def ledger_of(jobs: list[tuple[str, float, int]]) -> PrivacyLedger:
+    ledger = PrivacyLedger()
     for job, mu_squared, day in jobs:
         ledger = ledger.with_job(job, mu_squared, day)
     return ledger
@@ -78,13 +78,13 @@ def test_budgets_that_are_none(given_: object) -> None:
 @given(jobs=JOBS)
 def test_bytes_and_back(jobs: list[tuple[str, float, int]]) -> None:
     ledger = ledger_of(jobs)
-    assert Ledger.decode(ledger.encode()) == ledger
+    assert PrivacyLedger.decode(ledger.encode()) == ledger
     assert ledger_of(jobs).encode() == ledger.encode()
 
 
 @given(jobs=JOBS, day=st.integers(0, 250))
 def test_no_window_holds_more_than_the_budget(jobs: list[tuple[str, float, int]], day: int) -> None:
-    ledger = Ledger()
+    ledger = PrivacyLedger()
     for job, mu_squared, when in sorted(jobs, key=lambda one: one[2]):
         if not ledger.refusal(job, mu_squared, when, MONTH):
             ledger = ledger.with_job(job, mu_squared, when)
@@ -104,7 +104,7 @@ def test_changed_bytes_are_refused(jobs: list[tuple[str, float, int]], position:
     data[position % len(data)] ^= 1 << bit
     for garbled in (bytes(data), bytes(data)[: cut % len(data)]):
         with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
-            Ledger.decode(garbled)
+            PrivacyLedger.decode(garbled)
 
 
 ROW = [3, "a", 0.5]
@@ -136,26 +136,26 @@ ROW = [3, "a", 0.5]
 def test_hostile_contents_are_refused(plain: object) -> None:
     body = msgpack.packb(plain)
     with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
-        Ledger.decode(hashlib.sha256(body).digest() + body)
+        PrivacyLedger.decode(hashlib.sha256(body).digest() + body)
 
 
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_refused_in_one_line(data: bytes) -> None:
     for given_ in (data, hashlib.sha256(data).digest() + data):
         with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
-            Ledger.decode(given_)
+            PrivacyLedger.decode(given_)
 
 
 def test_another_way_to_write_the_same_is_refused() -> None:
     body = msgpack.packb(["p2pclust privacy ledger 1", []]) + b""
     longer = b"\xdc\x00\x02" + body[1:]  # a list of two with a longer header
     with pytest.raises(DataError, match="not those that this program writes"):
-        Ledger.decode(hashlib.sha256(longer).digest() + longer)
+        PrivacyLedger.decode(hashlib.sha256(longer).digest() + longer)
 
 
 def test_what_is_no_reservation() -> None:
     for bad in (("", 1.0, 1), ("a", 0.0, 1), ("a", 1.0, -1), ("a" * 201, 1.0, 1)):
         with pytest.raises(UsageError, match="expected"):
-            Ledger().with_job(*bad)
+            PrivacyLedger().with_job(*bad)
     with pytest.raises(UsageError, match="not in order"):
-        Ledger((Reservation(2, "a", 1.0), Reservation(1, "b", 1.0)))
+        PrivacyLedger((Reservation(2, "a", 1.0), Reservation(1, "b", 1.0)))
