@@ -20,8 +20,10 @@ How
   peer's noise is many times the spacing (`accounting`).
 - Each peer adds the variance V / m, m being two thirds of the roster, rounded up. The noise of any m peers is enough.
 - The number of rounds is fixed. First centers depend on no data: given, drawn from the seed, or spread over the box.
-- After a round nothing depends on the data but through the totals: a center whose noisy count is below two standard
-  deviations stays where it is, and the others are clipped to the box.
+- After a round nothing depends on the data but through the totals, so the rest costs no privacy. Means are clipped to the
+  box. A center whose noisy count is below two standard deviations has no mean that is worth anything: it moves three
+  quarters of the way to one of the centers with the most rows, the first such center to the first, so that it may share
+  these rows in the next round. After the last round it stays.
 
 One limb
 --------
@@ -72,7 +74,9 @@ _MOST_ROWS: Final = 2**28
 _SLACK: Final = 1e-9
 #: The noise of all peers has at most this much more variance than that of two thirds of them.
 _ALL_SHARES: Final = 1.5
-_STAYS_BELOW: Final = 2.0
+_ENOUGH: Final = 2.0
+#: How much of the way to a center with many rows is left after a center with too few has moved there.
+_KEPT_APART: Final = 0.25
 _LEAST_EPSILON: Final = 0.01
 _MOST_EPSILON: Final = 100.0
 _LEAST_DELTA: Final = 1e-100
@@ -111,7 +115,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     The noise follows from these parameters and the number of peers alone, so that no state can lower it.
 
     In the state, ``deviations`` (C, F) has the standard deviation of each center that is due to noise, in working
-    coordinates: at most this much, to first order; half the range for a center that has not moved.
+    coordinates: at most this much, to first order; half the range for a center that had too few rows.
 
     Examples
     --------
@@ -235,12 +239,17 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def combine(self, state: State, total: Any) -> State:
         box, counts = self._box(state), total["counts"]
-        moves = counts >= _STAYS_BELOW * self.count_deviation
-        means = np.clip(total["sums"][moves] / counts[moves, np.newaxis], -1.0, 1.0)
+        enough = counts >= _ENOUGH * self.count_deviation
+        means = np.clip(total["sums"][enough] / counts[enough, np.newaxis], -1.0, 1.0)
         centers, deviations = np.array(state["centers"]), np.array(state["deviations"])
-        centers[moves] = box.clipped(box.middle + means * box.half)
+        centers[enough] = box.clipped(box.middle + means * box.half)
         error = np.sqrt(_ALL_SHARES * (self.sum_deviation**2 + (means * self.count_deviation) ** 2))
-        deviations[moves] = np.minimum(error / counts[moves, np.newaxis], 1.0) * box.half
+        deviations[enough] = np.minimum(error / counts[enough, np.newaxis], 1.0) * box.half
+        if state["shifts"].size + 1 < self.rounds and enough.any():
+            few, most = np.flatnonzero(~enough), np.argsort(-counts, kind="stable")[: np.count_nonzero(enough)]
+            targets = centers[np.resize(most, few.size)]
+            centers[few] = targets + _KEPT_APART * (centers[few] - targets)
+            deviations[few] = box.half
         shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
         return state.replace(centers=centers, deviations=deviations, shifts=np.append(state["shifts"], shift))
 

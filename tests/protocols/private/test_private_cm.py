@@ -66,13 +66,27 @@ class TestByHand:
         few = 2 * protocol.count_deviation
         total = Arrays(counts=[100.0, few - 1], sums=[[-50.0], [1.0]])
         after = protocol.combine(state.arrays, total)
-        # Half a half width below the middle: .25 of the range. The second count is too small.
-        assert after["centers"].tolist() == [[0.25], [0.875]]
-        assert after["shifts"].tolist() == [0.125]
+        # Half a half width below the middle: .25 of the range. The second count is too small: a quarter of .875 - .25 is left.
+        assert after["centers"].tolist() == [[0.25], [0.40625]]
+        assert after["shifts"].tolist() == [math.hypot(0.125, 0.875 - 0.40625)]
         error = math.sqrt(1.5 * (protocol.sum_deviation**2 + (0.5 * protocol.count_deviation) ** 2)) / 100
         assert after["deviations"] == pytest.approx(np.array([[error * 0.5], [0.5]]))
+        last = protocol.combine(state.arrays.replace(shifts=np.zeros(4)), total)
+        assert last["centers"].tolist() == [[0.25], [0.875]]
+        none = protocol.combine(state.arrays, Arrays(counts=[0.0, -50.0], sums=[[1.0], [1.0]]))
+        assert none["centers"].tolist() == [[0.125], [0.875]]
         outside = protocol.combine(state.arrays, Arrays(counts=[100.0, 100.0], sums=[[-500.0], [500.0]]))
         assert outside["centers"].tolist() == [[0.0], [1.0]]
+
+    def test_centers_with_too_few_rows_share_those_with_the_most(self) -> None:
+        job = job_of(([0.0], [8.0]), n_clusters=5, init=[[0.0], [2.0], [4.0], [6.0], [8.0]])
+        state, protocol = engine.begin(job), private_of(job)
+        counts = np.array([0.0, 200.0, 0.0, 900.0, 0.0])
+        after = protocol.combine(state.arrays, Arrays(counts=counts, sums=[[0.0], [-100.0], [0.0], [450.0], [0.0]]))
+        # 4 +- half of 4 for the two that have rows. The first goes to 6, the third to 2, and the fifth to 6 again.
+        moved = [6 + (0 - 6) / 4, 2.0, 2 + (4 - 2) / 4, 6.0, 6 + (8 - 6) / 4]
+        assert (after["origin"] + after["centers"]).ravel().tolist() == moved
+        assert (after["deviations"].ravel() == 4.0).tolist() == [True, False, True, False, True]
 
     @pytest.mark.parametrize("scaling", ["none", "minmax"])
     def test_with_hardly_any_noise_it_is_k_means_over_clipped_rows(self, scaling: str) -> None:
