@@ -69,7 +69,7 @@ Floats = NDArray[np.float64]
 
 #: Steps of the grid from the middle of a feature to its bound, and in one row.
 _ONE: Final = 2**24
-_MOST_ROWS: Final = 2**28
+_MOST_ROWS: Final = 2**25
 #: Variances are this much larger than computed, which is more than floating-point numbers are wrong by.
 _SLACK: Final = 1e-9
 #: The noise of all peers has at most this much more variance than that of two thirds of them.
@@ -225,7 +225,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
         rows = local.once((self.id, self.lo, self.hi), lambda: self._on_grid(local.X))
         labels = nearest_one_by_one(rows, self._box(state), state["centers"], _ONE)
         counts = np.bincount(labels, minlength=self.n_clusters).astype(np.float64)
-        # Exact: sums of fewer than 2**28 whole numbers of at most 2**24.
+        # Exact: sums of at most 2**25 whole numbers of at most 2**24.
         sums = [np.bincount(labels, column, self.n_clusters) / _ONE for column in rows]
         return Arrays(counts=counts, sums=np.stack(sums, axis=1))
 

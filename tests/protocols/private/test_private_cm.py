@@ -66,7 +66,7 @@ class TestByHand:
         few = 2 * protocol.count_deviation
         total = Arrays(counts=[100.0, few - 1], sums=[[-50.0], [1.0]])
         after = protocol.combine(state.arrays, total)
-        # Half a half width below the middle: .25 of the range. The second count is too small: a quarter of .875 - .25 is left.
+        # Half a half width below the middle: .25 of the range. The second count is too small: of .625 a quarter is left.
         assert after["centers"].tolist() == [[0.25], [0.40625]]
         assert after["shifts"].tolist() == [math.hypot(0.125, 0.875 - 0.40625)]
         error = math.sqrt(1.5 * (protocol.sum_deviation**2 + (0.5 * protocol.count_deviation) ** 2)) / 100
