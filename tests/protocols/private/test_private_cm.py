@@ -25,6 +25,7 @@ from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.private.accounting import delta_of
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
 from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, mu_squared_of, shares
+from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 
 ONE = 2**24
 PROMISE = {"epsilon": 2.0, "delta": 1e-6}
@@ -167,16 +168,31 @@ class TestOneLimb:
             assert noise[name].dtype == np.int64
             assert noise[name].shape == raw[name].shape
 
-    def test_a_padded_contribution_has_room_for_it(self) -> None:
-        job = job_of(([0.0], [1.0]))
-        state = engine.begin(job)
-        parts = [
-            engine.contribution(job, state, Local([[0.5]]), i, 3, entropy=np.random.default_rng(i).bytes)
-            for i in range(3)
-        ]
-        layout = layout_of(job, state)
-        total = layout.unpadded([layout.numbers(part) for part in parts], [], 3)
-        assert total == engine.added_up(enumerate(parts), 3)[0]
+    def test_a_whole_job_with_pads_has_the_bits_of_one_without(self) -> None:
+        job = job_of(([0.0], [8.0]))
+        held = [Local(X) for X in ([[0.0], [1.0]], [[7.0], [9.0]], [[3.0]], [[6.0]])]
+        rng = np.random.default_rng(9)
+        pairs = [KeyPair(rng.bytes(ENTROPY_BYTES)) for _ in held]
+        keys = {i: pair.public for i, pair in enumerate(pairs)}
+        kept = {i: keys[i] for i in (1, 3)}
+        plain = padded = engine.begin(job)
+        while plain.status == "running":
+            context = plain.round.to_bytes(32, "little")
+            parts = [
+                engine.contribution(job, plain, local, i, 4, entropy=np.random.default_rng([plain.round, i]).bytes)
+                for i, local in enumerate(held)
+            ]
+            layout = layout_of(job, padded)
+            sent = [
+                pair.padded(layout.numbers(part), i, kept, context)
+                for i, (pair, part) in enumerate(zip(pairs, parts, strict=True))
+            ]
+            removed = [pairs[i].removed(i, keys, layout.size, context) for i in kept]
+            total = layout.unpadded(sent, removed, 4)
+            padded = engine.advance(job, padded, [((0, 1, 2, 3), total)], {}, n_peers=4)
+            plain = engine.advance(job, plain, list(enumerate(parts)), {}, n_peers=4)
+        assert padded.status == "done"
+        assert padded.arrays == plain.arrays
 
 
 class TestNoise:
