@@ -16,7 +16,8 @@ from bare_loop import bare_loop
 
 from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
@@ -24,34 +25,51 @@ from p2pclust.protocols.engine.local import Local
 CLUSTERS, FEATURES, ROWS = 10, 64, 100
 
 
-def fleet_rounds(n_peers: int, n_rounds: int) -> tuple[list[float], int, int]:
-    """Seconds of each steady round of `llf-fcm` on real peers, and the bytes of one request and one reply."""
+def peers_of(n_peers: int, features: int = FEATURES) -> tuple[PeerSpec, ...]:
+    """Draw the rows of each peer."""
     rng = np.random.default_rng(0)
-    peers = tuple(PeerSpec(f"peer-{i:02d}", rng.random((ROWS, FEATURES))) for i in range(n_peers))
+    return tuple(PeerSpec(f"peer-{i:02d}", rng.random((ROWS, features))) for i in range(n_peers))
+
+
+def request_of(n_rounds: int, features: int = FEATURES, *, secure: bool = False) -> JobRequest:
+    """Return a job of so many rounds of `llf-fcm`, plain or with secure sums."""
     job = cluster_job(
         "llf-fcm", n_clusters=CLUSTERS, scaling="minmax", init="uniform", fuzzifier=2.0, tol=0.0, max_rounds=n_rounds,
-        privacy_gate=False,
+        privacy_gate=False, secure=secure, bounds=([0.0] * features, [1.0] * features) if secure else None,
     )  # fmt: skip
+    return JobRequest(job, Treatment(secure=secure))
+
+
+def steady_rounds(peers: tuple[PeerSpec, ...], request: JobRequest) -> tuple[list[float], FleetResult]:
+    """Return the seconds of each steady round of clustering on real peers, and the fleet's result."""
     instants: list[float] = []
 
     def on_event(event: object) -> None:
         if event["verb"] == "combined" and "shift" in event:  # type: ignore[index]
             instants.append(event["t"])  # type: ignore[index]
 
-    async def run() -> None:
+    async def run() -> FleetResult:
         with tempfile.TemporaryDirectory() as directory:
-            fleet = ProcessFleet(FleetSpec(peers, (JobRequest(job),)), Path(directory), on_event)
+            fleet = ProcessFleet(FleetSpec(peers, (request,)), Path(directory), on_event)
             result = await Driver(fleet).run()
             assert not result.failure, result.failure
+            return result
 
-    asyncio.run(run())
+    result = asyncio.run(run())
+    return list(np.diff(instants)[5:]), result
+
+
+def fleet_rounds(n_peers: int, n_rounds: int) -> tuple[list[float], int, int]:
+    """Seconds of each steady round of `llf-fcm` on real peers, and the bytes of one request and one reply."""
+    peers, request = peers_of(n_peers), request_of(n_rounds)
+    job = request.job
+    seconds, _ = steady_rounds(peers, request)
     state = engine.begin(job)
     locals_ = [Local(peer.X) for peer in peers]
     while "centers" not in state.arrays:
         given = [(i, engine.contribution(job, state, local, i, n_peers)) for i, local in enumerate(locals_)]
         state = engine.advance(job, state, given, {}, n_peers=n_peers)
     reply = len(engine.contribution(job, state, locals_[0], 0, n_peers).encode())
-    seconds = list(np.diff(instants)[5:])
     return seconds, len(state.encode()), reply
 
 

@@ -62,7 +62,7 @@ def protocol_rows() -> list[str]:
 
 def verb_rows() -> list[str]:
     """Return a table of the questions that a control address answers."""
-    words = {str: "text", bytes: "bytes", int: "int", float: "float", list: "texts"}
+    words = {str: "text", bytes: "bytes", int: "int", float: "float", bool: "bool", list: "texts"}
     rows = ["| verb | fields | what it answers |", "|---|---|---|"]
     for verb, known in VERBS.items():
         fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())

@@ -64,7 +64,8 @@ class AttackResult:
 
 def audit_job(
     job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *,
-    observer: str = "aggregator", patience_s: float = 20.0, clock: Callable[[], float] = time.perf_counter,
+    observer: str = "aggregator", secured: bool = False, patience_s: float = 20.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[AttackResult]:  # fmt: skip
     """Attack a job that has ended, with what its rounds showed.
 
@@ -80,6 +81,8 @@ def audit_job(
         Rows that took the place of others; see :func:`p2pclust.protocols.engine.runner.replay`.
     observer : str
         The peer that gets the contributions of single peers.
+    secured : bool
+        Whether it ran with secure sums.
     patience_s : float
         How long to try to solve for the rows of one peer.
     clock : callable
@@ -90,7 +93,7 @@ def audit_job(
     list of AttackResult
     """
     ranges = _ranges(locals)
-    sights = sights_of(job, locals, log, later)
+    sights = sights_of(job, locals, log, later, secured=secured)
     by_peer = dict(sorted(sights.by_peer.items()))
     fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
     attacks: dict[str, Callable[[list[Sight]], Floats]] = {

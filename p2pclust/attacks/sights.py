@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from p2pclust.protocols.engine import engine
+import numpy as np
+
+from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
@@ -49,21 +51,34 @@ class Sights:
     totals: list[Sight] = field(default_factory=list)
 
 
-def sights_of(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> Sights:
-    """Return what a job showed: it is replayed with the recorded contributors of every round."""
+def sights_of(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *, secured: bool = False
+) -> Sights:  # fmt: skip
+    """Return what a job showed: it is replayed with the recorded contributors of every round.
+
+    With secure sums (`secured`) a single contribution is padded with numbers that look random to all but its peer and the
+    keepers; here they are drawn from the job's seed.
+    """
     sights = Sights()
+    rng = random_streams.aggregating(job.seed, len(locals))
     for state, record in zip(replayed(job, locals, log, later), log, strict=False):
         if isinstance(job.protocols[state.stage], WithWorkspace):
             continue  # its contributions are no sums of rows
         rows = rows_at(locals, later, state.round)
         given = [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
         for peer, contribution in given:
-            sights.by_peer.setdefault(peer, []).append(_sight(job, state, (peer,), contribution))
+            shown = _padded(contribution, rng) if secured else contribution
+            sights.by_peer.setdefault(peer, []).append(_sight(job, state, (peer,), shown))
         if isinstance(job.protocols[state.stage], Additive):
             total, peers = added_up(given, len(locals))
             if total is not None:
                 sights.totals.append(_sight(job, state, peers, total))
     return sights
+
+
+def _padded(contribution: Contribution, rng: np.random.Generator) -> Contribution:
+    words = {name: rng.integers(-(2**63), 2**63 - 1, array.shape) for name, array in contribution.items()}
+    return Arrays({name: np.asarray(contribution[name]) + pad for name, pad in words.items()})
 
 
 def _sight(job: Job, state: JobState, peers: tuple[int, ...], contribution: Contribution) -> Sight:

@@ -37,6 +37,7 @@ from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.testbed.conditions import ImposedConditions
 from p2pclust.peer.testbed.control import Control, JsonLines
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine.local import Local
@@ -88,6 +89,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
+    floor = Floor.of(config.get("privacy", {}))
     name, timing, limits = str(config["name"]), _timing(config), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
@@ -118,6 +120,7 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.failed,
             share,
             _secrets(config, bundle),
+            floor,
         )
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
@@ -158,7 +161,7 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
 
         return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
 
-    return Secrets(bundle.fleet_public, sign, os.urandom)
+    return Secrets(bundle.fleet_public, sign, os.urandom, bool(config.get("privacy", {}).get("keep", False)))
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[], Local]:

@@ -79,7 +79,13 @@ def audit_scenario(
         rows = Done(job, done.state, shares, run.given, damage_in(found.damage, found.jobs, number), Evidence())
         observer = _OBSERVERS[run.scenario.jobs[number].collect or "star"]
         findings = audit_job(
-            job, rows.locals_, done.state.log, later=rows.later, observer=observer, patience_s=patience_s
+            job,
+            rows.locals_,
+            done.state.log,
+            later=rows.later,
+            observer=observer,
+            patience_s=patience_s,
+            secured=done.state.secured is not None,
         )
         audited.append(AuditedJob(number + 1, scenario.jobs[number].protocol, done.roster, findings))
     return audited

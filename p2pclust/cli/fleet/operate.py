@@ -96,10 +96,21 @@ def status(
         f"its data: {data['rows']} rows of {data['columns']} columns",
         soft_wrap=True,
     )  # fmt: skip
+    if asks := _asks(answer.get("privacy", {})):
+        console.print(f"it contributes only {asks}", soft_wrap=True)
     if answer["waiting"]:
         console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
     console.print(_members(answer["members"], "peer", "status", "heard", "why"))
     _show_newest(_own(answer["jobs"]))
+
+
+def _asks(privacy: Mapping[str, Any]) -> str:
+    """Return what a device asks of every job, in words; empty if it asks nothing."""
+    asks = ["with secure sums"] if privacy.get("secure") or privacy.get("keep") or privacy.get("cohort") else []
+    asks += ["where it keeps pads itself"] if privacy.get("keep") else []
+    asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
+    asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []
+    return ", ".join(asks)
 
 
 def peers(

@@ -17,6 +17,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.device import fitness
+from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
@@ -30,6 +31,21 @@ FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
 #: Fitness of a device without any information.
 _USUAL_FITNESS = 0.5
+
+
+class PrivacyConfig(BaseModel):
+    """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    #: Contribute only to jobs with secure sums.
+    secure: bool = False
+    #: Contribute only where this device keeps pads itself: then it trusts no other keeper.
+    keep: bool = False
+    #: The fewest peers whose sum may be revealed.
+    cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
+    #: The protocols that this device takes part in; by default all.
+    protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
 
 
 class PeerConfig(BaseModel):
@@ -74,6 +90,8 @@ class PeerConfig(BaseModel):
     nice: Annotated[int, Field(ge=0, le=19)] = 0
     cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     memory_mb: Annotated[float, Field(gt=0)] | None = None
+    #: What it asks of every job; a job below that gets nothing from this device.
+    privacy: PrivacyConfig | None = None
     #: How it logs to standard error.
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -155,6 +173,11 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     """Check that optional parts are installed, and that metrics are not exposed by mistake."""
     if config.metrics is not None and not config.metrics_beyond_this_device:
         local_address(config.metrics, where("metrics"))
+    asks = config.privacy is not None and (config.privacy.secure or config.privacy.keep or config.privacy.cohort)
+    if asks and config.bundle is None:
+        raise UsageError(
+            f"{where('privacy')}: privacy: secure sums need keys, and this device has no bundle: `p2pclust keys` makes them"
+        )
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")

@@ -24,7 +24,8 @@ __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
 #: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
-_FLAGS = ("--wait", "--json")  # the options that take no value
+_FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
+_SECURE = ("keepers", "cohort", "burnt", "leave")  # the parameters of secure sums
 
 
 def submit(
@@ -60,6 +61,10 @@ def submit(
             help="Repeat it after a pause (90s, 15m, 1h; at least 1s), from the last centers, on newly read rows.",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Secure sums: no peer sees what a single other one contributes."),
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
     ] = None,
@@ -76,12 +81,14 @@ def submit(
 
     Prints the job's id, or for a repeated job that of its series, which every command accepts. Any other parameter of
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
-    careful, --bounds "[[0, 1], [0, 5]]". A peer that is offline receives the job when it returns.
+    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt and --leave. A peer that is
+    offline receives the job when it returns.
 
     \b
     Examples:
       p2pclust submit llf-fcm --clusters 3 --scaling minmax
       p2pclust submit llf-cm --clusters 10 --tol 1e-4 --missing all --wait
+      p2pclust submit llf-cm --clusters 3 --secure --cohort 5
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
@@ -95,7 +102,10 @@ def submit(
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if roster is not None:
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
-    request, spec = request_from(given | parameters(context.args))
+    more = parameters(context.args)
+    if secure:
+        given["secure"] = {name: more.pop(name) for name in _SECURE if name in more} or True
+    request, spec = request_from(given | more)
     console = stderr()
     with client_of(peer, bundle, fleet_roster) as client:
 

@@ -22,6 +22,8 @@ class ProtocolInfo:
     what: str
     reveals: str
     stops: str
+    #: Whether a job of it can have secure sums: then only totals of all peers are revealed.
+    secure: bool = False
 
 
 _STOPS = "the centers move by less than tol (Frobenius norm, scaled units), or max_rounds"
@@ -35,6 +37,7 @@ PROTOCOLS = {
         "and its number of rows, up to the number of clusters. In the end its share of the objective and its rows in each "
         "cluster. With n_init starts, all of that for each",
         _STOPS,
+        secure=True,
     ),
     "llf-fcm": ProtocolInfo(
         "LLF-FCM, Federated FCM",
@@ -43,6 +46,7 @@ PROTOCOLS = {
         "(nothing with C (F + 1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its "
         "share of the objective and the sums of memberships. With n_init starts, all of that for each",
         _STOPS,
+        secure=True,
     ),
     "ffcm": ProtocolInfo(
         "FFCM (avg_1, avg_2)",
@@ -63,6 +67,7 @@ PROTOCOLS = {
         "each round, its number of rows, and the gradient of its rows' objective at the centers "
         "(nothing with C (F + 1) / F rows or fewer)",
         _STOPS + "; it fails where the learning rate is too high",
+        secure=True,
     ),
     "fkm": ProtocolInfo(
         "FKM",
@@ -99,6 +104,7 @@ PROTOCOLS = {
         "(C (F + 1) + 1) / F rows in the batch or fewer); its batch's share of the objective, and its number of rows, up to "
         "the number of clusters",
         "each batch as above; in all, after the last batch",
+        secure=True,
     ),
     "vertical-cm": ProtocolInfo(
         "vertical LLF-CM",
@@ -135,7 +141,8 @@ def protocols(as_json: AsJson = False) -> None:
     for heading, ratio in (("id", None), ("paper's name", None), ("what a peer reveals", 3), ("it stops when", 2)):
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
     for name, info in infos.items():
-        shown.add_row(name, info.paper_name, info.reveals, info.stops)
+        secured = ". With secure = true: the totals of all peers, and nothing of a single one" if info.secure else ""
+        shown.add_row(name, info.paper_name, info.reveals + secured, info.stops)
     stdout().print(shown)
 
 

@@ -35,7 +35,7 @@ def simulate(
             metavar="ID",
             help="fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
             "series: it is repeated; lasting: only a majority recovers, and the others hang, flap or stay cut off; "
-            "by default llf-cm or llf-fcm, as drawn.",
+            "secure: secure sums; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -104,14 +104,17 @@ def _check(asked: Asked) -> None:
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol not in (None, "leaderless", "cancel", "series", "lasting"):
-        raise UsageError(f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, or nothing")
+    elif protocol not in (None, "leaderless", "cancel", "series", "lasting", "secure"):
+        raise UsageError(
+            f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, secure, or nothing"
+        )
     if mutant is None:
         return
     from p2pclust.simulation.swarms import mutants  # noqa: PLC0415
 
     own = {
         None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
+        "secure": mutants.SECURE_MUTANTS,
     }  # fmt: skip
     known = mutants.MUTANTS | own.get(protocol, mutants.WORKSPACE_MUTANTS)
     if mutant not in known:

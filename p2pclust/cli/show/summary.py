@@ -125,6 +125,9 @@ def _compared(job: Result) -> Iterator[Fact]:
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield "objective", own + job["best_pooled"]["words"]
+    if exposed := job.get("exposed"):
+        more = f" and {len(exposed) - 3} more" if len(exposed) > 3 else ""
+        yield "exposed", f"{', '.join(list(exposed)[:3])}{more}: {next(iter(exposed.values()))}"
     for doubt in job["doubts"]:
         yield "doubt", Text(doubt, style="yellow")
     if job["gap"]:

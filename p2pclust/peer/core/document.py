@@ -195,8 +195,8 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
-            secure = msgpack.unpackb(fields.pop()) if len(fields) > 10 and type(fields[-1]) is bytes else None
-            keepers, cohort, burnt, leave, pins = (0, 0, "", "", b"") if secure is None else secure
+            secure = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
+            keepers, cohort, burnt, leave, pins = (0, 0, "", "", b"") if secure is None else msgpack.unpackb(secure)
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
             rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
             series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)

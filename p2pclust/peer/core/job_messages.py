@@ -205,7 +205,10 @@ class CloseReply(Message):
 
 @dataclass(frozen=True, slots=True)
 class Unpad(Message):
-    """Take your pads of these peers from the sum of their contributions to `round` of `term`."""
+    """Take your pads of these peers from the sum of their contributions to `round` of `term`, and keep that sum.
+
+    Without members: send me the pads that you took away for the aggregator before me, and the sum.
+    """
 
     kind = "unpad"
     job: Name
@@ -213,11 +216,14 @@ class Unpad(Message):
     round: int
     digest: Digest  # of the padded state
     members: bytes  # whose contributions are in the sum, by roster index: a bit mask
+    sum: Digest
+    size_bytes: int
+    payload: tuple[Frame, ...]  # empty where the sum is a blob, or there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Pads(Message):
-    """What a keeper takes from the sum, sealed for the peer that made the state; or why it refuses."""
+    """What a keeper takes from the sum, sealed for the aggregator; or why it refuses."""
 
     kind = "pads"
     job: Name
@@ -225,6 +231,7 @@ class Pads(Message):
     round: int
     digest: Digest
     refusal: str  # empty where there are pads
+    members: bytes
     pads: Digest
     size_bytes: int
     payload: tuple[Frame, ...]  # empty where the pads are a blob, or there are none

@@ -31,6 +31,7 @@ __all__ = [
     "Contribute",
     "Contributed",
     "DescribeState",
+    "FinishRound",
     "Given",
     "GossipToken",
     "JobKeys",
@@ -48,6 +49,7 @@ __all__ = [
     "StateInfo",
     "StateMade",
     "StateTask",
+    "SumPadded",
     "SumToken",
     "Summed",
     "TakePads",
@@ -183,7 +185,7 @@ class CombineRound(StateTask):
     kind: ClassVar[str] = "combine"
     contributions: tuple[Given, ...]
     abstained: Mapping[int, str] = field(default_factory=dict)
-    maker: Maker | None = None  # with secure sums: of the state that is made
+    maker: Maker | None = None  # with secure sums: of the state that is made; then the contributions are one sum
     removed: tuple[tuple[int, Ref], ...] = ()  # what keepers take from the sum of padded contributions
     cancelled_by: str = ""  # of a job that ends when its keys have come
 
@@ -198,13 +200,33 @@ class RenewKeys(StateTask):
 
 
 @dataclass(frozen=True, slots=True)
+class SumPadded(StateTask):
+    """Add up padded contributions, without this peer's own pads if it keeps some. Outcome: `Summed`."""
+
+    kind: ClassVar[str] = "sum"
+    me: int
+    contributions: tuple[Given, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TakePads(StateTask):
-    """Add up this keeper's pads of some peers, sealed for the maker of a padded state. Outcome: `PadsTaken`."""
+    """Add up this keeper's pads of some peers, sealed for an aggregator. Outcome: `PadsTaken`."""
 
     kind: ClassVar[str] = "unpad"
     me: int
     members: int
-    maker: Maker
+    maker: Maker  # the aggregator that asks, its term and the round
+    sum: Ref | None = None  # of a round whose maker is gone: what it had added up, to be sent along
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRound(StateTask):
+    """Make the state that follows from a round whose maker is gone, from what its keepers hold. Outcome: `StateMade`."""
+
+    kind: ClassVar[str] = "finish"
+    members: int
+    maker: Maker  # of the state that is made
+    removed: tuple[tuple[int, Ref], ...]  # by keeper: its pads, and the sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +278,7 @@ class SecureInfo:
     asked: tuple[int, ...]  # roster indices
     pending: bool = False  # whether a peer may still know of a set that was revealed
     keepers: tuple[int, ...] = ()  # roster indices
+    maker: int = -1  # of a padded state: the roster index of the peer that made it
     cohort: int = 0  # a smaller set of contributors is not revealed
     whole: bool = False  # whether no set but that of all who are asked is revealed
 

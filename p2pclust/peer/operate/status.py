@@ -28,6 +28,7 @@ from p2pclust.protocols.engine.summaries import with_names
 if TYPE_CHECKING:
     from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
+    from p2pclust.peer.work.floor import Floor
     from p2pclust.transport.links import Counters
 
 __all__ = [
@@ -104,6 +105,7 @@ class PeerStatus:
     members: list[MemberStatus]
     jobs: list[JobStatus]
     data: DataStatus
+    privacy: Floor
     counters: Counters
     rss_mb: float
     max_rss_mb: float
@@ -126,6 +128,7 @@ def snapshot(shell: Shell) -> PeerStatus:
         members=[_member(shell, name) for name in membership.members],
         jobs=job_snapshots(shell),
         data=shell.worker.data,
+        privacy=shell.worker.floor,
         counters=shell.links.counters,
         rss_mb=round(rss_mb(), 1),
         max_rss_mb=round(max_rss_mb(), 1),

@@ -20,6 +20,7 @@ from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.tasks import JobToken, Token, Verified, VerifyToken
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.tasks import BlobAccess, Life, perform
 from p2pclust.protocols.engine.local import Local
@@ -53,12 +54,14 @@ class Worker:
         Of one processor: after each task the worker sleeps, so that a task takes its processor time divided by this.
     secrets : Secrets, optional
         Of this life of the peer, for secure sums.
+    floor : Floor, optional
+        What the device asks of every job.
     """
 
     def __init__(
         self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
         done: Callable[[Computed], None], failed: Callable[[BaseException], None], share: float = 1.0,
-        secrets: Secrets | None = None,
+        secrets: Secrets | None = None, floor: Floor | None = None,
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
@@ -68,7 +71,8 @@ class Worker:
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._store = store
         self._blobs = BlobAccess(store.blobs.read, store.blobs.store, limits)
-        self._life = Life(secrets=secrets)
+        self.floor = floor or Floor()
+        self._life = Life(secrets=secrets, floor=self.floor)
         self._loop = loop
         self._done = done
         self._failed = failed

@@ -5,14 +5,20 @@ Nothing here is ever on disk. The worker alone uses it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
+from p2pclust.protocols.secure.secured import Secured
 
 __all__ = ["Secrets"]
 
@@ -41,7 +47,9 @@ class Secrets:
     insists: bool = False
     _pairs: dict[str, tuple[bytes, KeyPair]] = field(default_factory=dict, repr=False)
     _terms: dict[str, Terms] = field(default_factory=dict, repr=False)
-    _believed: dict[str, KeyList] = field(default_factory=dict, repr=False)
+    _keepers: dict[str, tuple[tuple[KeyEntry, ...], dict[int, bytes]]] = field(default_factory=dict, repr=False)
+    _believed: dict[str, tuple[KeyEntry, ...]] = field(default_factory=dict, repr=False)
+    _rows: tuple[Local, bytes] | None = field(default=None, repr=False)
 
     def terms(self, keys: JobKeys) -> Terms:
         """Return what all peers know of a job from its document."""
@@ -68,15 +76,37 @@ class Secrets:
         _, pair = self._pairs.get(keys.job, (b"", None))
         return pair if pair is not None and pair.public == public else None
 
-    def flaw(self, keys: JobKeys, listed: KeyList) -> str:
+    def digest_of(self, local: Local) -> bytes:
+        """Return a digest of a peer's rows, which is made once as long as they are the same object."""
+        if self._rows is None or self._rows[0] is not local:
+            self._rows = (local, _digest_of(local))
+        return self._rows[1]
+
+    def flaw(self, keys: JobKeys, entries: tuple[KeyEntry, ...]) -> str:
         """Return why a list of keys is not believed, or an empty string; each list is checked once."""
-        if self._believed.get(keys.job) == listed:
+        if self._believed.get(keys.job) == entries:
             return ""
-        flaw = listed.flaw(self.terms(keys).keys, keys.job)
+        flaw = KeyList(entries).flaw(self.terms(keys).keys, keys.job)
         if not flaw:
-            self._believed[keys.job] = listed
+            self._believed[keys.job] = entries
             _forget_oldest(self._believed)
         return flaw
+
+    def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
+        """Return who keeps pads of a padded state, with their public keys."""
+        known = self._keepers.get(keys.job)
+        if known is None or known[0] is not part.entries:
+            known = self._keepers[keys.job] = (part.entries, secure_rounds.keepers(part, self.terms(keys)))
+            _forget_oldest(self._keepers)
+        return known[1]
+
+
+def _digest_of(local: Local) -> bytes:
+    whole = hashlib.blake2b(digest_size=32)
+    for array in [local.X] if local.weights is None else [local.X, local.weights]:
+        whole.update(str(array.shape).encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return whole.digest()
 
 
 def _forget_oldest(table: dict[str, Any]) -> None:

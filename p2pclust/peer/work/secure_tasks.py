@@ -21,6 +21,7 @@ from p2pclust.peer.core.tasks import (
     Outcome,
     Ref,
     SecureInfo,
+    SumPadded,
     TakePads,
     TooFew,
 )
@@ -34,11 +35,11 @@ from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.key_list import KeyEntry, KeyList
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
-from p2pclust.protocols.secure.secured import members_of
+from p2pclust.protocols.secure.secured import as_mask, members_of
 
-__all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "take_pads", "total_of"]
+__all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "padded_sum", "take_pads", "total_of"]
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
 _OTHER_ROWS: Final = (
@@ -54,8 +55,8 @@ def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureIn
     if part.wants_keys:
         every = tuple(range(terms.n_peers))
         return SecureInfo(True, every, part.unsettled is not None, cohort=terms.secure.cohort)
-    keepers, whole = tuple(secure_rounds.keepers(part, terms)), secure_rounds.whole(part, terms)
-    return SecureInfo(False, members_of(part.asked), False, keepers, terms.secure.cohort, whole)
+    keepers, whole = tuple(secrets.keepers(keys, part)), secure_rounds.whole(part, terms)
+    return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, terms.secure.cohort, whole)
 
 
 def answer_with_key(state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets) -> Outcome:
@@ -78,12 +79,12 @@ def contribute_padded(
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     pair = _own(part.entries, task.me, keys, secrets)
-    keepers, rows = secure_rounds.keepers(part, terms), _digest_of(local)
+    keepers, rows = secrets.keepers(keys, part), secrets.digest_of(local)
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
-    if refusal := secrets.flaw(keys, KeyList(part.entries)) or _refusal(task, rows, keepers, terms, secrets):
+    if refusal := secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets):
         return NoResult(refusal)
     try:
         contribution = engine.contribution(job, state, local, task.me, task.n_peers)
@@ -111,24 +112,22 @@ def _refusal(
 
 
 def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets) -> bytes | NoResult:
-    """Return this keeper's pads of some peers, sealed; or why it refuses."""
+    """Return this keeper's pads of some peers, sealed for the aggregator that asks; or why it refuses."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     members = task.members
-    if part.wants_keys or part.maker != task.maker:
+    if part.wants_keys or (task.sum is None and part.maker != task.maker):
         return NoResult("the state was made by another peer, or in another term")
-    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
-        return NoResult(f"{members.bit_count()} peers are too few, or not all of them were asked")
-    if secure_rounds.whole(part, terms) and members != part.asked:
-        return NoResult("only the sum of all peers that were asked may be revealed")
+    if flaw := secure_rounds.set_flaw(part, members, terms):
+        return NoResult(flaw)
     pair = _own(part.entries, task.me, keys, secrets)
-    if pair is None:
-        return NoResult("it was restarted and has new keys")
-    if task.me not in secure_rounds.keepers(part, terms):
+    asker = next((entry.public for entry in part.entries if entry.index == task.maker.index), None)
+    if pair is None or asker is None:
+        return NoResult("it, or the aggregator, has new keys")
+    if task.me not in secrets.keepers(keys, part):
         return NoResult("it keeps no pads in this round")
     context = secure_rounds.context_of(terms, task.state.digest)
     removed = _removed(part.entries, pair, task.me, members, layout_of(job, state).size, context)
-    maker = next(entry.public for entry in part.entries if entry.index == part.maker.index)
-    return pair.seal(removed, task.me, maker, context, members_of(members)).data
+    return pair.seal(removed, task.me, asker, context, members_of(members)).data
 
 
 def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets) -> JobState | TooFew:
@@ -148,11 +147,30 @@ def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, s
         return TooFew(waits.reason)
 
 
+def padded_sum(
+    job: Job, state: JobState, task: SumPadded, keys: JobKeys, secrets: Secrets,
+    given: Iterator[tuple[engine.Peers, Arrays]],
+) -> tuple[Arrays | None, tuple[int, ...]]:  # fmt: skip
+    """Return the sum of padded contributions without this peer's own pads, and the peers that are in it."""
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    total, peers = engine.added_up(given, task.n_peers)
+    if total is None:
+        return None, ()
+    numbers = np.array(total[PADDED]).view(np.uint64)
+    if task.me in secrets.keepers(keys, part):
+        pair = _own(part.entries, task.me, keys, secrets)
+        if pair is None:
+            raise WireError("this peer was restarted and has new keys")
+        context = secure_rounds.context_of(terms, task.state.digest)
+        numbers -= _removed(part.entries, pair, task.me, as_mask(peers), numbers.size, context)
+    return Arrays({PADDED: numbers.view(np.int64)}), peers
+
+
 def total_of(
-    job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets, given: Iterator[Arrays],
-    sealed: dict[int, bytes],
+    job: Job, state: JobState, digest: bytes, members: int, me: int, keys: JobKeys, secrets: Secrets, padded: Numbers,
+    sealed: Mapping[int, bytes],
 ) -> Arrays:  # fmt: skip
-    """Return the total of padded contributions, or of sums of some, from what the keepers took away.
+    """Return the total of a set of peers, from their padded sum without the maker's pads, and from what keepers took away.
 
     Raises
     ------
@@ -160,21 +178,20 @@ def total_of(
         If they do not belong together.
     """
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
-    me, members = part.maker.index, [peer for peers, _ in task.contributions for peer in peers]
-    context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
+    context, layout = secure_rounds.context_of(terms, digest), layout_of(job, state)
     pair = _own(part.entries, me, keys, secrets)
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
-    mask = sum(1 << peer for peer in members)
     removed: list[Numbers] = []
-    for keeper, public in secure_rounds.keepers(part, terms).items():
+    for keeper, public in secrets.keepers(keys, part).items():
+        if keeper == part.maker.index:
+            continue  # it left its pads out of the sum
         if keeper == me:
-            removed.append(_removed(part.entries, pair, me, mask, layout.size, context))
+            removed.append(_removed(part.entries, pair, me, members, layout.size, context))
         elif keeper in sealed:
             data = Sealed(keeper, sealed[keeper])
-            removed.append(pair.unseal(data, public, context, sorted(members), layout.size))
-    padded = (arrays[PADDED].view(np.uint64) for arrays in given)
-    return layout.unpadded(padded, removed, len(members))
+            removed.append(pair.unseal(data, public, context, members_of(members), layout.size))
+    return layout.unpadded([padded], removed, members.bit_count())
 
 
 def _own(entries: tuple[KeyEntry, ...], me: int, keys: JobKeys, secrets: Secrets) -> KeyPair | None:
@@ -187,12 +204,3 @@ def _removed(
 ) -> Numbers:  # fmt: skip
     public = {entry.index: entry.public for entry in entries if members >> entry.index & 1}
     return pair.removed(me, public, size, context)
-
-
-def _digest_of(local: Local) -> bytes:
-    whole = hashlib.blake2b(digest_size=32)
-    arrays = [local.X] if local.weights is None else [local.X, local.weights]
-    for array in arrays:
-        whole.update(str(array.shape).encode())
-        whole.update(np.ascontiguousarray(array).tobytes())
-    return whole.digest()

@@ -7,13 +7,15 @@ this in a worker thread, the simulator in virtual time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Any
 
 import msgpack
+import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.tasks import (
@@ -27,6 +29,7 @@ from p2pclust.peer.core.tasks import (
     Contribute,
     Contributed,
     DescribeState,
+    FinishRound,
     JobKeys,
     MakeOffer,
     NoResult,
@@ -39,6 +42,7 @@ from p2pclust.peer.core.tasks import (
     StateMade,
     StateTask,
     Summed,
+    SumPadded,
     TakePads,
     Task,
     TooFew,
@@ -50,6 +54,7 @@ from p2pclust.peer.core.tasks import (
 )
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
@@ -57,10 +62,12 @@ from p2pclust.protocols.engine.base import Abstain, Additive, WithWorkspace
 from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT, NOT_ASKED, NOT_DRAWN
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
+from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
+from p2pclust.protocols.secure.secured import Maker, as_mask, members_of
 
 __all__ = ["BlobAccess", "Life", "Memories", "job_of", "perform"]
 
@@ -136,6 +143,7 @@ class Life:
 
     memories: Memories = field(default_factory=Memories)
     secrets: Secrets | None = None  # None in a fleet without keys
+    floor: Floor = field(default_factory=Floor)  # what the device asks of every job
 
 
 def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = None) -> Outcome:
@@ -184,6 +192,8 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     job = job_of(task.job)
     state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
+    if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys)):
+        local = local.refusing(refusal)
     if task.keys is not None:
         return _perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
@@ -261,9 +271,14 @@ def _perform_secured(
             outcome = secure_tasks.answer_with_key(state, task, keys, local, secrets)
         case Contribute():
             outcome = _padded(secure_tasks.contribute_padded(job, state, task, keys, local, secrets), blobs)
+        case SumPadded():
+            reader = _one_by_one(job, state, task, blobs, {})
+            total, peers = secure_tasks.padded_sum(job, state, task, keys, secrets, reader)
+            outcome = Summed(None if total is None else blobs.keep(total.encode()), peers)
         case TakePads():
-            sealed = secure_tasks.take_pads(job, state, task, keys, secrets)
-            outcome = sealed if isinstance(sealed, NoResult) else PadsTaken(blobs.keep(sealed))
+            outcome = _pads(job, state, task, blobs, secured)
+        case FinishRound():
+            outcome = _finish(job, state, task, blobs, secured)
         case RenewKeys():
             after = secure_rounds.renewed(state, task.state.digest, task.abstained, task.silent, secrets.terms(keys))
             outcome = _made(job, after, task.n_peers, blobs, secured=secured)
@@ -273,6 +288,15 @@ def _perform_secured(
             assert isinstance(task, AddUp), f"unknown task {task}"
             outcome = _add_up(job, state, task, blobs)
     return outcome
+
+
+def _pads(job: Job, state: JobState, task: TakePads, blobs: BlobAccess, secured: _Secured) -> Outcome:
+    sealed = secure_tasks.take_pads(job, state, task, secured.keys, secured.secrets)
+    if isinstance(sealed, NoResult):
+        return sealed
+    return PadsTaken(
+        blobs.keep(sealed if task.sum is None else bytes(msgpack.packb([sealed, _whole(job, task.sum, blobs)])))
+    )
 
 
 def _padded(given: tuple[Arrays, bytes] | NoResult, blobs: BlobAccess) -> Outcome:
@@ -291,17 +315,64 @@ def _combine_secured(
         after = secure_tasks.combine_keys(job, state, task, keys, secrets)
         return after if isinstance(after, TooFew) else _made(job, after, task.n_peers, blobs, secured=secured)
     assert task.maker is not None
-    malformed: dict[int, str] = {}
-    given = (arrays for _, arrays in _one_by_one(job, state, task, blobs, malformed))
+    ((peers, total),) = task.contributions
     sealed = {keeper: _whole(job, ref, blobs) for keeper, ref in task.removed}
+    members, sum_ = as_mask(peers), _numbers(_whole(job, total, blobs))
+    return _closed(job, state, task, members, task.maker, sum_, sealed, task.abstained, blobs, secured)
+
+
+def _finish(job: Job, state: JobState, task: FinishRound, blobs: BlobAccess, secured: _Secured) -> Outcome:
+    """Close the round of another aggregator, from the sum and the pads that its keepers hold."""
+    sealed, sums = {}, {}
+    for keeper, ref in task.removed:
+        data = _whole(job, ref, blobs)
+        if keeper == task.maker.index:
+            sums[keeper] = data
+        else:
+            sealed[keeper], sums[keeper] = _pair(data)
+    if not sums:
+        raise WireError("no keeper has handed over a sum")
+    part = secure_rounds.secured_of(state)
+    others = [peer for peer in members_of(part.asked) if not task.members >> peer & 1]
+    abstained = dict.fromkeys(others, f"{LEFT_OUT}: the aggregator before did not count it")
+    sum_ = _numbers(next(iter(sums.values())))
+    return _closed(job, state, task, task.members, task.maker, sum_, sealed, abstained, blobs, secured)
+
+
+def _closed(
+    job: Job, state: JobState, task: StateTask, members: int, maker: Maker, padded: NDArray[np.uint64],
+    sealed: Mapping[int, bytes], abstained: Mapping[int, str], blobs: BlobAccess, secured: _Secured,
+) -> Outcome:  # fmt: skip
+    """Make the state after a padded round; where its parts do not belong together, one that asks for new keys."""
+    keys, secrets = secured.keys, secured.secrets
+    terms = secrets.terms(keys)
     try:
-        total = secure_tasks.total_of(job, state, task, keys, secrets, given, sealed)
+        total = secure_tasks.total_of(
+            job, state, task.state.digest, members, maker.index, keys, secrets, padded, sealed
+        )  # fmt: skip
     except WireError:
-        after = secure_rounds.renewed(state, task.state.digest, malformed, (), secrets.terms(keys))
+        after = secure_rounds.renewed(state, task.state.digest, {}, (), terms)
         return _made(job, after, task.n_peers, blobs, secured=secured)
-    members = sum(1 << peer for peers, _ in task.contributions for peer in peers)
-    after = secure_rounds.closed(job, state, total, members, task.abstained, secrets.terms(keys), task.maker)
+    after = secure_rounds.closed(job, state, total, members, abstained, terms, maker)
     return _made(job, after, task.n_peers, blobs, before=state, secured=secured)
+
+
+def _pair(data: bytes) -> tuple[bytes, bytes]:
+    """Return what a keeper hands over: its sealed pads, and the sum."""
+    try:
+        sealed, total = msgpack.unpackb(data, max_ext_len=0)
+        if type(sealed) is not bytes or type(total) is not bytes:
+            raise ValueError("wrong types")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise WireError(f"pads that were handed over: {error}") from None
+    return sealed, total
+
+
+def _numbers(data: bytes) -> NDArray[np.uint64]:
+    arrays = Arrays.decode(data)
+    if list(arrays) != [PADDED] or arrays.dtype(PADDED) != np.int64:
+        raise WireError("a padded sum is malformed")
+    return np.array(arrays[PADDED]).view(np.uint64)
 
 
 def _whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
@@ -393,7 +464,7 @@ def _add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcom
 
 
 def _one_by_one(
-    job: Job, state: JobState, task: AddUp | CombineRound, blobs: BlobAccess, malformed: dict[int, str]
+    job: Job, state: JobState, task: AddUp | CombineRound | SumPadded, blobs: BlobAccess, malformed: dict[int, str]
 ) -> Iterator[tuple[engine.Peers, Contribution]]:
     """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
     reader = engine.ContributionReader(job, state, n_peers=task.n_peers)

@@ -8,7 +8,7 @@ inverted.
 
 What a peer reveals
 -------------------
-With secure sums nothing but the result: a total tells only whether any peer has marked a bucket (``whether``), and all
+With secure sums nothing but the result: a total shows only whether any peer has marked a bucket (``whether``), and all
 buckets above the lowest one are marked by the peer that has the smallest value. Without secure sums a peer reveals its
 own range, as in ``range``. A peer with fewer than ``min_rows`` rows abstains.
 """

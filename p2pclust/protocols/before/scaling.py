@@ -101,7 +101,7 @@ class Range(Protocol):
         return self.lo is not None
 
     def instead_of_sums(self) -> str:
-        return "tells each peer's ranges: declare bounds, or let the job find them with sums (cluster_job(secure=True))"
+        return "shows each peer's ranges: declare bounds, or let the job find them with sums (cluster_job(secure=True))"
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"lo": Slot((None,)), "hi": Slot((None,)), "rows": Slot((), "int64")}

@@ -110,7 +110,7 @@ class Seeding(FirstCenters):
         return self.init in ("uniform", "given")
 
     def instead_of_sums(self) -> str:
-        return f"with init = {self.init!r} tells what one peer proposes: choose init = 'split-merge', 'uniform' or an array"
+        return f"with init = {self.init!r} shows what one peer proposes: choose init = 'split-merge', 'uniform' or an array"
 
     def takes_weights(self) -> bool:
         return self.init == "given"  # nothing is asked of any peer

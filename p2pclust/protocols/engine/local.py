@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -87,6 +88,12 @@ class Local:
         return Local(
             X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
         )
+
+    def refusing(self, reason: str) -> Local:
+        """Return the same rows, which are not to be used for this reason: the peer abstains with it."""
+        other = copy.copy(self)
+        other.problem = reason
+        return other
 
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.

@@ -28,14 +28,14 @@ from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask
 
 __all__ = [
     "MOST_RENEWALS", "NEW_KEYS", "NotEnough", "Terms", "begin", "cancelled", "closed", "context_of", "exposed_peers",
-    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "unfit", "whole",
+    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "set_flaw", "unfit", "whole",
 ]  # fmt: skip
 
 #: So many times in a row are new keys asked for without a total; then the job fails.
 MOST_RENEWALS: Final = 10
 #: Why a peer that was restarted does not contribute before keys are exchanged again.
 NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
-_GROUPED: Final = f"{LEFT_OUT}: it would be told apart from peers that are missing"
+_GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
 _SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
 _NO_KEY: Final = f"{LEFT_OUT}: no key came from it"
 _FORMAT: Final = b"p2pclust context 1"
@@ -110,12 +110,14 @@ def flaw(state: JobState, terms: Terms) -> str:
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
     masks = [part.asked, part.silent, *part.revealed, *part.burnt, *part.unknown]
-    masks += [] if u is None else [u.asked, u.keepers, u.none, u.found]
+    masks += [] if u is None else [u.asked, u.keepers]
     listed = as_mask(entry.index for entry in part.entries)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
         return "its secured part names peers beyond the job roster, or without a key"
     if [entry.index for entry in part.entries] != list(members_of(listed)):
         return "its list of keys is not in roster order, each peer once"
+    if (u is not None and u.maker >= n_peers) or any(peer >= n_peers for peer in part.absent):
+        return "its secured part names peers beyond the job roster"
     if part.cohort != terms.secure.cohort:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and (u is not None or not listed >> part.maker.index & 1):
@@ -142,6 +144,15 @@ def whole(part: Secured, terms: Terms) -> bool:
     return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
 
 
+def set_flaw(part: Secured, members: int, terms: Terms) -> str:
+    """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
+    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
+        return f"{members.bit_count()} peers are too few, or not all of them were asked"
+    if whole(part, terms) and members != part.asked:
+        return "only the sum of all peers that were asked may be revealed"
+    return ""
+
+
 def keys_closed(
     job: Job, state: JobState, answers: Mapping[int, KeyAnswer], abstained: Mapping[int, str], terms: Terms, maker: Maker,
     *, cancelled_by: str = "",
@@ -164,7 +175,7 @@ def keys_closed(
         If more peers are needed; the round stays open.
     """
     before = secured_of(state)
-    sound, unsound = _sound(answers, terms)
+    sound, unsound = _sound(answers, terms, before.unsettled)
     part = _settled(before, sound, terms.secure)
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
@@ -185,12 +196,16 @@ def keys_closed(
     return replace(state, arrays=arrays, secured=part)
 
 
-def _sound(answers: Mapping[int, KeyAnswer], terms: Terms) -> tuple[dict[int, KeyAnswer], dict[int, str]]:
-    """Return the answers whose keys are signed, and the peers of the others, with reasons."""
+def _sound(
+    answers: Mapping[int, KeyAnswer], terms: Terms, unsettled: Unsettled | None
+) -> tuple[dict[int, KeyAnswer], dict[int, str]]:  # fmt: skip
+    """Return the answers that may be true and whose keys are signed, and the peers of the others, with reasons."""
     sound, unsound = {}, {}
     for index, answer in sorted(answers.items()):
         if flaw_ := KeyList((answer.entry,)).flaw(terms.keys, terms.job_id):
             unsound[index] = f"malformed: {flaw_}"
+        elif unsettled is not None and (answer.taken or 0) & ~unsettled.asked:
+            unsound[index] = "malformed: it reports a set of peers that were not asked"
         else:
             sound[index] = answer
     return sound, unsound
@@ -227,7 +242,7 @@ def _grouped(part: Secured, able: int, terms: Terms) -> int:
     asked = grouped(able, sets, secure.cohort, keeper_order(terms.keys, range(terms.n_peers)))
     if asked.bit_count() < secure.cohort:
         missing = [index for index in range(terms.n_peers) if not able >> index & 1]
-        raise NotEnough(f"without {_named(missing)} the sums would tell single peers apart")
+        raise NotEnough(f"without {_named(missing)} differences of sums would expose single peers")
     return asked
 
 
@@ -287,6 +302,8 @@ def renewed(
         story = f"only {left} of {terms.n_peers} peers can contribute, and {terms.secure.cohort} are needed"
         if left >= terms.secure.cohort:
             story = f"no total after {part.renewals + 1} exchanges of keys"
+            # No peer is asked any more what was revealed in this context.
+            part = replace(part, unknown=_with(part.unknown, part.asked))
         return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_last(part))
     unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
     return replace(

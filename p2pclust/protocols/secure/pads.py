@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -73,7 +74,7 @@ class KeyPair:
         if len(self.entropy) != ENTROPY_BYTES:
             raise ValueError(f"{len(self.entropy)} bytes of entropy: expected {ENTROPY_BYTES}")
 
-    @property
+    @cached_property
     def public(self) -> bytes:
         """The public key, 32 bytes, as the list of keys has it."""
         return self._private.public_key().public_bytes_raw()
@@ -175,8 +176,14 @@ class KeyPair:
 def _stream(key: bytes, size: int) -> Numbers:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
 
-    stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(bytes(8 * size))
-    return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+    stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor().update(_zeros(size))
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+
+
+@lru_cache(maxsize=4)
+def _zeros(size: int) -> bytes:
+    """Return what streams are added to: the rounds of a job ask for the same size again and again."""
+    return bytes(8 * size)
 
 
 def _derive(secret: bytes, info: bytes) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from p2pclust.errors import WireError
@@ -17,6 +18,7 @@ __all__ = ["Maker", "Secured", "Unsettled", "as_mask", "members_of"]
 _MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
+_FIELDS: Final = 5  # of an entry
 
 
 def members_of(mask: int) -> tuple[int, ...]:
@@ -64,18 +66,12 @@ class Unsettled:
         The roster index of the peer that made it.
     asked, keepers : int
         Sets: whose contributions it was open for, and who keeps pads.
-    none : int
-        Keepers that took away no pads in it, and have new keys.
-    found : int
-        The set that was revealed, if a peer reported one.
     """
 
     state: bytes
     maker: int
     asked: int
     keepers: int
-    none: int = 0
-    found: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ class Secured:
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
-            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers, u.none, u.found))]
+            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers))]
         sets = [[_packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
             self.cohort, entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets,
@@ -152,7 +148,7 @@ class Secured:
         """
         try:
             return cls._read(fields)
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, LookupError) as error:
             raise WireError(f"job state: its secured part is malformed: {error}") from None
 
     @classmethod
@@ -160,27 +156,48 @@ class Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
         cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
+        if any(type(each) is not list for each in (entries, maker, absent, pending, revealed, burnt, unknown)):
+            raise ValueError("a part that is no list")
+        index, term, round_ = map(_count, maker)
         peers, reasons = absent[0::2], absent[1::2]
         if len(peers) != len(reasons) or not all(isinstance(reason, str) for reason in reasons):
             raise ValueError("peers that are absent without a reason")
         unsettled = None
         if pending:
             state, by, *masks = pending
-            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 4:
+            if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
                 raise ValueError("a context that cannot be")
             unsettled = Unsettled(state, _count(by), *map(_mask, masks))
         for masks in (revealed, burnt, unknown):
             if len(masks) > _MOST_SETS:
                 raise ValueError("too many sets")
-        listed = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3] is True, _bytes(e[4])) for e in entries)
-        made = cls(
-            _count(cohort), listed, Maker(*map(_count, maker)), _mask(asked), _count(columns),
+        if not all(before < peer for before, peer in pairwise(map(_count, peers))):
+            raise ValueError("absent peers that are not in roster order")
+        return cls(
+            _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
         )  # fmt: skip
-        if made.packed() != fields:
-            raise ValueError("not in canonical form")
-        return made
+
+
+class _EntriesReader:
+    """Reads lists of keys. Most states bring the list of the one before: then the same object is returned."""
+
+    def __init__(self) -> None:
+        self._last: tuple[list[Any], tuple[KeyEntry, ...]] = ([], ())
+
+    def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
+        known, entries = self._last
+        # Checked each time: as part of a list 0 would equal false.
+        if any(len(entry) != _FIELDS or type(entry[3]) is not bool for entry in packed):
+            raise ValueError("an entry that cannot be")
+        if packed != known:
+            entries = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3], _bytes(e[4])) for e in packed)
+            self._last = (packed, entries)
+        return entries
+
+
+_entries = _EntriesReader().read
 
 
 def _packed(mask: int) -> bytes:
@@ -188,7 +205,10 @@ def _packed(mask: int) -> bytes:
 
 
 def _mask(data: object) -> int:
-    return int.from_bytes(_bytes(data), "little")
+    known = _bytes(data)
+    if known.endswith(b"\0"):
+        raise ValueError("a set with more bytes than it needs")
+    return int.from_bytes(known, "little")
 
 
 def _bytes(data: object) -> bytes:

@@ -22,6 +22,7 @@ from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.scenario.outcome.communities import measured_communities
 from p2pclust.scenario.outcome.evidence import Evidence
+from p2pclust.scenario.outcome.exposed import exposed_in
 from p2pclust.scenario.outcome.measures import Done, measured
 
 __all__ = ["damage_in", "empty_entry", "job_entry"]
@@ -61,7 +62,7 @@ def job_entry(
     state = found.state
     if state is None:
         return entry
-    entry |= _recorded(job, found, state, damage)
+    entry |= _recorded(job, found, state, damage, {name: share.n_rows for name, share in shares.items()})
     if state.status != "done":
         return entry
     if job.has_workspace:
@@ -78,7 +79,9 @@ def job_entry(
     return entry
 
 
-def _recorded(job: Job, found: JobResult, state: JobState, damage: Sequence[Damage]) -> dict[str, Any]:
+def _recorded(
+    job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], rows: Mapping[str, int]
+) -> dict[str, Any]:  # fmt: skip
     """Return what the last state of a job has recorded, whether the job is done or not."""
     roster = found.roster
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
@@ -93,6 +96,8 @@ def _recorded(job: Job, found: JobResult, state: JobState, damage: Sequence[Dama
         "coarse": summaries.coarse(state),
         "objective": objective_of(state.arrays),
         "doubts": list(doubts(state.arrays)),
+        "secure": state.secured is not None,
+        "exposed": exposed_in(job, state, roster, rows),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -129,6 +134,8 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "objective": None,
         "best_pooled": None,
         "doubts": [],
+        "secure": False,
+        "exposed": {},
         "drift": [],
         "tolerance": None,
         "reached": None,

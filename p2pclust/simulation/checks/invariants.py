@@ -39,7 +39,7 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, RenewKeys, TermToken
+from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys, TermToken
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -274,7 +274,7 @@ class Invariants(Observer):
 
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
         """A state came out of another."""
-        if isinstance(effect.task, CombineRound | RenewKeys | CancelJob | CloseGossipRound):
+        if isinstance(effect.task, CombineRound | RenewKeys | FinishRound | CancelJob | CloseGossipRound):
             self._parents[digest] = effect.task.state.digest
 
     def _line(self, digest: bytes) -> set[bytes]:

@@ -11,20 +11,31 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
+import numpy as np
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.rounds import aggregator
+from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.election import Election, Role
+from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
+from p2pclust.peer.core.tasks import PadsKept
+from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.secure.classes import grouped
+from p2pclust.protocols.secure.pads import KeyPair
+from p2pclust.protocols.secure.secured import Maker
 
-__all__ = ["CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SERIES_MUTANTS", "WORKSPACE_MUTANTS", "planted"]
+__all__ = [
+    "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS", "WORKSPACE_MUTANTS", "planted",
+]  # fmt: skip
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -73,6 +84,15 @@ def _never(machine: Any, *of: Any) -> bool:
     return False
 
 
+def _always(machine: Any, *of: Any) -> bool:
+    return True
+
+
+def _notes_the_newest(notes: PadNotes, state: bytes, members: int) -> None:
+    notes._sets[state] = members
+    notes._save()
+
+
 def _not_synced(method: Callable[..., Any], table: str) -> Callable[..., Any]:
     """The method, whose rows of that table are written and not synced."""
 
@@ -96,7 +116,55 @@ def _steps_down_for_good(election: Election, term: int) -> None:
 
 _STEP_DOWN: Final = Election.step_down
 
-_Patch = tuple[Any, str, Callable[..., Any]]
+
+def _asks_for_its_own(term: SecureTerm, closing: Any, members: int, total: Any) -> None:
+    _ASK(term, closing, 1 << term._me, total)
+
+
+_ASK: Final = SecureTerm._ask
+
+
+def _any_set(*of: Any) -> str:
+    return ""
+
+
+def _one_context(terms: Any, state: bytes) -> bytes:
+    return bytes(32)
+
+
+def _zeros(pair: KeyPair, public: bytes, contributor: int, keeper: int, own: bool, size: int, context: bytes) -> Any:
+    return np.zeros(size, dtype=np.uint64)
+
+
+def _forgets_what_is_open(part: Any, *of: Any) -> Any:
+    return replace(part, unsettled=None)
+
+
+def _remembers_no_set(notes: PadNotes) -> PadsKept:
+    return replace(_KEPT(notes), sets=())
+
+
+_KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignore[attr-defined]
+
+
+def _compared_in_pairs(revealed: Any, cohort: int, unknown: Any = ()) -> int:
+    """Look at each two sets only: three sets may expose a peer that no two do."""
+    found = 0
+    for one in unknown:
+        found |= one
+    for one in revealed:
+        for other in revealed:
+            found |= one & ~other if (one & ~other).bit_count() < cohort else 0
+    return found
+
+
+def _grouped_by_the_newest(available: int, revealed: Any, cohort: int, order: Any) -> int:
+    return _GROUPED(available, revealed[-1:], cohort, order)
+
+
+_GROUPED: Final = grouped
+
+_Patch = tuple[Any, str, Any]
 
 #: Name of the bug -> the attributes that it replaces.
 MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
@@ -108,6 +176,32 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
     "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
     "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
+}
+
+#: The same for jobs with secure sums.
+SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "one-context-for-all-rounds": ((secure_rounds, "context_of", _one_context),),
+    "pads-of-zeros": ((KeyPair, "_stream", _zeros),),
+    "released-set-not-synced": ((PadNotes, "_save", _not_synced(PadNotes._save, PADS)),),
+    "released-set-not-noted": ((PadNotes, "_save", _never),),
+    "released-set-not-reported": ((PadNotes, "kept", property(_remembers_no_set)),),
+    "open-context-forgotten": ((secure_rounds, "_settled", _forgets_what_is_open),),
+    # An aggregator asks for its own peer alone; a keeper that checks would refuse.
+    "sum-of-one": (
+        (SecureTerm, "_ask", _asks_for_its_own),
+        (secure_rounds, "set_flaw", _any_set),
+    ),
+    "cohort-not-of-the-set": ((secure_rounds, "set_flaw", _any_set), (SecureTerm, "_flaw", _any_set)),
+    # A padded state is opened again by the next aggregator, and keepers take their pads away for it too.
+    "second-set-for-a-state": (
+        (aggregator.AggregatorTerm, "_made_before", _never),
+        (Maker, "__eq__", lambda one, other: True),
+        (PadNotes, "allows", _always),
+        (PadNotes, "note", _notes_the_newest),
+    ),
+    "sets-compared-in-pairs": ((secure_rounds, "exposed", _compared_in_pairs),),
+    "groups-of-the-newest-set": ((secure_rounds, "grouped", _grouped_by_the_newest),),
+    "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
 }
 
 #: The same where a job is cancelled.
@@ -154,7 +248,8 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    patches = (MUTANTS | CANCEL_MUTANTS | WORKSPACE_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS)[name]
+    planted_bugs = MUTANTS | CANCEL_MUTANTS | WORKSPACE_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS | SECURE_MUTANTS
+    patches = planted_bugs[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

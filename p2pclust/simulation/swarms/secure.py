@@ -1,4 +1,4 @@
-"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by anybody."""
+"""The swarm of jobs with secure sums: the same faults, and no single contribution may be seen by another peer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import replay
+from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
+from p2pclust.simulation.checks.secrecy import Secrecy
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
-from p2pclust.simulation.swarms.swarm import SeedResult, Swarm
+from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 
 __all__ = ["SecureSwarm", "run"]
 
@@ -22,6 +25,8 @@ class SecureSwarm(Swarm):
     """One run of a job with secure sums."""
 
     keyed = True
+    #: Ranges take eight rounds, and each round another exchange.
+    deadline_s = 4 * DEADLINE_S
 
     def __init__(self, plan: SwarmPlan) -> None:
         rng = np.random.default_rng([plan.seed, 4])
@@ -29,6 +34,8 @@ class SecureSwarm(Swarm):
         self._burnt = str(rng.choice(["groups", "record"]))
         self._leave = str(rng.choice(["alone", "alone", "groups"]))
         super().__init__(plan)
+        self.secrecy = Secrecy(self.job)
+        self.world.watch(self.secrecy)
 
     def _job(self) -> Job:
         plan = self.plan
@@ -56,6 +63,13 @@ class SecureSwarm(Swarm):
         super()._judge_end(state)
 
     def _judge_result(self, state: JobState) -> None:
+        self.secrecy.judge(self.world, state)
+        gone = [reason for record in state.log for reason in record.abstained.values()]
+        if self.plan.missing == "all":
+            # Apart from peers that sums would expose, none may be passed over.
+            assert not any(reason in (NEW_KEYS, f"{LEFT_OUT}: late") for reason in gone), (
+                f"a peer was passed over: {gone}"
+            )
         assert state.secured is not None, "the job ended without a secured part"
         again = replay(self.job, [self.locals[name] for name in self.names], state.log)
         ended = replace(again, status=state.status, reason=state.reason) if state.status == "failed" else again

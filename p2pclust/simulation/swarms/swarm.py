@@ -53,6 +53,8 @@ class Swarm:
 
     #: Whether the devices have keys.
     keyed = False
+    #: How long the job may take after everything has healed (virtual seconds).
+    deadline_s = DEADLINE_S
 
     def __init__(self, plan: SwarmPlan) -> None:
         self.plan = plan
@@ -227,7 +229,7 @@ class Swarm:
             if world.peers[name].core is None:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(world.start, name))
         world.run_until(world.now + 2.0, self._step)
-        world.run_until(world.now + DEADLINE_S, lambda: self._step() or self._all_finished())
+        world.run_until(world.now + self.deadline_s, lambda: self._step() or self._all_finished())
 
     def _all_finished(self) -> bool:
         return all(p.core is not None and self._has_finished(p) for p in self.world.peers.values())
@@ -243,7 +245,7 @@ class Swarm:
             return
         late = [p.name for p in self.world.peers.values() if p.core is None or not self._has_finished(p)]
         story = "\n".join(self.invariants.story)
-        assert not late, f"L3: {', '.join(late)} not finished {DEADLINE_S:.0f} s after everything healed\n{story}"
+        assert not late, f"L3: {', '.join(late)} not finished {self.deadline_s:.0f} s after everything healed\n{story}"
         finals = {bytes(self._final_state(peer)) for peer in self.world.peers.values()}
         assert len(finals) == 1, "S5: the peers finished with different bits"
         state = JobState.decode(finals.pop())

@@ -103,7 +103,7 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
         (("--seeds", "5:5"), "error: --seeds 5:5: expected A:B with A below B, such as 0:300\n"),
         (
             ("--seeds", "0:1", "--protocol", "k-fed"),
-            "error: --protocol k-fed: expected fedcref, leaderless, cancel, series, lasting, or nothing\n",
+            "error: --protocol k-fed: expected fedcref, leaderless, cancel, series, lasting, secure, or nothing\n",
         ),
         (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected one of {', '.join(MUTANTS)}\n"),
         (

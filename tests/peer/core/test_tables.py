@@ -10,10 +10,12 @@ import msgpack
 import pytest
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.document import Document, Turn, pins_of
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.timing import PRESETS, Timing, preset
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.secure.key_list import Pins
+from p2pclust.protocols.secure.parameters import SecureSums
 
 ROSTER = ("a", "b", "c", "d", "e")
 
@@ -146,6 +148,74 @@ def test_the_id_depends_on_every_field(field: str) -> None:
         "patience_s": 6.0, "deadline_s": 1.0, "aggregator": "b", "submitter": "b", "nonce": "2", "collect": "tree",
     }[field]  # fmt: skip
     assert _document(**{field: other}).id != _document().id
+
+
+PINS = bytes(range(64)) + b"k" * 96
+SECURE: dict[str, Any] = {
+    "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "pins": PINS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"collect": "tree"}, {"every_s": 9.0, "turn": Turn("series-1", 4, fixed=True)}]
+)
+def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: dict[str, Any]) -> None:
+    document = _document(**SECURE | changed)
+    assert Document.decode(document.encode()) == document
+    keys = document.keys
+    assert keys is not None
+    assert (keys.job, keys.secure, keys.pins) == (document.id, SecureSums(2, 3, "record", "groups"), PINS)
+    assert _document().keys is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"keepers": 4}, "keepers = 4"),
+        ({"keepers": 1}, "keepers = 1"),
+        ({"cohort": 4}, "cohort = 4"),
+        ({"burnt": ""}, "burnt = ''"),
+        ({"leave": "together"}, "leave = 'together'"),
+        ({"pins": PINS[:-1]}, "pins: the keys of a job with secure sums, and of no other"),
+        ({"pins": b""}, "pins: the keys of a job with secure sums, and of no other"),
+        ({"secure": False}, "keepers, cohort, burnt and leave are for secure = true"),
+        ({"secure": 1}, "expected true or false"),
+        ({"cohort": 3.0}, "expected true or false, and whole numbers"),
+        ({"collect": "gossip"}, "no aggregator that could fix a set of peers"),
+    ],
+)
+def test_the_document_of_a_job_with_secure_sums_refuses(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        _document(**SECURE | changed)
+    with pytest.raises(UsageError, match="pins"):
+        _document(pins=PINS)
+
+
+@pytest.mark.parametrize(
+    "secure",
+    [
+        b"", b"\xc1", b"\x91" * 300, msgpack.packb([2, 3, "record", "groups"]), msgpack.packb(7), msgpack.packb(None),
+        msgpack.packb([2, 3, "record", "groups", PINS, 0]), msgpack.packb([2.0, 3, "record", "groups", PINS]),
+        msgpack.packb([True, 3, "record", "groups", PINS]), msgpack.packb([2, 3, b"record", "groups", PINS]),
+        msgpack.packb([2, 3, "record", "groups", "pins"]), msgpack.packb([2, 3, "record", "groups", PINS[1:]]),
+        msgpack.packb([2**63, 3, "record", "groups", PINS]), msgpack.packb({"keepers": 2}),
+    ],
+)  # fmt: skip
+def test_a_hostile_secured_part_of_a_document_is_a_wire_error(secure: bytes) -> None:
+    fields = msgpack.unpackb(_document(**SECURE).encode())
+    with pytest.raises(WireError, match="document"):
+        Document.decode(msgpack.packb([*fields[:-1], secure]))
+
+
+def test_a_document_names_the_keys_of_its_roster_and_says_which_are_missing() -> None:
+    treatment = Treatment(secure=True)
+    pins = Pins(b"s" * 64, {"a": b"a" * 32, "b": b"b" * 32})
+    assert pins_of(pins, treatment, ("a", "b")) == b"s" * 64 + b"a" * 32 + b"b" * 32
+    assert pins_of(pins, Treatment(), ("a", "b")) == b""
+    with pytest.raises(UsageError, match="the fleet roster of this peer has no key of c"):
+        pins_of(pins, treatment, ("a", "b", "c"))
+    with pytest.raises(UsageError, match="this fleet has no keys"):
+        pins_of(None, treatment, ("a", "b"))
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:

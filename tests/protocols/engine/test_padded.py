@@ -51,7 +51,8 @@ def three() -> tuple[list[Numbers], list[Numbers], Layout]:
     layout = Layout({"counts": (1,), "rows": ()}, limbs=2)
     shown = [Arrays(counts=np.array([[peer], [-peer]]), rows=np.array([1, 0])) for peer in range(3)]
     padded = [
-        pair.padded(layout.numbers(one), i, kept, CONTEXT) for i, (pair, one) in enumerate(zip(pairs, shown, strict=True))
+        pair.padded(layout.numbers(one), i, kept, CONTEXT)
+        for i, (pair, one) in enumerate(zip(pairs, shown, strict=True))
     ]
     removed = [pairs[keeper].removed(keeper, keys, len(padded[0]), CONTEXT) for keeper in kept]
     return padded, removed, layout

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.protocols.secure.classes import classes, exposed
+from p2pclust.protocols.secure.classes import classes, exposed, grouped
 
 PEERS = 6
 SETS = st.lists(st.integers(1, 2**PEERS - 1), max_size=5)
@@ -68,3 +68,53 @@ def test_an_order_of_sets_does_not_matter_and_repeats_tell_nothing() -> None:
 def test_nothing_revealed_exposes_nobody() -> None:
     assert classes([]) == []
     assert exposed([], cohort=3) == 0
+
+
+def members(mask: int) -> list[int]:
+    return [peer for peer in range(12) if mask >> peer & 1]
+
+
+@given(
+    st.lists(st.integers(1, 2**12 - 1), max_size=4),
+    st.integers(2, 4),
+    st.lists(st.integers(0, 2**12 - 1), min_size=1, max_size=4),
+    st.permutations(range(12)),
+)
+def test_one_more_set_that_may_be_revealed_leaves_no_small_class(
+    sets: list[int], cohort: int, available: list[int], order: list[int]
+) -> None:
+    revealed: list[int] = []
+    for mask in sets:
+        if all(one.bit_count() >= cohort for one in classes([*revealed, mask])):
+            revealed.append(mask)
+    for here in available:  # one after another, as in a job
+        found = grouped(here, revealed, cohort, order)
+        assert found & ~here == 0
+        if found:
+            revealed.append(found)
+        assert all(one.bit_count() >= cohort for one in classes(revealed)), (revealed, members(here), members(found))
+
+
+@given(SETS, st.integers(1, 2**PEERS - 1), st.integers(2, 4))
+def test_with_all_peers_of_a_set_back_it_may_be_revealed_again(revealed: list[int], more: int, cohort: int) -> None:
+    whole = more
+    for mask in revealed:
+        whole |= mask
+    if all(one.bit_count() >= cohort for one in classes([*revealed, whole])):
+        assert grouped(whole, revealed, cohort, range(PEERS)) == whole
+
+
+def test_a_peer_that_is_missing_takes_the_last_of_the_order_with_it() -> None:
+    assert members(grouped(0b111111110, [0b111111111], 3, [8, 7, 6, 5, 4, 3, 1, 2, 0])) == [3, 4, 5, 6, 7, 8]
+
+
+def test_a_class_of_which_too_few_would_be_left_is_left_out_whole() -> None:
+    assert grouped(0b11110, [0b11111], 3, range(5)) == 0
+    assert members(grouped(0b111110111, [0b000001111, 0b111111111], 3, range(9))) == [4, 5, 6, 7, 8]
+    assert members(grouped(0b111111011, [0b000000111, 0b111111111], 3, range(9))) == [3, 4, 5, 6, 7, 8]
+
+
+def test_peers_that_are_new_are_a_class_of_their_own() -> None:
+    assert grouped(0b1110000, [0b0000111], 3, range(7)) == 0b1110000
+    assert grouped(0b0111111, [0b0000111], 4, range(7)) == 0b111
+    assert grouped(0b11111, [], 3, range(5)) == 0b11111

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, Pins
 
 JOB = "job-1"
 FLEET = b"f" * 32
@@ -18,7 +18,7 @@ def fleet(n_peers: int, *, signature: bytes = b"s" * 64) -> tuple[FleetKeys, lis
     rng = np.random.default_rng(3)
     devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
     public = [device.public_key().public_bytes_raw() for device in devices]
-    return FleetKeys(FLEET, signature, 7, public), devices
+    return FleetKeys(FLEET, signature, public), devices
 
 
 def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> KeyEntry:
@@ -27,7 +27,7 @@ def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> Key
 
 def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
     entries = [KeyEntry(i, bytes([i + 1]) * 32, 4, insists=False) for i in range(len(devices))]
-    return KeyList(7, tuple(signed(entry, device) for entry, device in zip(entries, devices, strict=True)))
+    return KeyList(tuple(signed(entry, device) for entry, device in zip(entries, devices, strict=True)))
 
 
 def test_a_list_that_all_have_signed_is_sound() -> None:
@@ -46,31 +46,30 @@ def test_an_entry_that_was_changed_is_named(change: dict[str, object]) -> None:
     known, devices = fleet(4)
     entries = list(listed(devices).entries)
     entries[2] = replace(entries[2], **change)  # type: ignore[arg-type]
-    assert KeyList(7, tuple(entries)).flaw(known, JOB) == "peer 2 has not signed its entry in the list of keys"
+    assert KeyList(tuple(entries)).flaw(known, JOB) == "peer 2 has not signed its entry in the list of keys"
 
 
-def test_an_entry_counts_for_one_peer_one_job_and_one_roster() -> None:
+def test_an_entry_counts_for_one_peer_one_job_and_one_fleet() -> None:
     known, devices = fleet(3)
     sound = listed(devices)
     assert sound.flaw(known, "job-2").startswith("peer 0 has not signed")
     assert sound.flaw(replace(known, fleet=b"g" * 32), JOB).startswith("peer 0 has not signed")
-    assert "under fleet roster 7, and this peer has 8" in sound.flaw(replace(known, serial=8), JOB)
-    moved = KeyList(7, (replace(sound.entries[0], index=1),))
+    moved = KeyList((replace(sound.entries[0], index=1),))
     assert moved.flaw(known, JOB).startswith("peer 1 has not signed")
-    beyond = KeyList(7, (replace(sound.entries[0], index=9),))
+    beyond = KeyList((replace(sound.entries[0], index=9),))
     assert beyond.flaw(known, JOB) == "peer 9 is not on the job roster"
 
 
 def test_entries_are_in_roster_order_each_once() -> None:
     entry = KeyEntry(1, bytes(32), 2, insists=False)
     with pytest.raises(ValueError, match=r"peers \[1, 1\]"):
-        KeyList(1, (entry, entry))
+        KeyList((entry, entry))
 
 
 def test_keepers_follow_from_the_signature_of_the_roster_and_not_from_the_keys_of_the_job() -> None:
     known, devices = fleet(12)
     first = list(listed(devices).keepers(3, known))
-    other_keys = KeyList(7, tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
+    other_keys = KeyList(tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
     assert list(other_keys.keepers(3, known)) == first
     orders = {tuple(listed(devices).keepers(3, fleet(12, signature=bytes([n]) * 64)[0])) for n in range(20)}
     assert len(orders) > 10
@@ -80,7 +79,7 @@ def test_the_next_in_the_order_keeps_if_a_peer_is_left_off_the_list() -> None:
     known, devices = fleet(5)
     whole = listed(devices)
     first = list(whole.keepers(3, known))
-    without = KeyList(7, tuple(entry for entry in whole.entries if entry.index != first[0]))
+    without = KeyList(tuple(entry for entry in whole.entries if entry.index != first[0]))
     assert set(first[1:]) < set(without.keepers(3, known))
     assert len(without.keepers(3, known)) == 3
 
@@ -89,8 +88,8 @@ def test_who_insists_keeps_whatever_the_order() -> None:
     known, devices = fleet(6)
     last = next(i for i in range(6) if i not in listed(devices).keepers(5, known))
     entries = [replace(entry, insists=entry.index == last) for entry in listed(devices).entries]
-    assert last in KeyList(7, tuple(entries)).keepers(2, known)
-    assert len(KeyList(7, tuple(entries)).keepers(2, known)) == 3
+    assert last in KeyList(tuple(entries)).keepers(2, known)
+    assert len(KeyList(tuple(entries)).keepers(2, known)) == 3
 
 
 def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
@@ -100,3 +99,14 @@ def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
             replace(KeyEntry(0, bytes(32), 2, insists=False), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 2"):
         listed(devices).keepers(1, known)
+
+
+def test_pins_are_read_as_they_were_packed_and_a_key_that_is_another_is_named() -> None:
+    names = ("ann", "bob")
+    pins = Pins(b"s" * 64, {"bob": b"b" * 32, "ann": b"a" * 32, "cid": b"c" * 32})
+    packed = pins.packed(names)
+    assert FleetKeys.pinned(FLEET, packed) == FleetKeys(FLEET, b"s" * 64, [b"a" * 32, b"b" * 32])
+    assert pins.flaw(names, packed) == ""
+    assert replace(pins, devices={"bob": b"b" * 32}).flaw(names, packed) == "", "ann was revoked since"
+    other = replace(pins, devices={**pins.devices, "bob": b"x" * 32})
+    assert other.flaw(names, packed) == "the job names another key of bob than the fleet roster"

@@ -35,6 +35,7 @@ from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
@@ -46,11 +47,13 @@ from p2pclust.peer.core.tasks import (
     Continued,
     ContinueJob,
     DescribeState,
+    FinishRound,
     NoResult,
     Outcome,
     Ref,
     StateInfo,
     StateMade,
+    Summed,
     Task,
     TermToken,
     TooFew,
@@ -78,7 +81,7 @@ class AggregatorTerm:
     """One term of aggregation."""
 
     def __init__(
-        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, hooks: TermHooks
+        self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: TermHooks
     ) -> None:  # fmt: skip
         self._ctx = job.context
         self._membership = job.membership
@@ -93,7 +96,7 @@ class AggregatorTerm:
         self._patience = Patience(job, headway)
         self._answers = Answers(job, self._patience)
         self._invitations = Invitations(job, self._patience)
-        self._secure = SecureTerm(job, notes, self._patience, self._compute)
+        self._secure = SecureTerm(job, notes, keeper, self._patience, self._compute)
         self._working = False  # whether the worker has a task of this term
         self._stage: tuple[object, ...] = ()  # the progress of this term when it last changed
         self._moved_at = self._ctx.now
@@ -113,7 +116,7 @@ class AggregatorTerm:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this round needs."""
-        return [] if self._round is None else self._round.blobs() + self._secure.blobs()
+        return self._secure.blobs() + ([] if self._round is None else self._round.blobs())
 
     @property
     def phase(self) -> str:
@@ -168,6 +171,8 @@ class AggregatorTerm:
             # This peer cannot work with the state or the job (another version of the software, say); another may.
             self._ctx.report(Unable(*self._document.named, task=token.kind, reason=outcome.reason))
             self._election.withdraw()
+        elif isinstance(outcome, Summed):
+            self._secure.summed(outcome)
         elif isinstance(outcome, TooFew):
             self._wait_for_more(outcome.reason)
         elif isinstance(outcome, StateMade):
@@ -175,8 +180,9 @@ class AggregatorTerm:
 
     def _state_made(self, token: TermToken, outcome: StateMade) -> None:
         closed, roster, secure = self._round, self._document.roster, outcome.info.secure
-        if token.kind == DescribeState.kind and secure is not None and not secure.wants_keys:
-            self._secure.renew(outcome.ref, {}, ())  # only the peer that made a padded state may have it unpadded
+        if token.kind == DescribeState.kind and self._made_before(outcome.info):
+            assert secure is not None
+            self._secure.resume(outcome.ref, self._ledger.register.round, secure)
             return
         if closed is not None and token.kind == CombineRound.kind:
             contributors = [roster[index] for index in closed.contributors()]
@@ -186,9 +192,17 @@ class AggregatorTerm:
                 self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
             else:
                 self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
+        if token.kind == FinishRound.kind:
+            peers = [roster[index] for index in self._secure.finished]
+            named, at = self._document.named, self._ledger.register.round
+            self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
         held = self._ledger.register
         renewed = closed is None and held.ref is not None and outcome.ref.digest != held.ref.digest
         self._open(outcome.ref, held.round + renewed if closed is None else closed.round + 1, outcome.info)
+
+    def _made_before(self, info: StateInfo) -> bool:
+        """Return whether a state is padded, and so may be unpadded only for the peer and the term that made it."""
+        return info.secure is not None and not info.secure.wants_keys
 
     def _wait_for_more(self, reason: str) -> None:
         """Keep a round of keys open: too few peers have answered."""
@@ -282,6 +296,7 @@ class AggregatorTerm:
     def member_changed(self, name: str) -> None:
         """React to a new membership status of a roster peer."""
         opened = self._round
+        self._secure.member_changed()
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
@@ -290,7 +305,6 @@ class AggregatorTerm:
             # The peer that would have handed on their answers is gone.
             below = opened.tree.without(self._document.index(name))
             self._invitations.send_present(opened, [self._document.roster[index] for index in below])
-        self._secure.member_changed()
         self.look()
 
     # -- progress ---------------------------------------------------------------------------------------------------
@@ -314,7 +328,7 @@ class AggregatorTerm:
         elif by := self._cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
                 self._cancel(opened, by)
-            elif self._complete(opened):  # what was revealed is to be in the last state
+            elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
                 self._secure.close(opened, self._abstained(opened), cancelled_by=by)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
@@ -359,6 +373,12 @@ class AggregatorTerm:
             opened.left_out[index] = None
             return True
         return False
+
+    def _reported(self, opened: OpenRound) -> bool:
+        """Return whether a job that was cancelled need wait for no more reports, whatever `missing` is."""
+        waits_for = [index for index in opened.asked if not self._settled(opened, index)]
+        lost = (self._document.roster[index] for index in waits_for)
+        return all(self._membership.gone(name) or self._patience.gives_up(name, opened.opened_at) for name in lost)
 
     def _next_proposer(self, opened: OpenRound) -> None:
         """Ask the next proposer of the permutation: this one is gone or silent."""
@@ -413,12 +433,12 @@ class AggregatorTerm:
             self._election.hand_over()
             return
         self._invitations.heartbeat(self._round)
+        self._secure.fire()
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
             self._patience.note_pulls(self._round)
             self._invitations.repeat(self._round)
-            self._secure.fire()
             if self._lose_patience(self._round):
                 self._election.hand_over()
             else:

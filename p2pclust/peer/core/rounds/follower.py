@@ -152,6 +152,10 @@ class Follower:
             if not self._ledger.finished and message.term == self._ledger.term:
                 self.on_open(source, message)
 
+    def pads_ready(self, digest: bytes) -> None:
+        """Go on with a request to this keeper whose blob is complete now."""
+        self.keeper.blob_ready(digest)
+
     def part_ready(self, digest: bytes) -> None:
         """Go on with a partial sum whose blob is complete now."""
         if self._place is not None:

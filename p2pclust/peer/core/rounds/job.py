@@ -234,6 +234,7 @@ class AggregatedJob:
         if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:
             self._on_offer(*self._offered)
         self._follower.blob_ready(digest)
+        self._follower.pads_ready(digest)
         if self._term is not None:
             self._term.blob_ready(digest)
         else:
@@ -308,7 +309,7 @@ class AggregatedJob:
         self._headway.begins(self.ledger.term, self._ctx.me)
         self._job.series.tell(self.document)
         self._follower.leave_place()
-        self._term = AggregatorTerm(self._job, self.election, self._headway, self._notes, self)
+        self._term = AggregatorTerm(self._job, self.election, self._headway, self._notes, self._follower.keeper, self)
         self._term.begin()
 
     def offer(self, candidate: str) -> None:

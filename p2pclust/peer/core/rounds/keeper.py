@@ -1,6 +1,11 @@
-"""A keeper of pads: it takes its pads from the sum of the peers that an aggregator names, once for each padded state."""
+"""A keeper of pads: it takes its pads from the sum of the peers that an aggregator names, one set for each padded state.
+
+It keeps that sum in memory. If the aggregator dies, the next one gets the pads of the same set, and the sum, from here.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
@@ -11,7 +16,20 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.tasks import Outcome, PadsTaken, PadsToken, Ref, TakePads
 from p2pclust.protocols.secure.secured import Maker
 
-__all__ = ["Keeper"]
+__all__ = ["Held", "Keeper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A padded state, the only set for it, and the sum of their padded contributions."""
+
+    state: Ref
+    members: int
+    sum: Ref
+
+    def blobs(self) -> list[bytes]:
+        """Return the blobs that are needed."""
+        return [ref.digest for ref in (self.state, self.sum) if ref.payload is None]
 
 
 class Keeper:
@@ -19,54 +37,102 @@ class Keeper:
 
     def __init__(self, job: JobContext, election: Election, notes: PadNotes) -> None:
         self._ctx = job.context
+        self._blobs = job.blobs
         self._document = job.document
         self._ledger = job.ledger
         self._election = election
         self._notes = notes
-        self._asked: dict[PadsToken, Unpad] = {}  # requests that the worker has
+        self._asked: dict[PadsToken, tuple[Unpad, Held]] = {}  # requests that the worker has
+        self._waits: Unpad | None = None  # a request whose sum is on its way
         self._sent: tuple[PadsToken, Pads] | None = None  # the last answer, for an aggregator that asks again
+        self.held: Held | None = None  # of the newest state of which this peer released its pads
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this peer needs."""
+        held = [*(held for _, held in self._asked.values()), *([] if self.held is None else [self.held])]
+        waits = [] if self._waits is None else [self._waits.sum]
         sent = [] if self._sent is None or not self._sent[1].pads else [self._sent[1].pads]
-        return sent + [message.digest for message in self._asked.values()]
+        return [digest for one in held for digest in one.blobs()] + waits + sent
 
     @property
     def busy(self) -> bool:
-        """Whether the worker has a request."""
-        return bool(self._asked)
+        """Whether the worker has a request, or a sum is on its way."""
+        return bool(self._asked) or self._waits is not None
+
+    def end(self) -> None:
+        """Drop everything: the job is finished or forgotten."""
+        self._asked.clear()
+        self._sent = self._waits = self.held = None
+
+    def keep(self, held: Held) -> None:
+        """Keep what this peer itself added up as an aggregator."""
+        self.held = held
+
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def on_unpad(self, source: str, message: Unpad) -> None:
-        """Answer the aggregator of this term, about the state in this peer's register."""
+        """Answer the aggregator of this term."""
         if self._ledger.stale(message.term):
             self._ctx.send(source, StaleTerm(self._document.id, self._ledger.term))
-            return
-        ref = self._ledger.register.ref
-        held = ref is not None and self._ledger.register.position == (message.term, message.round)
-        if source != self._election.aggregator or message.term != self._ledger.term or not held or ref is None:
+        elif source == self._election.aggregator and message.term == self._ledger.term:
+            if message.members:
+                self._unpad(source, message)
+            else:
+                self._hand_over(source, message)
+
+    def _unpad(self, source: str, message: Unpad) -> None:
+        """Take pads away for the aggregator that made the state in this peer's register."""
+        state = self._ledger.register.ref
+        if state is None or self._ledger.register.position != (message.term, message.round):
             return  # the state may still come, and the aggregator asks again
-        if ref.digest != message.digest:
+        ref = Ref(message.sum, message.size_bytes, message.payload[0] if message.payload else None)
+        if state.digest != message.digest:
             return
-        members = int.from_bytes(message.members, "little")
-        token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, members)
+        if ref.payload is None and not self._blobs.has(ref.digest):
+            self._waits = message
+            self._blobs.pull(ref.digest, ref.size_bytes, [source])
+            return
+        self._waits = None
+        self._take(source, message, Held(state, int.from_bytes(message.members, "little"), ref), again=False)
+
+    def _hand_over(self, source: str, message: Unpad) -> None:
+        """Give the next aggregator what the one before had from this peer."""
+        if self.held is None or self.held.state.digest != message.digest:
+            self._refuse(source, message, "it has released no pads for that state")
+        else:
+            self._take(source, message, self.held, again=True)
+
+    def blob_ready(self, digest: bytes) -> None:
+        """Go on with a request whose sum is here now."""
+        message = self._waits
+        if message is not None and message.sum == digest:
+            self._waits = None
+            if message.term == self._ledger.term and self._election.aggregator:
+                self.on_unpad(self._election.aggregator, message)
+
+    def _take(self, source: str, message: Unpad, held: Held, *, again: bool) -> None:
+        token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, held.members)
         if self._sent is not None and self._sent[0] == token:
             self._ctx.send(source, self._sent[1])
-        elif not self._notes.allows(message.digest, members):
+        elif not self._notes.allows(message.digest, held.members):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
         elif token not in self._asked:
-            self._asked[token] = message
+            self._asked[token] = (message, held)
             maker = Maker(self._document.index(source), message.term, message.round)
             task = TakePads(
-                self._document.job, len(self._document.roster), ref, self._document.index(self._ctx.me), members, maker,
-                keys=self._document.keys,
+                self._document.job, len(self._document.roster), held.state, self._document.index(self._ctx.me),
+                held.members, maker, held.sum if again else None, keys=self._document.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
 
     def taken(self, token: PadsToken, outcome: Outcome) -> None:
         """Note the set, on disk before the pads leave; or refuse."""
-        message = self._asked.pop(token, None)
-        if message is None or message.term != self._ledger.term or not self._election.aggregator:
-            return  # another term began: its aggregator will have new keys
+        message, held = self._asked.pop(token, (None, None))
+        if message is None or held is None or message.term != self._ledger.term or not self._election.aggregator:
+            return  # another term began: its aggregator asks by itself
+        state, noted = self._ledger.register.ref, dict(self._notes.kept.sets)
+        if token.state not in noted and (state is None or state.digest != token.state):
+            return  # this peer may have answered already, with its new key, that it took away no pads
         source = self._election.aggregator
         if not isinstance(outcome, PadsTaken):
             self._refuse(source, message, str(getattr(outcome, "reason", "")))
@@ -75,24 +141,18 @@ class Keeper:
             self._refuse(source, message, "it has taken its pads away for another set of peers")
             return
         self._notes.note(token.state, token.members)
+        self.held = held
         ref = outcome.ref
-        payload = () if ref.payload is None else (ref.payload,)
-        self._answer(source, token, self._message(message, "", ref, payload))
-
-    def _answer(self, source: str, token: PadsToken, answer: Pads) -> None:
-        self._sent = (token, answer)
-        self._ctx.send(source, answer)
+        self._sent = (token, self._message(message, "", held.members, ref))
+        self._ctx.send(source, self._sent[1])
 
     def _refuse(self, source: str, message: Unpad, reason: str) -> None:
         self._ctx.report(RefusesPads(*self._document.named, round=message.round, peer=source, reason=reason))
-        self._ctx.send(source, self._message(message, reason, Ref(b"", 0, None), ()))
+        self._ctx.send(source, self._message(message, reason, 0, Ref(b"", 0, b"")))
 
-    def _message(self, asked: Unpad, refusal: str, ref: Ref, payload: tuple[bytes, ...]) -> Pads:
+    def _message(self, asked: Unpad, refusal: str, members: int, ref: Ref) -> Pads:
+        mask = members.to_bytes((members.bit_length() + 7) // 8, "little")
+        payload = (ref.payload,) if ref.payload else ()
         return Pads(
-            self._document.id, asked.term, asked.round, asked.digest, refusal, ref.digest, ref.size_bytes, payload
+            self._document.id, asked.term, asked.round, asked.digest, refusal, mask, ref.digest, ref.size_bytes, payload
         )  # fmt: skip
-
-    def end(self) -> None:
-        """Drop everything: the job is finished or forgotten."""
-        self._asked.clear()
-        self._sent = None

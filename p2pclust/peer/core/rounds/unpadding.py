@@ -1,7 +1,8 @@
 """How an aggregator closes the rounds of a job with secure sums (docs/secure-sums.md).
 
-When the padded contributions are here, it fixes the set of peers and asks the keepers to take their pads from the sum. If
-a keeper does not answer, or refuses, or the set may not be revealed, the next state asks all peers for new keys.
+When the padded contributions are here, it adds them up and asks the keepers to take their pads from the sum. If a keeper
+does not answer, or refuses, or the set may not be revealed, the next state asks all peers for new keys. A new aggregator
+first finishes the round of the one before it, if all keepers hold what they had released.
 """
 
 from __future__ import annotations
@@ -12,159 +13,231 @@ from dataclasses import dataclass, field
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import KeysRenewed
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.tasks import CombineRound, Ref, RenewKeys, Task
+from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
-from p2pclust.protocols.secure.secured import Maker, as_mask
+from p2pclust.protocols.secure.secured import Maker, as_mask, members_of
 
 __all__ = ["SecureTerm"]
 
 
 @dataclass
-class _Asked:
-    """The keepers of one round: what was asked, and what has come."""
+class _Closing:
+    """One padded state that is closed: what is asked of its keepers, and what has come."""
 
-    opened: OpenRound
+    state: Ref
+    round: int
+    secure: SecureInfo
     abstained: Mapping[int, str]
-    message: Unpad
-    keepers: dict[int, str]  # without this peer, whose own pads its worker takes away
-    since: float
+    resumes: bool  # whether another aggregator made the state
+    held: Held | None = None  # the set and the sum; None until they are known
+    message: Unpad | None = None
+    keepers: dict[int, str] = field(default_factory=dict)  # that are asked
+    since: float = 0.0
     sent_at: dict[int, float] = field(default_factory=dict)
     removed: dict[int, Ref] = field(default_factory=dict)
     pulling: dict[int, Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
+    chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
 
 class SecureTerm:
     """The secured rounds of one term at its aggregator. `compute` hands a task of the term to the worker."""
 
     def __init__(
-        self, job: JobContext, notes: PadNotes, patience: Patience, compute: Callable[[Task], None]
+        self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[Task], None]
     ) -> None:  # fmt: skip
         self._ctx = job.context
         self._membership = job.membership
         self._blobs = job.blobs
         self._document = job.document
+        self._me = job.document.index(job.context.me)
         self._term = job.ledger.term
         self._notes = notes
+        self._keeper = keeper
         self._patience = patience
         self._compute = compute
-        self._asked: _Asked | None = None
+        self._closing: _Closing | None = None
+        self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
+
+    # -- closing a round ----------------------------------------------------------------------------------------------
 
     def close(self, opened: OpenRound, abstained: Mapping[int, str], *, cancelled_by: str = "") -> None:
         """Close a round whose answers are here."""
-        secure, members = opened.secure, as_mask(opened.contributors())
-        assert secure is not None
-        if secure.wants_keys:
-            self._combine(opened, abstained, (), cancelled_by)
-            return
-        restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
-        waits = self._document.treatment.missing == "all"
-        if flaw := self._flaw(opened, members):
-            self._renew(opened, abstained, (), flaw)
-        elif lost := [index for index in restarted if waits or index in secure.keepers]:
-            self._renew(opened, abstained, (), f"{self._names(lost)} restarted")
-        else:
-            self._ask(opened, abstained, members)
-
-    def _flaw(self, opened: OpenRound, members: int) -> str:
-        """Return why the sum of these peers may not be revealed, or an empty string."""
         secure = opened.secure
         assert secure is not None
+        if secure.wants_keys:
+            self._combine(opened.ref, opened.round, opened.used, abstained, (), cancelled_by)
+            return
+        self._closing = closing = _Closing(opened.ref, opened.round, secure, abstained, resumes=False)
+        restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
+        waits = self._document.treatment.missing == "all"
+        if flaw := self._flaw(secure, as_mask(opened.contributors())):
+            self._renew(closing, (), flaw)
+        elif lost := [index for index in restarted if waits or index in secure.keepers]:
+            self._renew(closing, (), f"{self._names(lost)} restarted")
+        else:
+            document = self._document
+            self._compute(
+                SumPadded(document.job, len(document.roster), opened.ref, self._me, opened.used, keys=document.keys)
+            )
+
+    def summed(self, outcome: Summed) -> None:
+        """Ask the keepers: the padded contributions are added up."""
+        closing = self._closing
+        if closing is None or closing.held is not None:
+            return
+        members = as_mask(outcome.peers)
+        if outcome.ref is None or (flaw := self._flaw(closing.secure, members)):
+            self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
+        else:
+            self._ask(closing, members, outcome.ref)
+
+    def _flaw(self, secure: SecureInfo, members: int) -> str:
+        """Return why the sum of these peers may not be revealed, or an empty string."""
         if members.bit_count() < secure.cohort:
             return f"{members.bit_count()} contributed, and {secure.cohort} are needed"
         if secure.whole and members != as_mask(secure.asked):
             return "not all that were asked contributed"
         return ""
 
-    def _ask(self, opened: OpenRound, abstained: Mapping[int, str], members: int) -> None:
-        secure, roster = opened.secure, self._document.roster
-        assert secure is not None
-        self._notes.note(opened.ref.digest, members)
-        data = members.to_bytes((members.bit_length() + 7) // 8, "little")
-        message = Unpad(self._document.id, self._term, opened.round, opened.ref.digest, data)
-        keepers = {index: roster[index] for index in secure.keepers if roster[index] != self._ctx.me}
-        self._asked = _Asked(opened, abstained, message, keepers, self._ctx.now)
-        for index in keepers:
-            self._send(self._asked, index)
+    def _ask(self, closing: _Closing, members: int, total: Ref) -> None:
+        """Fix the set, on disk before any keeper hears of it."""
+        self._notes.note(closing.state.digest, members)
+        closing.held = Held(closing.state, members, total)
+        self._keeper.keep(closing.held)
+        self._send_all(closing, members.to_bytes((members.bit_length() + 7) // 8, "little"), total)
+
+    def resume(self, state: Ref, round_: int, secure: SecureInfo) -> None:
+        """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
+        self._closing = closing = _Closing(state, round_, secure, {}, resumes=True)
+        held = self._keeper.held
+        closing.held = held if held is not None and held.state.digest == state.digest else None
+        self._send_all(closing, b"", Ref(b"", 0, b""))
+
+    def _send_all(self, closing: _Closing, members: bytes, total: Ref) -> None:
+        """Ask the other keepers; the maker has left its own pads out of the sum."""
+        payload = (total.payload,) if total.payload else ()
+        closing.message = Unpad(
+            self._document.id, self._term, closing.round, closing.state.digest, members, total.digest, total.size_bytes,
+            payload,
+        )  # fmt: skip
+        others = [index for index in closing.secure.keepers if index not in (self._me, closing.secure.maker)]
+        closing.keepers = {index: self._document.roster[index] for index in others}
+        closing.since = self._ctx.now
+        for index in closing.keepers:
+            self._send(closing, index)
         self._look()
 
-    def _send(self, asked: _Asked, index: int) -> None:
-        asked.sent_at[index] = self._ctx.now
-        self._ctx.send(asked.keepers[index], asked.message)
+    def _send(self, closing: _Closing, index: int) -> None:
+        assert closing.message is not None
+        closing.sent_at[index] = self._ctx.now
+        self._ctx.send(closing.keepers[index], closing.message)
 
-    def _combine(
-        self, opened: OpenRound, abstained: Mapping[int, str], removed: tuple[tuple[int, Ref], ...], cancelled_by: str = ""
-    ) -> None:  # fmt: skip
-        maker = Maker(self._document.index(self._ctx.me), self._term, opened.round + 1)
-        self._compute(
-            CombineRound(
-                self._document.job, len(self._document.roster), opened.ref, opened.used, abstained, maker, removed,
-                cancelled_by, keys=self._document.keys,
-            )
-        )  # fmt: skip
-
-    def _renew(self, opened: OpenRound, abstained: Mapping[int, str], silent: tuple[int, ...], why: str) -> None:
-        self._asked = None
-        self._ctx.report(KeysRenewed(*self._document.named, term=self._term, round=opened.round, reason=why))
-        self.renew(opened.ref, abstained, silent)
-
-    def renew(self, ref: Ref, abstained: Mapping[int, str], silent: tuple[int, ...]) -> None:
-        """Make the state that asks for new keys after a padded one."""
-        n_peers = len(self._document.roster)
-        self._compute(RenewKeys(self._document.job, n_peers, ref, abstained, silent, keys=self._document.keys))
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     def on_pads(self, source: str, message: Pads) -> None:
         """Take the answer of a keeper."""
-        asked, index = self._asked, self._document.index(source)
-        if asked is None or index not in asked.keepers or index in asked.removed:
+        closing, index = self._closing, self._document.index(source)
+        if closing is None or index not in closing.keepers or index in closing.removed:
             return
-        opened = asked.opened
-        if (message.term, message.round, message.digest) != (self._term, opened.round, opened.ref.digest):
+        if (message.term, message.round, message.digest) != (self._term, closing.round, closing.state.digest):
             return
         if message.refusal:
-            self._renew(opened, asked.abstained, (), f"{source} refused its pads: {message.refusal}")
+            self._renew(closing, (), f"{source} refused its pads: {message.refusal}")
             return
         ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
+        members = int.from_bytes(message.members, "little")
+        if closing.resumes and closing.held is None:
+            closing.held = Held(closing.state, members, ref)
+        if closing.held is None or closing.held.members != members:
+            self._renew(closing, (), f"{source} has taken its pads away for other peers")
+            return
         if ref.payload is None and not self._blobs.has(ref.digest):
-            asked.pulling[index] = ref
+            closing.pulling[index] = ref
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
             return
-        asked.removed[index] = ref
+        closing.removed[index] = ref
         self._look()
 
     def blob_ready(self, digest: bytes) -> None:
         """Take an answer whose blob is complete now."""
-        asked = self._asked
-        if asked is None:
-            return
-        for index in [index for index, ref in asked.pulling.items() if ref.digest == digest]:
-            asked.removed[index] = asked.pulling.pop(index)
+        closing = self._closing
+        for index in [] if closing is None else [i for i, ref in closing.pulling.items() if ref.digest == digest]:
+            assert closing is not None
+            closing.removed[index] = closing.pulling.pop(index)
             self._look()
 
     def blobs(self) -> list[bytes]:
         """Return the blobs that are needed."""
-        asked = self._asked
-        refs = [] if asked is None else [*asked.removed.values(), *asked.pulling.values()]
+        closing = self._closing
+        refs = [] if closing is None else [closing.state, *closing.removed.values(), *closing.pulling.values()]
         return [ref.digest for ref in refs if ref.payload is None]
 
     def waits_for(self) -> list[str]:
         """Return the keepers whose answers are missing, in roster order."""
-        asked = self._asked
-        return [] if asked is None else [name for index, name in asked.keepers.items() if index not in asked.removed]
+        closing = self._closing
+        if closing is None or closing.message is None:
+            return []
+        return [name for index, name in closing.keepers.items() if index not in closing.removed]
 
     def _look(self) -> None:
-        """Combine if all keepers have answered; ask for new keys if one is gone."""
-        asked = self._asked
-        if asked is None:
+        """Go on if all keepers have answered; ask for new keys if one is gone."""
+        closing = self._closing
+        if closing is None or closing.message is None:
             return
-        missing = [index for index in asked.keepers if index not in asked.removed]
-        if not missing:
-            self._asked = None
-            self._combine(asked.opened, asked.abstained, tuple(sorted(asked.removed.items())))
-        elif gone := [index for index in missing if self._membership.gone(asked.keepers[index])]:
-            self._renew(asked.opened, asked.abstained, (), f"{self._names(gone)} gone")
+        missing = [index for index in closing.keepers if index not in closing.removed]
+        if not missing and (held := closing.held) is not None:
+            removed = tuple(sorted(closing.removed.items()))
+            self._closing = None
+            if closing.resumes:
+                self._finish(closing, held.members, removed)
+            else:
+                given = ((members_of(held.members), held.sum),)
+                self._combine(closing.state, closing.round, given, closing.abstained, removed)
+        elif not missing:
+            self._renew(closing, (), "no peer holds the sum")
+        elif gone := [index for index in missing if self._membership.gone(closing.keepers[index])]:
+            self._renew(closing, (), f"{self._names(gone)} gone")
+
+    # -- what follows -------------------------------------------------------------------------------------------------
+
+    def _combine(
+        self, state: Ref, round_: int, given: tuple[tuple[tuple[int, ...], Ref], ...], abstained: Mapping[int, str],
+        removed: tuple[tuple[int, Ref], ...], cancelled_by: str = "",
+    ) -> None:  # fmt: skip
+        document, maker = self._document, Maker(self._me, self._term, round_ + 1)
+        self._compute(
+            CombineRound(
+                document.job, len(document.roster), state, given, abstained, maker, removed, cancelled_by,
+                keys=document.keys,
+            )
+        )  # fmt: skip
+
+    def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, Ref], ...]) -> None:
+        document, maker = self._document, Maker(self._me, self._term, closing.round + 1)
+        self._notes.note(closing.state.digest, members)
+        self.finished = members_of(members)
+        own = self._keeper.held
+        if own is not None and own.state.digest == closing.state.digest:
+            removed = (*removed, (self._me, own.sum))
+        self._compute(
+            FinishRound(document.job, len(document.roster), closing.state, members, maker, removed, keys=document.keys)
+        )
+
+    def _renew(self, closing: _Closing, silent: tuple[int, ...], why: str) -> None:
+        self._closing = None
+        if not closing.resumes:
+            self._ctx.report(KeysRenewed(*self._document.named, term=self._term, round=closing.round, reason=why))
+        n_peers = len(self._document.roster)
+        task = RenewKeys(
+            self._document.job, n_peers, closing.state, closing.abstained, silent, keys=self._document.keys
+        )  # fmt: skip
+        self._compute(task)
+
+    # -- time -----------------------------------------------------------------------------------------------------------
 
     def member_changed(self) -> None:
         """React to a new membership status: a keeper may be gone."""
@@ -172,23 +245,30 @@ class SecureTerm:
 
     def revoked(self, name: str) -> None:
         """Ask for new keys if a revoked peer is in the set, or keeps pads."""
-        asked, index = self._asked, self._document.index(name)
-        if asked is not None and (index in asked.keepers or index in asked.opened.contributors()):
-            self._renew(asked.opened, asked.abstained, (), f"{name} was revoked")
+        closing, index = self._closing, self._document.index(name)
+        if closing is not None and closing.message is not None:
+            members = 0 if closing.held is None else closing.held.members
+            if index in closing.keepers or members >> index & 1:
+                self._renew(closing, (), f"{name} was revoked")
 
     def fire(self) -> None:
         """Ask silent keepers again, and give them up in the end."""
-        asked = self._asked
-        if asked is None:
+        closing = self._closing
+        if closing is None or closing.message is None:
             return
-        silent = [index for index in asked.keepers if index not in asked.removed and index not in asked.pulling]
-        if lost := [index for index in silent if self._patience.gives_up(asked.keepers[index], asked.since)]:
+        for index, ref in closing.pulling.items():
+            left = self._blobs.left(ref.digest)
+            if closing.chunks_left.get(index) != left:
+                closing.chunks_left[index] = left
+                self._patience.works(closing.keepers[index])
+        silent = [index for index in closing.keepers if index not in closing.removed]
+        if lost := [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since)]:
             left_out = () if self._document.treatment.missing == "all" else tuple(lost)
-            self._renew(asked.opened, asked.abstained, left_out, f"{self._names(lost)} did not answer as keepers")
+            self._renew(closing, left_out, f"{self._names(lost)} did not answer as keepers")
             return
-        for index in silent:
-            if self._ctx.now - asked.sent_at[index] >= self._ctx.timing.retry_s:
-                self._send(asked, index)
+        for index in [index for index in silent if index not in closing.pulling]:
+            if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
+                self._send(closing, index)
         self._look()
 
     def _names(self, indices: list[int]) -> str:

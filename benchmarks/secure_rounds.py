@@ -1,0 +1,64 @@
+"""What secure sums cost: the same rounds plain and secured, one after the other, in one run.
+
+python benchmarks/secure_rounds.py [--peers 20] [--rounds 100] [--repeats 3] [--features 64 784]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+from rounds import CLUSTERS, peers_of, request_of, steady_rounds
+
+from p2pclust.fleet import backend
+from p2pclust.fleet.spec import FleetResult, FleetSpec
+
+MANY_PEERS, MANY_ROUNDS = 100, 20
+
+
+def sent(result: FleetResult) -> float:
+    """Return the bytes that a peer sent in the mean."""
+    return statistics.mean(float(peer["bytes_sent"]) for peer in result.peers.values())
+
+
+def on_processes(n_peers: int, features: int, n_rounds: int) -> None:
+    """Print the milliseconds of a round and the bytes per peer and round, plain and secured."""
+    peers, medians = peers_of(n_peers, features), []
+    for secure in (False, True):
+        seconds, result = steady_rounds(peers, request_of(n_rounds, features, secure=secure))
+        medians.append(1000 * statistics.median(seconds))
+        name = "secured" if secure else "plain"
+        ratio = f"{medians[1] / medians[0]:9.2f}" if secure else ""
+        kilobytes = sent(result) / n_rounds / 1000
+        row = f"{n_peers:6d} x {CLUSTERS} x {features:<5d}{name:>10}{medians[-1]:12.2f}{kilobytes:14.1f}"
+        print(row + ratio, flush=True)
+
+
+def simulated(n_peers: int, n_rounds: int) -> None:
+    """Print the virtual milliseconds of a round and the bytes per peer and round of a large fleet."""
+    for secure in (False, True):
+        spec = FleetSpec(peers_of(n_peers), (request_of(n_rounds, secure=secure),))
+        result = backend("simulated").carry_out(spec, lambda event: None)
+        assert not result.failure, result.failure
+        name, took_s = "secured" if secure else "plain", result.jobs[0].seconds
+        row = f"{n_peers:6d} x {CLUSTERS} x 64   {name:>10}{1000 * took_s / n_rounds:12.2f}"
+        print(f"{row}{sent(result) / n_rounds / 1000:14.1f}  (virtual time)", flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--features", type=int, nargs="+", default=[64, 784])
+    options = parser.parse_args()
+    print(f"{'peers x C x F':>16}{'':>12}{'ms a round':>12}{'kB a round':>14}{'ratio':>9}")
+    for _ in range(options.repeats):
+        for features in options.features:
+            on_processes(options.peers, features, options.rounds)
+    simulated(MANY_PEERS, MANY_ROUNDS)
+
+
+if __name__ == "__main__":
+    main()

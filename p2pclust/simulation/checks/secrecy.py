@@ -1,0 +1,190 @@
+"""What secure sums promise, watched from outside (docs/secure-sums.md).
+
+P1  in one context a peer pads one vector only
+P2  a keeper, and the maker of a state, know one set for it; what they released is on their disk before
+P3  no message, row or blob of a secured job has the numbers of a single contribution
+P4  the result says what was revealed: every set of which enough keepers released their pads is among those that the last
+    state names, and every peer in a class of fewer than `cohort` peers is listed as exposed
+P5  where the job asks for groups, no class has fewer than `cohort` peers
+
+The checks have their own way from sets to classes, because the production code's is among what is checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgpack
+import numpy as np
+
+from p2pclust.peer.core.codec import encode
+from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
+from p2pclust.peer.core.job_messages import Pads
+from p2pclust.peer.core.rounds.pad_notes import TABLE
+from p2pclust.peer.core.tasks import Contribute
+from p2pclust.protocols.engine import engine, secure_rounds
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.padded import layout_of
+from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.secure.key_list import FleetKeys
+from p2pclust.protocols.secure.secured import as_mask, members_of
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import FLEET, Peer
+from p2pclust.simulation.world.world import World
+
+__all__ = ["Secrecy"]
+
+#: Three numbers in a row, of which two are large, are no accident.
+_WINDOW: Final = 24
+_LARGE: Final = 2**20
+_MOST_WINDOWS: Final = 4
+
+
+class Secrecy(Observer):
+    """Watches one world in which one secured job runs."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._terms: Terms | None = None
+        self._roster: tuple[str, ...] = ()
+        self._states: dict[bytes, JobState] = {}  # padded states and the last one, by digest
+        self._padded: dict[tuple[str, int, bytes], bytes] = {}  # by peer, life and context: what was padded
+        self._noted: dict[tuple[str, bytes], int] = {}  # by store and state: the set
+        self._released: dict[
+            bytes, dict[str, int]
+        ] = {}  # by state: the keepers that sent their pads, and for which set
+        self._windows: dict[bytes, str] = {}  # pieces of single contributions, and whose they are
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Check what this effect touches."""
+        match effect:
+            case Persist() if effect.value is not None:
+                self._written(peer, effect.table, effect.value)
+            case Send():
+                self._seek(encode(effect.message), f"a message {effect.message.kind} of {peer.name}")
+                if isinstance(effect.message, Pads) and not effect.message.refusal:
+                    self._release(peer, effect.message)
+            case Compute(task=Contribute() as task) if task.keys is not None and peer.core is not None:
+                self._learn(peer, task)
+
+    def _written(self, peer: Peer, table: str, row: bytes) -> None:
+        if table == TABLE:
+            for state, mask in msgpack.unpackb(row)[1]:
+                members = int.from_bytes(mask, "little")
+                known = self._noted.setdefault((peer.disk.store_id, state), members)
+                assert known == members, f"P2: {peer.name} knows two sets for one state"
+        elif table == "register":
+            _, _, digest, _, payload, *_ = msgpack.unpackb(row)
+            if digest not in self._states:
+                data = payload if payload is not None else b"".join(peer.disk.blob(digest))
+                self._states[digest] = JobState.decode(data)
+        self._seek([row], f"a row of {table} of {peer.name}")
+
+    def _release(self, peer: Peer, message: Pads) -> None:
+        """P2: the set is on the disk of the keeper."""
+        row = peer.disk.read_synced(TABLE, message.job)
+        sets = {} if row is None else {state: int.from_bytes(mask, "little") for state, mask in msgpack.unpackb(row)[1]}
+        assert message.digest in sets, f"P2: {peer.name} releases pads for a set that is not on its disk"
+        members = sets[message.digest]
+        known = self._released.setdefault(message.digest, {}).setdefault(peer.name, members)
+        assert known == members, f"P2: {peer.name} releases pads for two sets of one state"
+
+    def _learn(self, peer: Peer, task: Contribute) -> None:
+        """Note what a peer is about to pad, as bytes to be found nowhere (P1, P3)."""
+        assert task.keys is not None
+        assert peer.core is not None
+        if self._terms is None:
+            self._terms = Terms(task.keys.job, task.keys.secure, FleetKeys.pinned(FLEET, task.keys.pins))
+            self._roster = peer.core.jobs.jobs[task.keys.job].document.roster
+        state = self._states.get(task.state.digest)
+        if state is None or state.secured is None or state.secured.wants_keys or state.status != "running":
+            return
+        numbers = self._numbers(state, peer.local, task.me)
+        if numbers is None:
+            return
+        context = secure_rounds.context_of(self._terms, task.state.digest)
+        plain = task.state.digest + numbers.tobytes()
+        known = self._padded.setdefault((peer.name, peer.life, context), plain)
+        assert known == plain, f"P1: {peer.name} pads two vectors in one context"
+        if not layout_of(self._job, state).whether:
+            self._windows.update(dict.fromkeys(_pieces(numbers), peer.name))
+
+    def _numbers(self, state: JobState, local: Local, me: int) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        try:
+            contribution = engine.contribution(self._job, state, local, me, len(self._roster))
+        except Abstain:
+            return None
+        return np.concatenate([np.asarray(array, dtype=np.int64).ravel() for array in contribution.values()])
+
+    def _seek(self, parts: Iterable[bytes], where: str) -> None:
+        """P3."""
+        for part in parts:
+            for at in range(0, len(part) - _WINDOW + 1) if self._windows else ():
+                owner = self._windows.get(part[at : at + _WINDOW])
+                assert owner is None, f"P3: {where} has numbers that {owner} contributed"
+
+    # -- at the end -----------------------------------------------------------------------------------------------------
+
+    def judge(self, world: World, final: JobState) -> None:
+        """Check the result, and everything that is still on a disk."""
+        for name, peer in world.peers.items():
+            for digest in peer.disk.load().blobs:
+                self._seek([b"".join(peer.disk.blob(digest))], f"a blob of {name}")
+        part = final.secured
+        assert part is not None, "P4: the last state has no secured part"
+        if self._terms is None:
+            return
+        told = {*part.revealed}
+        unknown = as_mask(member for mask in part.unknown for member in members_of(mask))
+        by_step: dict[tuple[int, int], list[int]] = {}
+        for digest, members in self._readable():
+            state = self._states[digest]
+            assert state.secured is not None
+            covered = members in told or not members & ~unknown
+            assert covered, f"P4: the set {members:b} was revealed, and the result does not say so"
+            assert members.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {members.bit_count()} peers"
+            by_step.setdefault((state.stage, state.round), []).append(members)
+        all_sets = [members for sets in by_step.values() for members in sets]
+        listed = as_mask(secure_rounds.exposed_peers(final))
+        small = self._small(all_sets)
+        assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
+        for sets in by_step.values() if self._terms.secure.burnt == "groups" else ():
+            assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state make a small class"
+        if self._terms.secure.leave == "groups":
+            assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
+
+    def _readable(self) -> Iterable[tuple[bytes, int]]:
+        """Yield the sets that colluders can read: of a state with its maker, where so few pads are missing."""
+        assert self._terms is not None
+        for digest, keepers in self._released.items():
+            part = self._states[digest].secured
+            assert part is not None
+            others = [index for index in secure_rounds.keepers(part, self._terms) if index != part.maker.index]
+            for members in dict.fromkeys(keepers.values()):
+                missing = [index for index in others if keepers.get(self._roster[index]) != members]
+                if len(missing) <= self._terms.secure.colluders - 1:
+                    yield digest, members
+
+    def _small(self, sets: list[int]) -> int:
+        """Return the peers that fewer than `cohort` share all their memberships with."""
+        assert self._terms is not None
+        width = range(len(self._roster))
+        signs = [tuple(mask >> peer & 1 for mask in sets) for peer in width]
+        sizes = Counter(signs)
+        return as_mask(p for p in width if any(signs[p]) and sizes[signs[p]] < self._terms.secure.cohort)
+
+
+def _pieces(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
+    """Return a few pieces of a contribution that are no accident wherever they are found."""
+    found = []
+    for at in range(len(numbers) - 2):
+        piece = numbers[at : at + 3]
+        if np.count_nonzero(np.abs(piece) > _LARGE) >= 2 and len(np.unique(piece)) == 3:
+            found.append(piece.tobytes())
+    return found[:_MOST_WINDOWS]

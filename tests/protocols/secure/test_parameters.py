@@ -1,0 +1,79 @@
+"""The parameters of secure sums: their defaults, how many may pool what they see, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust.errors import UsageError
+from p2pclust.peer.core.treatment import Treatment, secure_fields
+from p2pclust.protocols.secure.parameters import ALL, SecureSums, usual_cohort
+
+
+@pytest.mark.parametrize(("n_peers", "cohort"), [(3, 3), (5, 3), (6, 3), (7, 5), (100, 5)])
+def test_five_peers_hide_each_other_if_two_more_are_there(n_peers: int, cohort: int) -> None:
+    assert usual_cohort(n_peers) == cohort
+
+
+@pytest.mark.parametrize(("keepers", "cohort", "colluders"), [(3, 3, 1), (2, 9, 1), (3, 5, 2), (4, 5, 3), (9, 5, 3)])
+def test_it_counts_how_many_may_pool_what_they_see(keepers: int, cohort: int, colluders: int) -> None:
+    assert SecureSums(keepers, cohort).colluders == colluders
+
+
+@given(st.integers(2, 50), st.integers(3, 50))
+def test_one_keeper_and_two_peers_of_a_cohort_are_always_beyond_those(keepers: int, cohort: int) -> None:
+    t = SecureSums(keepers, cohort).colluders
+    assert t >= 1
+    assert keepers - t >= 1
+    assert cohort - t >= 2
+
+
+@given(st.integers(3, 60))
+def test_the_defaults_of_a_fleet_can_be_carried_out_in_it(n_peers: int) -> None:
+    treatment = Treatment(patience_s=1.0, collect="star", secure=True).secured_for(n_peers)
+    treatment.check()
+    treatment.secure_sums.check(n_peers)
+    assert treatment.secured_for(n_peers) == treatment
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"keepers": 1}, "keepers = 1: expected 2 to 6"),
+        ({"keepers": 7}, "keepers = 7: expected 2 to 6"),
+        ({"cohort": 2}, "cohort = 2: expected 3"),
+        ({"cohort": 7}, "cohort = 7: expected 3"),
+        ({"burnt": "never"}, "burnt = 'never': expected one of groups, record"),
+        ({"leave": ""}, "leave = '': expected one of alone, groups"),
+    ],
+)
+def test_what_a_fleet_cannot_carry_out_is_refused(change: dict[str, object], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        replace(SecureSums(3, 3), **change).check(6)  # type: ignore[arg-type]
+
+
+def test_every_peer_may_keep_pads_and_two_peers_are_too_few() -> None:
+    SecureSums(ALL, 3).check(4)
+    with pytest.raises(UsageError, match="2 peers are too few to hide among"):
+        SecureSums(2, 3).check(2)
+
+
+def test_what_a_person_gives_is_read() -> None:
+    assert secure_fields(True) == {"secure": True}
+    assert secure_fields({}) == {"secure": True}
+    assert secure_fields({"leave": "groups", "keepers": 2}) == {"secure": True, "leave": "groups", "keepers": 2}
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"keeper": 3}, {"keepers": 1}, {"keepers": True}, {"keepers": "some"}, {"cohort": 2}, {"cohort": 3.0},
+        {"burnt": "leave"}, {"leave": None}, "yes", 1, None,
+    ],
+)  # fmt: skip
+def test_what_is_impossible_in_every_fleet_is_refused(given_: object) -> None:
+    with pytest.raises(UsageError, match=r"^secure: "):
+        secure_fields(given_)  # type: ignore[arg-type]

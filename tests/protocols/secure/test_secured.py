@@ -1,0 +1,132 @@
+"""The secured part of a state: it comes back as it was, and hostile bytes are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.secure.key_list import KeyEntry
+from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
+
+COUNTS = st.integers(0, 2**53 - 1)
+MASKS = st.integers(0, 2**70)
+KEYS = st.binary(min_size=32, max_size=32)
+ENTRIES = st.lists(
+    st.builds(
+        KeyEntry, st.integers(0, 2**16 - 1), KEYS, st.integers(0, 2**32 - 1), st.booleans(), st.binary(max_size=64)
+    ),
+    max_size=4,
+).map(tuple)
+SETS = st.lists(MASKS, max_size=4).map(tuple)
+PARTS = st.builds(
+    Secured,
+    cohort=COUNTS,
+    entries=ENTRIES,
+    maker=st.builds(Maker, COUNTS, COUNTS, COUNTS),
+    asked=MASKS,
+    columns=COUNTS,
+    absent=st.dictionaries(COUNTS, st.text(max_size=10), max_size=4),
+    silent=MASKS,
+    unsettled=st.none() | st.builds(Unsettled, KEYS, COUNTS, MASKS, MASKS),
+    revealed=SETS,
+    burnt=SETS,
+    unknown=SETS,
+    renewals=COUNTS,
+)
+
+
+def over_the_wire(fields: object) -> Any:
+    return msgpack.unpackb(msgpack.packb(fields))
+
+
+@given(PARTS)
+def test_it_comes_back_as_it_was(part: Secured) -> None:
+    assert Secured.unpacked(over_the_wire(part.packed())) == part
+
+
+@given(MASKS)
+def test_a_set_and_its_members_are_the_same(mask: int) -> None:
+    members = members_of(mask)
+    assert list(members) == [peer for peer in range(80) if mask >> peer & 1]
+    assert as_mask(reversed(members)) == mask
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(PLAIN)
+def test_anything_else_is_refused(fields: object) -> None:
+    with pytest.raises(WireError, match="secured part is malformed"):
+        Secured.unpacked(fields)
+
+
+@given(PARTS, st.integers(0, 11), PLAIN)
+def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says(
+    part: Secured, place: int, other: object
+) -> None:
+    fields = over_the_wire(part.packed())
+    fields[place] = other
+    try:
+        read = Secured.unpacked(fields)
+    except WireError:
+        return
+    assert read.packed() == fields
+
+
+SOUND = Secured(
+    cohort=3, entries=(KeyEntry(0, bytes(32), 2, insists=False),), absent={1: "no data", 2: "no data"}, revealed=(7,)
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (0, -1),
+        (0, 2**53),
+        (0, True),
+        (1, [[]]),
+        (1, [[0]]),
+        (1, [[0, bytes(31), 2, False, b""]]),
+        (1, [[2**16, bytes(32), 2, False, b""]]),
+        (1, [[0, bytes(32), 2, 1, b""]]),
+        (1, [[0, bytes(32), 2, False, bytes(5000)]]),
+        (2, [0, 0]),
+        (3, b"\x01\x00"),  # a set with a needless byte
+        (3, bytes(5000)),
+        (5, [1]),
+        (5, [2, "no data", 1, "no data"]),
+        (5, [1, "no data", 1, "no data"]),
+        (5, [1, b"no data"]),
+        (7, [bytes(31), 0, b"", b"", b"", b""]),
+        (7, [bytes(32), 0, b"", b"", b""]),
+        (8, [b"\x01"] * 5000),
+        (11, 0.0),
+    ],
+)
+def test_one_wrong_value_is_enough(place: int, value: object) -> None:
+    fields = over_the_wire(SOUND.packed())
+    Secured.unpacked(fields)
+    fields[place] = value
+    with pytest.raises(WireError, match="secured part is malformed"):
+        Secured.unpacked(fields)
+
+
+def test_a_part_without_a_field_or_with_one_more_is_refused() -> None:
+    fields = over_the_wire(SOUND.packed())
+    for wrong in (fields[:-1], [*fields, 0], tuple(fields), fields[0]):
+        with pytest.raises(WireError, match="secured part is malformed"):
+            Secured.unpacked(wrong)
+
+
+def test_without_keys_it_is_open_for_keys() -> None:
+    assert Secured(3).wants_keys
+    assert not SOUND.wants_keys

@@ -1,0 +1,52 @@
+"""A fleet with device keys for tests of secure sums, without peers: what all know, and what each would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, keeper_order
+from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
+from p2pclust.protocols.secure.parameters import SecureSums
+
+__all__ = ["FLEET", "SecureFleet"]
+
+FLEET = b"f" * 32
+JOB = "job-1"
+
+
+class SecureFleet:
+    """`n_peers` devices, and the terms of one job."""
+
+    def __init__(
+        self, n_peers: int, keepers: int = 3, cohort: int = 3, burnt: str = "groups", leave: str = "alone"
+    ) -> None:  # fmt: skip
+        rng = np.random.default_rng(11)
+        self.n_peers = n_peers
+        self.devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
+        self.pairs = [KeyPair(rng.bytes(ENTROPY_BYTES)) for _ in range(n_peers)]
+        self.secure = SecureSums(keepers, cohort, burnt, leave)
+        known = FleetKeys(FLEET, b"s" * 64, [device.public_key().public_bytes_raw() for device in self.devices])
+        self.terms = Terms(JOB, self.secure, known)
+        #: All peers in the order in which they become keepers.
+        self.order = keeper_order(known, range(n_peers))
+
+    @property
+    def pins(self) -> bytes:
+        """As the job's document has them."""
+        return self.terms.keys.signature + b"".join(self.terms.keys.devices)
+
+    def answer(self, peer: int, *, columns: int = 2, refusal: str = "", taken: int | None = 0) -> KeyAnswer:
+        """What a peer answers when it is asked for a key."""
+        entry = KeyEntry(peer, self.pairs[peer].public, 0 if refusal else columns, insists=False)
+        signature = self.devices[peer].sign(entry.statement(FLEET, JOB))
+        return KeyAnswer(replace(entry, signature=signature), refusal, taken)
+
+    def answers(self, peers: Sequence[int] | None = None, *, taken: int | None = 0) -> dict[int, KeyAnswer]:
+        """What these peers answer, or all."""
+        return {peer: self.answer(peer, taken=taken) for peer in (range(self.n_peers) if peers is None else peers)}

@@ -1,0 +1,135 @@
+"""Jobs with secure sums under faults: nothing wrong comes of it, and the bits are those of the plain job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgpack
+import numpy as np
+import pytest
+
+from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.tasks import SecureInfo
+from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.swarms.marks import Marks
+from p2pclust.simulation.swarms.plan import draw
+from p2pclust.simulation.swarms.secure import SecureSwarm, planned
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.peer import paper_roster
+from p2pclust.simulation.world.world import World
+
+
+def counted(seeds: range, overlay: str | None) -> Counter[str]:
+    """Run these seeds; return what happened in all of them."""
+    counts: Counter[str] = Counter()
+    for finding in try_seeds(seeds, Asked("secure", overlay=overlay)):
+        where = "" if overlay is None else f" --overlay {overlay}"
+        again = f"p2pclust simulate --seeds {finding.seed}:{finding.seed + 1} --protocol secure{where}"
+        assert not finding.failure, f"{finding.failure}\n{again}"
+        counts.update(finding.counts)
+    return counts
+
+
+def test_a_few_seeds_break_no_promise() -> None:
+    counts = counted(range(1, 4), None)
+    assert counts["crash"] > 0
+    assert counts["finished"] == 3
+
+
+def test_a_seed_draws_what_a_job_with_secure_sums_can_have() -> None:
+    for seed in range(200):
+        plan = planned(seed)
+        assert plan.participation == 1.0
+        assert plan.init != "random"
+        assert plan.n_peers >= 4
+        assert plan.crashes == draw(seed).crashes, "the faults are those of other jobs"
+
+
+def test_seeds_differ_in_the_parameters_of_secure_sums() -> None:
+    swarms = [SecureSwarm(planned(seed)) for seed in range(30)]
+    drawn = Counter((swarm._keepers, swarm._burnt, swarm._leave) for swarm in swarms)
+    assert {keepers for keepers, _, _ in drawn} == {2, 3, 4}
+    assert {burnt for _, burnt, _ in drawn} == {"groups", "record"}
+    assert {leave for _, _, leave in drawn} == {"alone", "groups"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
+@pytest.mark.parametrize("n_seeds", [12, pytest.param(40, marks=pytest.mark.swarms)])
+def test_seeds_break_no_promise(overlay: str | None, n_seeds: int) -> None:
+    counts = counted(range(n_seeds), overlay)
+    assert counts["crash"] > n_seeds
+    assert counts["finished"] > 0.8 * n_seeds
+    if overlay == "moving":
+        assert counts["link vanished"] > 4 * n_seeds
+
+
+class Waiting:
+    """Five peers with a job with secure sums that waits for a dead keeper's key, and not all contexts are settled."""
+
+    def __init__(self, missing: str) -> None:
+        rng = np.random.default_rng(0)
+        self.names = [f"p{i}" for i in range(5)]
+        rows = {name: Local(rng.normal(size=(9, 2))) for name in self.names}
+        self.marks = Marks()
+        self.world = World(
+            rows, Network(Conditions(), np.random.default_rng(1)), replace(preset("fast"), patience_s=2.0), Limits(),
+            np.random.default_rng(2), (Invariants(), self.marks), keyed=True,
+        )  # fmt: skip
+        for name in self.names:
+            self.world.start(name)
+        assert self.until(lambda: all(core.membership.all_here() for core in self.cores()))
+        self.world.compute_delay_s = (0.3, 0.4)
+        job = cluster_job("llf-cm", n_clusters=2, init="split-merge", secure=True)
+        treatment = Treatment(missing, secure=True, aggregator="p0", keepers=5)
+        self.world.step(self.world.peers["p0"], Submit(msgpack.packb(job.to_dict()), treatment=treatment))
+        assert self.until(self.asks_keepers)
+        self.world.crash("p4")
+        assert self.until(lambda: self.info().pending)
+
+    def until(self, met: Callable[[], bool]) -> bool:
+        return self.world.run_until(self.world.now + 60.0, met)
+
+    def cores(self) -> list[Core]:
+        return [peer.core for peer in self.world.peers.values() if peer.core is not None]
+
+    def opened(self) -> OpenRound | None:
+        core = self.world.peers["p0"].core
+        job = None if core is None else core.jobs.jobs.get(self.marks.job)
+        assert job is None or isinstance(job, AggregatedJob)
+        return None if job is None or job._term is None else job._term._round
+
+    def asks_keepers(self) -> bool:
+        opened = self.opened()
+        return opened is not None and opened.combining and not self.info().wants_keys
+
+    def info(self) -> SecureInfo:
+        opened = self.opened()
+        return SecureInfo(True, ()) if opened is None or opened.secure is None else opened.secure
+
+    def finished(self) -> bool:
+        return all(core.jobs.jobs[self.marks.job].ledger.finished for core in self.cores())
+
+
+@pytest.mark.parametrize("missing", ["all", "wait"])
+def test_a_cancel_waits_for_no_key_of_a_dead_peer(missing: str) -> None:
+    waiting = Waiting(missing)
+    waiting.world.step(waiting.world.peers["p1"], Cancel(waiting.marks.job, "a person"))
+    assert waiting.until(waiting.finished)
+
+
+def test_a_revoked_peer_ends_a_job_that_would_wait_for_its_key() -> None:
+    waiting = Waiting("all")
+    for name in ("p0", "p1", "p2", "p3"):
+        waiting.world.give_roster(name, paper_roster(1, waiting.names[:4]))
+    assert waiting.until(waiting.finished)
