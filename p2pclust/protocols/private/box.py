@@ -93,6 +93,8 @@ def nearest_one_by_one(rows: NDArray[np.int32], box: Box, centers: Floats, steps
 def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
     """Return centers that are spread evenly over a box, shape (n_clusters, F): the k-means of points drawn in it.
 
+    Where that would take too long, of thousands of centers, they are points drawn uniformly.
+
     Examples
     --------
     >>> centers = spread(Box(np.array([0.0]), np.array([1.0])), 2, np.random.default_rng(0))
@@ -101,10 +103,11 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
     """
     steps = 2**24
     n_drawn = max(_DRAWN, _DRAWN_EACH * n_clusters)
-    parts = rng.random((n_drawn, box.half.size)) * 2.0 - 1.0
+    rounds = min(_STEPS, _MOST_WORK // (n_drawn * box.half.size * n_clusters))
+    parts = rng.random((n_drawn if rounds else n_clusters, box.half.size)) * 2.0 - 1.0
     drawn = np.rint(parts * steps).astype(np.int32).T
     centers = box.middle + box.half * (drawn[:, :n_clusters].T / steps)
-    for _ in range(min(_STEPS, 1 + _MOST_WORK // (drawn.size * n_clusters))):
+    for _ in range(rounds):
         labels = nearest_one_by_one(drawn, box, centers, steps)
         counts = np.bincount(labels, minlength=n_clusters)
         sums = np.stack([np.bincount(labels, column, n_clusters) for column in drawn], axis=1)

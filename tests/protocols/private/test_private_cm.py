@@ -295,6 +295,12 @@ class TestBox:
         assert (np.abs(centers - box.middle) <= box.half).all()
         assert len(np.unique(centers, axis=0)) == n_clusters
 
+    def test_many_centers_are_drawn_and_cost_nothing_more(self) -> None:
+        centers = spread(Box(np.zeros(3), np.ones(3)), 30_000, np.random.default_rng(0))
+        assert centers.shape == (30_000, 3)
+        assert (np.abs(centers) <= 1.0).all()
+        assert abs(float((centers**2).mean()) - 1 / 3) < 0.01
+
     def test_given_centers_are_clipped(self) -> None:
         state = engine.begin(job_of(([0.0], [8.0]), init=[[-3.0], [7.0]]))
         assert summaries.raw_centers(state).tolist() == [[0.0], [7.0]]
