@@ -9,7 +9,7 @@ protocols need: :class:`Additive` sums, contributions :class:`ByColumns`, a memo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
@@ -107,6 +107,10 @@ class Rules(ABC):
     def instead_of_sums(self) -> str:
         """Return, where :meth:`sums_only` is false, what it does and what would work instead; for a message to people."""
         return "needs what single peers send, not only the sum: choose llf-cm or llf-fcm"
+
+    def refusal(self, state: State, local: Local) -> str:
+        """Return why a peer's rows cannot take part, or an empty string."""
+        return local.refusal(state)
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         """Return the state with the number of columns that the peers of a job with secure sums agreed on."""
@@ -210,9 +214,12 @@ class Additive(Protocol):
     ----------
     whether : bool
         Of the totals it needs only whether each is zero. With secure sums nothing else becomes known.
+    noisy : bool
+        Each peer adds noise to its contribution: only :meth:`noise` makes the total private.
     """
 
     whether: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
 
     def sums_only(self) -> bool:
         return True
@@ -225,6 +232,18 @@ class Additive(Protocol):
     def limbs(self) -> int:
         """The number of limbs of each value of a contribution: two make a grid of 2**-72 of the unit."""
         return 2
+
+    def noise(self, state: State, n_peers: int, entropy: Callable[[int], bytes]) -> Mapping[str, NDArray[np.int64]]:
+        """Return what a peer adds to the first limb of each array of its contribution; only if :attr:`noisy`.
+
+        The arrays have the names and shapes of a contribution. ``entropy`` returns as many secret random bytes as it is
+        asked for; the same bytes give the same noise.
+        """
+        return {}
+
+    def least_contributors(self, n_peers: int) -> int:
+        """Return how many of the roster's peers must be in a total, beside those that may pool what they know."""
+        return 1
 
 
 class ByColumns(Protocol):

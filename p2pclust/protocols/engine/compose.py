@@ -19,6 +19,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import unfit
@@ -49,6 +50,7 @@ def cluster_job(
     participation: float = 1.0,
     seed: int = 0,
     secure: bool = False,
+    privacy: Mapping[str, float] | None = None,
     **parameters: Any,
 ) -> Job:
     """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
@@ -80,6 +82,9 @@ def cluster_job(
     secure : bool
         Make the stages of sums alone, for a fleet that is to run the job with secure sums: ranges are found by sums, and
         the privacy gate counts the rows of all peers together. The centers are the same.
+    privacy : mapping, optional
+        ``epsilon`` and ``delta``: differential privacy for each row (docs/protocols/private-cm.md), of llf-cm with secure
+        sums and declared bounds. First centers are then "uniform", an array, or by default spread over the bounds.
     **parameters
         The protocol's own: for example ``suppress_singletons`` (llf-cm), ``fuzzifier``, ``privacy_gate`` (llf-fcm), and
         ``n_init`` of both, how many sets of first centers are worked on side by side.
@@ -97,6 +102,14 @@ def cluster_job(
     ['range', 'minmax', 'split-merge', 'llf-fcm', 'objective']
     """
     kind = clustering_class(protocol)
+    if privacy is not None:
+        asked = PrivateRequest(
+            kind.id, _number(kind, n_clusters), privacy, None if bounds is None else _bounds(bounds),
+            checks.SCALING("scaling", scaling),
+            init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
+            tol, max_rounds, _scalar(participation), secure, {name: _scalar(value) for name, value in parameters.items()},
+        )  # fmt: skip
+        return _checked(private_stages(asked), seed, participation, secure=True)
     request = _Request(
         kind,
         _number(kind, n_clusters),
@@ -125,6 +138,11 @@ def cluster_job(
         parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
     stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
+    return _checked(stages, seed, participation, secure=secure)
+
+
+def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool) -> Job:
+    """Return the job of these stages; raise UsageError if it cannot have secure sums and shall."""
     job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
     if secure and (flaw := unfit(job)):
         raise UsageError(flaw)

@@ -14,7 +14,7 @@ the same bits. The rules, once:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,12 +99,16 @@ def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Want
 
 
 def contribution(
-    job: Job, state: JobState, local: Local, peer: int, n_peers: int, workspace: Workspace | None = None
-) -> Contribution:
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, workspace: Workspace | None = None,
+    *, entropy: Callable[[int], bytes] | None = None,
+) -> Contribution:  # fmt: skip
     """Return what a peer contributes to the coming round: a pure function of its arguments.
 
     If the stage is additive, these are int64 limbs of shape (limbs, ...) per array, which add up in any order. The
     workspace has what :func:`wants` asked for, as far as it could be fetched; a protocol without one ignores it.
+
+    ``entropy`` returns as many secret random bytes as it is asked for. A stage that is private by noise needs it; the
+    noise is in the contribution. Other stages ignore it.
 
     Raises
     ------
@@ -114,9 +118,11 @@ def contribution(
     protocol = job.protocols[state.stage]
     if protocol.asks == "all" and peer not in asked(job, state, n_peers):
         raise Abstain(NOT_DRAWN)
-    refusal = local.refusal(state.arrays)
+    refusal = protocol.refusal(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
+    if isinstance(protocol, Additive) and protocol.noisy and entropy is None:
+        raise Abstain(f"failed: {protocol.id} reveals nothing without noise, and there is no secret source of it here")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -133,10 +139,14 @@ def contribution(
         return raw
     units = protocol.units(state.arrays)
     try:
-        return Arrays(quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs))
+        limbs = quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs)
     except GridError as error:
         _refuse_infinite(raw)
         raise Abstain(f"failed: {error}") from None
+    if protocol.noisy and entropy is not None:
+        for name, noise in protocol.noise(state.arrays, n_peers, entropy).items():
+            limbs[name][0] += noise
+    return Arrays(limbs)
 
 
 def advance(
@@ -173,6 +183,8 @@ def advance(
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
+        if flaw := _too_little_noise(protocol, contributors, n_peers):
+            return replace(state, status="failed", reason=flaw)
         after = stages.closed(job, state, arrays, contributors, abstained, n_peers, forgot=forgot)
     if after.status != "running" or after.stage != state.stage:
         memory.value = None
@@ -301,6 +313,14 @@ def _combined(
         arrays, memory.value = protocol.combine_remembering(state.arrays, parts, known)
         return arrays, peers, left_out
     return protocol.combine(state.arrays, kept if isinstance(protocol, WithWorkspace) else parts), peers, left_out
+
+
+def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:
+    """Return why a total must not be used, or an empty string: fewer peers added noise than its privacy counts on."""
+    least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 1
+    if not contributors or len(contributors) >= least:
+        return ""
+    return f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
 
 
 def _refuse_infinite(raw: Contribution) -> None:

@@ -1,20 +1,46 @@
-"""Privacy rules that several protocols share."""
+"""Privacy rules that several protocols share, and what a request for a private job becomes.
+
+Only k-means over declared bounds can be differentially private, and nothing but its noisy rounds may ask a peer: ranges,
+numbers of rows, an objective or centers that a peer proposes depend on single rows exactly.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.job import Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
+from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["LEAST_ROWS", "NEIGHBOURS", "blurred", "hold_small_clusters", "propose_gate", "size_gate"]
+__all__ = [
+    "LEAST_ROWS", "NEIGHBOURS", "PrivateRequest", "blurred", "hold_small_clusters", "private_stages", "propose_gate",
+    "size_gate",
+]  # fmt: skip
 
 NEIGHBOURS = 5
 """A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours)."""
 LEAST_ROWS = 3
 """A peer with fewer rows proposes nothing: a mean of two is nearly a row."""
+_ASKED_AS: Final = "llf-cm"
+_STAGE: Final = "private-cm"
+_SCALINGS: Final = ("none", "minmax")
+#: Parameters of the plain protocol that a private job leaves out, with the values that change nothing.
+_WITHOUT_EFFECT: Final[Mapping[str, tuple[object, ...]]] = {
+    "suppress_singletons": (True, False), "accelerate": (False,), "n_init": (1,),
+}  # fmt: skip
+_WHY: Final = {
+    "accelerate": "accelerated rounds add up the objective, which depends on single rows: leave it out",
+    "n_init": "each further start would need its own noise: leave it out",
+}
 
 
 def propose_gate(local: Local) -> None:
@@ -81,3 +107,123 @@ def hold_small_clusters(sent: NDArray[np.bool_], least: int) -> None:
             f"{HELD}: none of its clusters holds {least} rows or more: add rows, ask for fewer clusters, or set "
             "min_cluster_size = 1 (single rows may then be sent)"
         )
+
+
+@dataclass(frozen=True)
+class PrivateRequest:
+    """A request for a private job.
+
+    Parameters
+    ----------
+    protocol : str
+        What the person asked for.
+    n_clusters : int
+    privacy : mapping
+        ``epsilon`` and ``delta``.
+    bounds : pair of lists of float, or None
+        The declared bounds, one number per feature.
+    scaling : str
+    init : str, list of rows, or None
+        An array of first centers as nested lists.
+    tol : float or None
+    max_rounds : int or None
+    participation : float
+    secure : bool
+    parameters : mapping of str to object
+        What else the person gave.
+    """
+
+    protocol: str
+    n_clusters: int
+    privacy: Any
+    bounds: tuple[list[float], list[float]] | None
+    scaling: str
+    init: str | list[list[float]] | None
+    tol: float | None
+    max_rounds: int | None
+    participation: float
+    secure: bool
+    parameters: Mapping[str, Any]
+
+
+def private_stages(request: PrivateRequest) -> tuple[Stage, ...]:
+    """Return the stages of a private job.
+
+    Raises
+    ------
+    UsageError
+        With one line that says what cannot be private, why, and what would work.
+
+    Examples
+    --------
+    >>> box, promise = ([0.0], [8.0]), {"epsilon": 2, "delta": 1e-6}
+    >>> asked = PrivateRequest("llf-cm", 2, promise, box, "none", "uniform", None, None, 1.0, True, {})
+    >>> [stage.protocol for stage in private_stages(asked)]
+    ['range', 'none', 'seeding', 'private-cm']
+    """
+    promise = _promise(request.privacy)
+    _refuse_what_cannot_be(request)
+    assert request.bounds is not None
+    lo, hi = request.bounds
+    parameters: dict[str, Any] = {"n_clusters": request.n_clusters, **promise, "lo": lo, "hi": hi}
+    if request.max_rounds is not None:
+        parameters["rounds"] = request.max_rounds
+    before = [Stage("range", {"lo": lo, "hi": hi}), Stage(request.scaling), *_seeding(request)]
+    return (*before, Stage(_STAGE, parameters))
+
+
+def _promise(privacy: Any) -> dict[str, float]:
+    if not isinstance(privacy, Mapping) or not all(isinstance(name, str) for name in privacy):
+        raise UsageError("privacy: expected { epsilon = 2, delta = 1e-6 }")
+    for name in privacy:
+        if name not in ("epsilon", "delta"):
+            raise UsageError(f"privacy: unknown name {name[:60]!r}{did_you_mean(name[:60], ('epsilon', 'delta'))}")
+    for name in ("epsilon", "delta"):
+        if name not in privacy:
+            raise UsageError(f"privacy: {name} is missing: expected for example {{ epsilon = 2, delta = 1e-6 }}")
+    return {name: checks.real(f"privacy: {name}", privacy[name], above=0.0) for name in ("epsilon", "delta")}
+
+
+def _refuse_what_cannot_be(request: PrivateRequest) -> None:
+    if request.protocol != _ASKED_AS:
+        raise UsageError(f"privacy: {request.protocol} adds no noise to what its peers send: choose {_ASKED_AS}")
+    if not request.secure:
+        raise UsageError(
+            "privacy: without secure sums each peer's noise alone would have to hide its rows: set secure = true"
+        )
+    if request.bounds is None:
+        raise UsageError(
+            "privacy: ranges that are found depend on single rows: declare bounds, from what you know without the data"
+        )
+    if request.scaling not in _SCALINGS:
+        raise UsageError(
+            f"privacy: scaling = {request.scaling!r} would depend on single rows: choose one of {', '.join(_SCALINGS)}"
+        )
+    if request.participation != 1.0:
+        raise UsageError(
+            f"privacy: participation = {request.participation!r}: the noise is that of all peers: leave it out"
+        )
+    if request.tol is not None:
+        raise UsageError("privacy: tol: noisy centers never stand still: set max_rounds instead")
+    for name, value in request.parameters.items():
+        if name not in _WITHOUT_EFFECT:
+            raise UsageError(f"privacy: {_ASKED_AS} has no parameter {name[:60]!r}")
+        if not any(
+            value is known or (type(value) is type(known) and value == known) for known in _WITHOUT_EFFECT[name]
+        ):
+            raise UsageError(f"privacy: {name} = {value!r}: {_WHY.get(name, 'expected true or false')}")
+
+
+def _seeding(request: PrivateRequest) -> Sequence[Stage]:
+    """Return the stage that makes first centers; none where the private one spreads them over the box."""
+    own = {"n_clusters": request.n_clusters}
+    if request.init is None:
+        return ()
+    if not isinstance(request.init, str):
+        return (Stage("seeding", {**own, "init": "given", "centers": request.init}),)
+    if request.init != "uniform":
+        raise UsageError(
+            f"privacy: init = {request.init!r} looks at rows: leave init out, or choose 'uniform' or an array that does "
+            "not come from the data"
+        )
+    return (Stage("seeding", {**own, "init": "uniform"}),)

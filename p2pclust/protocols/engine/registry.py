@@ -54,6 +54,7 @@ _CLASSES = {
     "measure": ("p2pclust.protocols.measuring.measure", "Measure"),
     "align": ("p2pclust.protocols.columns.vertical_stages", "Align"),
     "vertical-seeding": ("p2pclust.protocols.columns.vertical_stages", "VerticalSeeding"),
+    "private-cm": ("p2pclust.protocols.private.private_cm", "PrivateCMeansProtocol"),
     "vertical-cm": ("p2pclust.protocols.columns.vertical", "VerticalCMeansProtocol"),
     "vertical-fcm": ("p2pclust.protocols.columns.vertical", "VerticalFuzzyCMeansProtocol"),
 }

@@ -50,6 +50,8 @@ def run_in_process(
     locals: Sequence[Local],
     on_round: Callable[[JobState], None] | None = None,
     workspaces: Workspaces | None = None,
+    *,
+    entropy: Callable[[int], bytes] | None = None,
 ) -> JobState:
     """Run a job over these peers in this process; return its last state: "done", or "failed" with a reason.
 
@@ -62,6 +64,8 @@ def run_in_process(
         Called with the state after every round.
     workspaces : Workspaces, optional
         What the peers keep beside the state: their notes, and what they published. It can be read after the job.
+    entropy : callable, optional
+        Returns as many secret random bytes as it is asked for. A stage that is private by noise needs it.
 
     Examples
     --------
@@ -78,11 +82,12 @@ def run_in_process(
         if unable:
             raise UsageError(f"{unable} cannot count rows by their weights: leave the weights out")
     with one_thread():
-        return _run(job, locals, on_round, Workspaces() if workspaces is None else workspaces)
+        return _run(job, locals, on_round, Workspaces() if workspaces is None else workspaces, entropy)
 
 
 def _run(
-    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces
+    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces,
+    entropy: Callable[[int], bytes] | None = None,
 ) -> JobState:  # fmt: skip
     n_peers = len(locals)
     state = _begin(job, locals)
@@ -98,7 +103,7 @@ def _run(
             peer: int, state: JobState = state, prepared: Mapping[int, Workspace] = prepared
         ) -> Contribution | Abstain:  # fmt: skip
             try:
-                return engine.contribution(job, state, locals[peer], peer, n_peers, prepared.get(peer))
+                return engine.contribution(job, state, locals[peer], peer, n_peers, prepared.get(peer), entropy=entropy)
             except Abstain as abstention:
                 return abstention
 

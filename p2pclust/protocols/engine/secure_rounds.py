@@ -16,6 +16,7 @@ from typing import Final
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
 from p2pclust.protocols.engine.stages import by_themselves
@@ -72,7 +73,24 @@ def unfit(job: Job) -> str:
     for protocol in job.protocols:
         if not protocol.sums_only():
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
-    return ""
+    return _exact(job)
+
+
+def _exact(job: Job) -> str:
+    """Return which stage would reveal exact numbers beside one that adds noise, or an empty string."""
+    noisy = [number for number, one in enumerate(job.protocols) if isinstance(one, Additive) and one.noisy]
+    if not noisy:
+        return ""
+    first = engine.begin(job)
+    if first.status == "failed":
+        return f"secure: {first.reason}"
+    if noisy == [len(job.stages) - 1] == [first.stage]:
+        return ""
+    other = next(number for number in range(first.stage, len(job.stages)) if number != noisy[0])
+    return (
+        f"secure: {job.protocols[other].id} beside {job.protocols[noisy[0]].id} reveals numbers that depend on single rows "
+        "exactly, and no noise would hide these: leave it out"
+    )
 
 
 def begin(job: Job, terms: Terms) -> JobState:

@@ -1,0 +1,1 @@
+"""Differential privacy: noise, what it promises, and the clustering that adds it."""

@@ -1,0 +1,296 @@
+"""Private c-means: k-means from noisy sums, with differential privacy for each row.
+
+What is promised
+----------------
+Let one row be added to the rows of one peer, or removed. What the peers learn from all rounds together, the totals, then
+has nearly the same probabilities: it is (epsilon, delta)-differentially private (docs/protocols/private-cm.md). This needs
+secure sums, for a peer's noise alone hides little, and honest noise from at least `least_contributors` peers beside those
+that pool what they know.
+
+How
+---
+- Bounds are declared. Values beyond them are clipped, infinite ones too; a row with a NaN is left out; a peer without rows
+  contributes noise. So no peer abstains because of a value that it has.
+- A row becomes whole numbers: the feature's middle is 0, its bounds are -2**24 and 2**24. One row changes one count by 1 and
+  the sums of one cluster by a vector of norm at most sqrt(F), in these units. The cluster is that of the nearest center.
+  Each row's cluster is computed from this row alone, one feature after the other: a matrix product could round a row's
+  distances differently beside other rows, and one more row could then change the clusters of two.
+- The noise of each peer is whole numbers too, at the same spacing: 2**-24 of a row for counts, 2**-24 of half a range for
+  sums. Coarse noise would not do: a sum of the noise of several peers has the right probabilities only if each
+  peer's noise is many times the spacing (`accounting`).
+- Each peer adds the variance V / m, m being two thirds of the roster, rounded up. The noise of any m peers is enough.
+- The number of rounds is fixed. First centers depend on no data: given, drawn from the seed, or spread over the box.
+- After a round nothing depends on the data but through the totals, so the rest costs no privacy. Means are clipped to the
+  box. A center whose noisy count is below two standard deviations has no mean that is worth anything: it moves three
+  quarters of the way to one of the centers with the most rows, the first such center to the first, so that it may share
+  these rows in the next round. After the last round it stays.
+
+One limb
+--------
+The engine's grid has two limbs of each number, at spacings of 2**-24 and 2**-72 of the unit (`fixed_point`). All units here
+are 1, and what a peer adds up are multiples of 2**-24: whole rows, and whole multiples of 2**-24 of half a range, both
+exact in float64 below 2**53 such steps. Therefore the second limb is zero at every peer and in every total, before and after
+noise is added to the first one. It reveals nothing.
+
+Two kinds of numbers, one budget
+--------------------------------
+Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 / rounds. A center at v, within [-1, 1] in each
+feature, then has an error of variance about (F A + |v|**2 B) / count**2. With |v|**2 = F/4 for a typical center that is
+smallest for B = 2 A / sqrt(F).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import Points, lloyd_step, nearest
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine import checks
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot
+from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import LARGEST, Local
+from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
+from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
+from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
+
+__all__ = ["PrivateCMeansProtocol", "mu_squared_of", "shares"]
+
+Floats = NDArray[np.float64]
+
+#: Steps of the grid from the middle of a feature to its bound, and in one row.
+_ONE: Final = 2**24
+_MOST_ROWS: Final = 2**25
+#: Variances are this much larger than computed, which is more than floating-point numbers are wrong by.
+_SLACK: Final = 1e-9
+#: The noise of all peers has at most this much more variance than that of two thirds of them.
+_ALL_SHARES: Final = 1.5
+_ENOUGH: Final = 2.0
+#: How much of the way to a center with many rows is left after a center with too few has moved there.
+_KEPT_APART: Final = 0.25
+_LEAST_EPSILON: Final = 0.01
+_MOST_EPSILON: Final = 100.0
+_LEAST_DELTA: Final = 1e-100
+_MOST_DELTA: Final = 0.1
+
+
+def shares(n_peers: int) -> int:
+    """Return m, the number of peers of a roster whose noise is enough.
+
+    Examples
+    --------
+    >>> [shares(n) for n in (3, 4, 20)]
+    [2, 3, 14]
+    """
+    return -(-2 * n_peers // 3)
+
+
+@dataclass(frozen=True)
+class PrivateCMeansProtocol(Additive, Clustering):
+    """c-means from noisy counts and sums.
+
+    Parameters
+    ----------
+    n_clusters : int
+    epsilon : float
+        0.01 to 100.
+    delta : float
+        1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
+    lo, hi : list of float
+        The declared bounds, one number per feature, in the units of the data.
+    rounds : int
+        How many rounds there are: always as many, 1 to 1000.
+
+    Notes
+    -----
+    The noise follows from these parameters and the number of peers alone, so that no state can lower it.
+
+    In the state, ``deviations`` (C, F) has the standard deviation of each center that is due to noise, in working
+    coordinates: at most this much, to first order; half the range for a center that had too few rows.
+
+    Examples
+    --------
+    >>> private = PrivateCMeansProtocol(2, 1.0, 1e-6, lo=[0.0], hi=[8.0])
+    >>> round(private.count_deviation, 1), round(private.sum_deviation, 1)
+    (16.4, 11.6)
+    """
+
+    id: ClassVar[str] = "private-cm"
+    pooled_name: ClassVar[str] = "k-means"
+    noisy: ClassVar[bool] = True
+    inits: ClassVar[tuple[str, ...]] = ("own", "uniform", "given")
+    stops: ClassVar[str] = "all its rounds are done"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "centers", "shifts", "deviations", "epsilon", "delta")
+
+    n_clusters: int
+    epsilon: float
+    delta: float
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        checks.check(
+            self, n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.at_least(_LEAST_DELTA),
+            lo=checks.vector, hi=checks.vector, rounds=checks.between(1, 1000),
+        )  # fmt: skip
+        for name, value, most in (("epsilon", self.epsilon, _MOST_EPSILON), ("delta", self.delta, _MOST_DELTA)):
+            if value > most:
+                raise UsageError(f"{self.id}: {name} = {value:g}: expected at most {most:g}")
+        if len(self.lo) != len(self.hi):
+            raise UsageError(f"{self.id}: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
+        for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
+            if not -LARGEST <= lo <= hi <= LARGEST:
+                raise UsageError(f"{self.id}: column {column}: [{lo:g}, {hi:g}] is not a range")
+
+    @cached_property
+    def variances(self) -> tuple[int, int]:
+        """The variance parameters of the noise that counts and sums need in each round, in steps of the grid."""
+        n_features = len(self.lo)
+        # The peers' shares are so many steps wide that the gap is below 1e-120, however many peers there are.
+        gap = log_gap(float(_ONE), MAX_PEERS, self.rounds * self.n_clusters * (n_features + 1))
+        mu_squared = mu_for(self.epsilon, self.delta, gap=gap) ** 2 / self.rounds
+        of_sums = (n_features + math.sqrt(n_features) / 2.0) / mu_squared
+        of_counts = 2.0 * of_sums / math.sqrt(n_features)
+        counts, sums = (math.ceil(v * (1.0 + _SLACK) * _ONE**2) + ROUNDING for v in (of_counts, of_sums))
+        assert min(counts, sums) >= MAX_PEERS * _ONE, "a share of the noise is too narrow for its grid"
+        return counts, sums
+
+    @property
+    def mu_squared(self) -> float:
+        """What all rounds together take of a privacy budget: the square of mu."""
+        counts, sums = self.variances
+        each = float(_ONE) ** 2 * (1.0 / (counts - ROUNDING) + len(self.lo) / (sums - ROUNDING))
+        return self.rounds * each
+
+    @property
+    def count_deviation(self) -> float:
+        """The standard deviation of the noise of a count, in rows, from as many peers as are counted on."""
+        return math.sqrt(self.variances[0]) / _ONE
+
+    @property
+    def sum_deviation(self) -> float:
+        """The same for a sum, in halves of the feature's range."""
+        return math.sqrt(self.variances[1]) / _ONE
+
+    @property
+    def round_limit(self) -> int | None:
+        return self.rounds
+
+    def least_contributors(self, n_peers: int) -> int:
+        return shares(n_peers)
+
+    def refusal(self, state: State, local: Local) -> str:
+        """Refuse nothing but another number of columns: any other reason would depend on rows."""
+        if local.n_features != len(self.lo):
+            return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
+        return ""
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        """Take over the first centers, or spread them over the declared bounds."""
+        known = "origin" in state and "lo" in state and "hi" in state
+        if not known or [state["lo"].tolist(), state["hi"].tolist()] != [list(self.lo), list(self.hi)]:
+            raise UsageError(f"{self.id}: put range, with the same declared bounds, and scaling before it")
+        box = self._box(state)
+        centers = state["centers"] if "centers" in state else spread(box, self.n_clusters, rng)
+        if centers.shape != (self.n_clusters, len(self.lo)):
+            raise UsageError(f"{self.id}: needs {self.n_clusters} first centers, and not {len(centers)}")
+        return Arrays(
+            origin=state["origin"], scale=state["scale"],
+            centers=box.clipped(centers), shifts=np.zeros(0),
+            deviations=np.tile(box.half, (self.n_clusters, 1)),
+            epsilon=np.float64(self.epsilon), delta=np.float64(self.delta),
+        )  # fmt: skip
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        shape = (self.n_clusters, len(self.lo))
+        return {"counts": Slot(shape[:1]), "sums": Slot(shape)}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return {"counts": 1.0, "sums": 1.0}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return the exact counts and sums, on the grid; without :meth:`noise` they must not leave the peer."""
+        if local.n_samples > _MOST_ROWS:
+            raise Abstain(f"failed: more than {_MOST_ROWS} rows")
+        rows = local.once((self.id, self.lo, self.hi), lambda: self._on_grid(local.X))
+        labels = nearest_one_by_one(rows, self._box(state), state["centers"], _ONE)
+        counts = np.bincount(labels, minlength=self.n_clusters).astype(np.float64)
+        # Exact: sums of at most 2**25 whole numbers of at most 2**24.
+        sums = [np.bincount(labels, column, self.n_clusters) / _ONE for column in rows]
+        return Arrays(counts=counts, sums=np.stack(sums, axis=1))
+
+    def noise(self, state: State, n_peers: int, entropy: Callable[[int], bytes]) -> Mapping[str, NDArray[np.int64]]:
+        counts, sums = (Fraction(variance, shares(n_peers)) for variance in self.variances)
+        n_features = len(self.lo)
+        return {
+            "counts": discrete_gaussians(counts, self.n_clusters, entropy),
+            "sums": discrete_gaussians(sums, self.n_clusters * n_features, entropy).reshape(-1, n_features),
+        }
+
+    def combine(self, state: State, total: Any) -> State:
+        box, counts = self._box(state), total["counts"]
+        enough = counts >= _ENOUGH * self.count_deviation
+        means = np.clip(total["sums"][enough] / counts[enough, np.newaxis], -1.0, 1.0)
+        centers, deviations = np.array(state["centers"]), np.array(state["deviations"])
+        centers[enough] = box.clipped(box.middle + means * box.half)
+        error = np.sqrt(_ALL_SHARES * (self.sum_deviation**2 + (means * self.count_deviation) ** 2))
+        deviations[enough] = np.minimum(error / counts[enough, np.newaxis], 1.0) * box.half
+        if state["shifts"].size + 1 < self.rounds and enough.any():
+            few, most = np.flatnonzero(~enough), np.argsort(-counts, kind="stable")[: np.count_nonzero(enough)]
+            targets = centers[np.resize(most, few.size)]
+            centers[few] = targets + _KEPT_APART * (centers[few] - targets)
+            deviations[few] = box.half
+        shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
+        return state.replace(centers=centers, deviations=deviations, shifts=np.append(state["shifts"], shift))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return rounds >= self.rounds
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        if state["shifts"].size > self.rounds - (not done):
+            return f"more than the {self.rounds} rounds of the job"
+        if float(state["epsilon"]) != self.epsilon or float(state["delta"]) != self.delta:
+            return "another epsilon or delta than that of the job"
+        if state["origin"].shape != (len(self.lo),):
+            return "another number of columns than its bounds have"
+        return ""
+
+    def conclude(self, state: State, local: Local) -> Arrays:
+        labels = nearest(local.points(state), state["centers"])
+        labels.setflags(write=False)  # handed over, and not copied
+        return Arrays(labels=labels)
+
+    def pooled_step(self, points: Points, centers: Floats) -> Floats:
+        return lloyd_step(points, centers)
+
+    def _box(self, state: State) -> Box:
+        return Box.between(np.array(self.lo), np.array(self.hi), state["origin"], state["scale"])
+
+    def _on_grid(self, X: Floats) -> NDArray[np.int32]:
+        """Return the rows as whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN."""
+        raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
+        return raw.on_grid(X[~np.isnan(X).any(axis=1)], _ONE)
+
+
+def mu_squared_of(job: Job) -> float:
+    """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its rounds.
+
+    A round that is done again with fresh noise, because keys had to be exchanged anew, takes its part once more.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
+    0.0
+    """
+    return math.fsum(one.mu_squared for one in job.protocols if isinstance(one, PrivateCMeansProtocol))

@@ -1,0 +1,161 @@
+"""The ledger: windows, jobs that come again, and bytes that anybody may have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust.errors import DataError, UsageError
+from p2pclust.protocols.private.accounting import epsilon_of, mu_for
+from p2pclust.protocols.private.ledger import Budget, PrivacyLedger, Reservation
+
+MONTH = Budget(epsilon=2.0, delta=1e-6, days=30)
+HALF = mu_for(2.0, 1e-6) ** 2 / 2
+JOBS = st.lists(st.tuples(st.sampled_from("abcdef"), st.floats(1e-6, 10.0), st.integers(0, 200)), max_size=8)
+
+
+def ledger_of(jobs: list[tuple[str, float, int]]) -> PrivacyLedger:
+    ledger = PrivacyLedger()
+    for job, mu_squared, day in jobs:
+        ledger = ledger.with_job(job, mu_squared, day)
+    return ledger
+
+
+def test_a_budget_holds_so_many_jobs_in_a_window() -> None:
+    ledger = ledger_of([("a", HALF, 10), ("b", HALF, 20)])
+    assert ledger.refusal("c", 1e-6, 39, MONTH)
+    assert ledger.refusal("c", HALF, 40, MONTH) == ""  # the first day that does not reach back to day 10
+    assert ledger.refusal("c", HALF * 1.01, 40, MONTH)
+    assert ledger.refusal("c", HALF * 2, 50, MONTH) == ""
+
+
+def test_a_clock_that_was_set_back_frees_nothing() -> None:
+    assert ledger_of([("a", HALF, 100), ("b", HALF, 100)]).refusal("c", HALF, 1, MONTH)
+
+
+def test_a_job_that_comes_again_is_counted_once() -> None:
+    ledger = ledger_of([("a", HALF * 2, 10)])
+    assert ledger.refusal("a", HALF * 2, 11, MONTH) == ""
+    assert ledger.with_job("a", HALF, 5) == ledger
+    assert ledger.refusal("a", HALF * 2.1, 11, MONTH)
+    # It goes on when its reservation has left the window: the later day counts from then on.
+    assert ledger.with_job("a", HALF, 50).reserved(79, 30) == HALF * 2
+
+
+def test_the_refusal_names_epsilon() -> None:
+    ledger = ledger_of([("a", HALF, 10)])
+    before, after = (epsilon_of(1e-6, math.sqrt(HALF * times)) for times in (1, 3))
+    assert f"{before:.2f} is reserved, with this job it would be {after:.2f}" in ledger.refusal(
+        "b", 2 * HALF, 10, MONTH
+    )
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        None,
+        {},
+        {"epsilon": 2, "delta": 1e-6},
+        {"epsilon": 2, "delta": 1e-6, "per": 30},
+        {"epsilon": 2, "delta": 1e-6, "per": "30h"},
+        {"epsilon": 2, "delta": 1e-6, "per": "0d"},
+        {"epsilon": -2, "delta": 1e-6, "per": "30d"},
+        {"epsilon": 2, "delta": 1, "per": "30d"},
+        {"epsilon": 1e9, "delta": 1e-6, "per": "30d"},
+        {"epsilon": 2, "delta": 1e-6, "per": "30d", "more": 1},
+    ],
+)
+def test_budgets_that_are_none(given_: object) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        Budget.from_dict(given_)
+
+
+@given(jobs=JOBS)
+def test_bytes_and_back(jobs: list[tuple[str, float, int]]) -> None:
+    ledger = ledger_of(jobs)
+    assert PrivacyLedger.decode(ledger.encode()) == ledger
+    assert ledger_of(jobs).encode() == ledger.encode()
+
+
+@given(jobs=JOBS, day=st.integers(0, 250))
+def test_no_window_holds_more_than_the_budget(jobs: list[tuple[str, float, int]], day: int) -> None:
+    ledger = PrivacyLedger()
+    for job, mu_squared, when in sorted(jobs, key=lambda one: one[2]):
+        if not ledger.refusal(job, mu_squared, when, MONTH):
+            ledger = ledger.with_job(job, mu_squared, when)
+    within = [one.mu_squared for one in ledger.reservations if day - 30 < one.day <= day]
+    assert math.fsum(within) <= MONTH.mu_squared * (1 + 1e-12)
+
+
+@given(jobs=JOBS, day=st.integers(0, 250))
+def test_what_is_older_can_be_dropped(jobs: list[tuple[str, float, int]], day: int) -> None:
+    ledger = ledger_of(jobs)
+    assert ledger.since(day - 29).reserved(day, 30) == ledger.reserved(day, 30)
+
+
+@given(jobs=JOBS, position=st.integers(0, 10**6), bit=st.integers(0, 7), cut=st.integers(0, 10**6))
+def test_changed_bytes_are_refused(jobs: list[tuple[str, float, int]], position: int, bit: int, cut: int) -> None:
+    data = bytearray(ledger_of(jobs).encode())
+    data[position % len(data)] ^= 1 << bit
+    for garbled in (bytes(data), bytes(data)[: cut % len(data)]):
+        with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
+            PrivacyLedger.decode(garbled)
+
+
+ROW = [3, "a", 0.5]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        None,
+        [],
+        ["p2pclust privacy ledger 2", []],
+        ["p2pclust privacy ledger 1", 7],
+        ["p2pclust privacy ledger 1", [7]],
+        ["p2pclust privacy ledger 1", [[3, "a"]]],
+        ["p2pclust privacy ledger 1", [[True, "a", 0.5]]],
+        ["p2pclust privacy ledger 1", [[-1, "a", 0.5]]],
+        ["p2pclust privacy ledger 1", [["3", "a", 0.5], ROW]],
+        ["p2pclust privacy ledger 1", [[3, "", 0.5]]],
+        ["p2pclust privacy ledger 1", [[3, b"a", 0.5]]],
+        ["p2pclust privacy ledger 1", [[3, "a", 1]]],
+        ["p2pclust privacy ledger 1", [[3, "a", -0.5]]],
+        ["p2pclust privacy ledger 1", [[3, "a", math.nan]]],
+        ["p2pclust privacy ledger 1", [[3, "a", math.inf]]],
+        ["p2pclust privacy ledger 1", [ROW, ROW]],
+        ["p2pclust privacy ledger 1", [[4, "b", 0.5], ROW]],
+        ["p2pclust privacy ledger 1", [ROW, [4, "a", 0.5]]],
+    ],
+)
+def test_hostile_contents_are_refused(plain: object) -> None:
+    body = msgpack.packb(plain)
+    with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
+        PrivacyLedger.decode(hashlib.sha256(body).digest() + body)
+
+
+@given(data=st.binary(max_size=60))
+def test_any_bytes_are_refused_in_one_line(data: bytes) -> None:
+    for given_ in (data, hashlib.sha256(data).digest() + data):
+        with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
+            PrivacyLedger.decode(given_)
+
+
+def test_another_way_to_write_the_same_is_refused() -> None:
+    body = msgpack.packb(["p2pclust privacy ledger 1", []]) + b""
+    longer = b"\xdc\x00\x02" + body[1:]  # a list of two with a longer header
+    with pytest.raises(DataError, match="not those that this program writes"):
+        PrivacyLedger.decode(hashlib.sha256(longer).digest() + longer)
+
+
+def test_what_is_no_reservation() -> None:
+    for bad in (("", 1.0, 1), ("a", 0.0, 1), ("a", 1.0, -1), ("a" * 201, 1.0, 1)):
+        with pytest.raises(UsageError, match="expected"):
+            PrivacyLedger().with_job(*bad)
+    with pytest.raises(UsageError, match="not in order"):
+        PrivacyLedger((Reservation(2, "a", 1.0), Reservation(1, "b", 1.0)))
