@@ -123,12 +123,16 @@ class LabellingEstimator(
         self._warn_of_no_end(job)
 
     def _job(self, seed: int, n_features: int) -> Job:
-        options = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
+        options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
         if self._secured():
             options["secure"] = True
         return cluster_job(self.protocol_id, seed=seed, **options)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the parameters of the job."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
 
     def _secured(self) -> dict[str, Any]:
         """Return the fields of the treatment of a job with secure sums; empty without."""
@@ -196,6 +200,8 @@ class LabellingEstimator(
         self.exposed_ = () if state.secured is None else exposed_peers(state)
         if "origin" in state.arrays:
             self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])
+        if "deviations" in state.arrays:
+            self.center_deviations_ = np.array(state.arrays["deviations"]) * np.array(state.arrays["scale"])
         self._warn_of_absent(state, job.main)
         for doubt in self.doubts_:
             warnings.warn(doubt, SuspectResultWarning, stacklevel=_to_the_caller())

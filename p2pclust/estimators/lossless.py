@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
 
 from p2pclust.estimators.base import FuzzyEstimator
 from p2pclust.estimators.weights import WeighingEstimator
@@ -39,6 +43,9 @@ class LosslessCMeans(WeighingEstimator):
     suppress_singletons : bool, default True
         Send a local cluster of one row as zeros, and let peers of one or two rows reveal no range, so that no row leaves
         its peer. What is suppressed breaks the equality with pooled c-means; ``suppressed_`` counts it.
+    privacy : mapping, optional
+        ``{"epsilon": 2, "delta": 1e-6}``: differential privacy for each row, with ``secure`` and ``bounds``. Of ``init``,
+        ``tol`` and ``max_rounds`` the defaults are then those of a private job.
     accelerate : bool, default False
         Go further than each round's step as long as the objective falls: fewer rounds to the same fixed point, but no
         round by round equality with the pooled algorithm.
@@ -97,6 +104,16 @@ class LosslessCMeans(WeighingEstimator):
     protocol_id = "llf-cm"
 
     suppress_singletons: bool = True
+    privacy: Mapping[str, float] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        """Return the parameters of the job; of a private one, those that a person has set."""
+        options = super()._options()
+        if self.privacy is None:
+            return {name: value for name, value in options.items() if name != "privacy"}
+        usual = {one.name: one.default for one in fields(type(self))}
+        own = ("init", "tol", "max_rounds")
+        return {n: v for n, v in options.items() if n not in own or isinstance(v, np.ndarray) or v != usual[n]}
 
     def _learn_objective(self, value: float | None) -> None:
         self.inertia_: float = float("nan") if value is None else value

@@ -32,6 +32,7 @@ from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.peer.shell.privacy_file import PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
@@ -41,6 +42,7 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.private.ledger import Budget
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.shaping import Shape
@@ -161,7 +163,10 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
 
         return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
 
-    return Secrets(bundle.fleet_public, sign, os.urandom, bool(config.get("privacy", {}).get("keep", False)))
+    privacy = config.get("privacy", {})
+    budget = Budget.from_dict(privacy["budget"]) if "budget" in privacy else None
+    ledger = PrivacyFile(Path(config["state_dir"]), budget)
+    return Secrets(bundle.fleet_public, sign, os.urandom, bool(privacy.get("keep", False)), ledger.reserve)
 
 
 def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[], Local]:

@@ -341,10 +341,10 @@ def test_a_record_of_something_else_is_found_out(scenario_file: Write) -> None:
 def test_only_contributing_peers_are_scored(scenario_file: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = engine.contribution
 
-    def without_last(job: Job, state: Any, local: Any, peer: int, n_peers: int, desk: Any = None) -> Any:
+    def without_last(job: Job, state: Any, local: Any, peer: int, *of: Any, **named: Any) -> Any:
         if peer == 3:
             raise engine.Abstain("test: absent")
-        return whole(job, state, local, peer, n_peers, desk)
+        return whole(job, state, local, peer, *of, **named)
 
     monkeypatch.setattr(engine, "contribution", without_last)
     result = run(scenario_file())

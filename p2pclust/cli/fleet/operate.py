@@ -107,6 +107,7 @@ def status(
 def _asks(privacy: Mapping[str, Any]) -> str:
     """Return what a device asks of every job, in words; empty if it asks nothing."""
     asks = ["with secure sums"] if privacy.get("secure") or privacy.get("keep") or privacy.get("cohort") else []
+    asks += ["to private jobs"] if privacy.get("private") else []
     asks += ["where it keeps pads itself"] if privacy.get("keep") else []
     asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
     asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []

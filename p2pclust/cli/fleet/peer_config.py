@@ -17,6 +17,7 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.device import fitness
+from p2pclust.protocols.private.ledger import Budget
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
@@ -33,6 +34,14 @@ _FILES = ("roster", "bundle", "state_dir", "overlay")
 _USUAL_FITNESS = 0.5
 
 
+def _budget(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        Budget.from_dict(given)
+    except UsageError as error:
+        raise fields.wrong_value(str(error)) from None
+    return given
+
+
 class PrivacyConfig(BaseModel):
     """``[privacy]``: what this device asks of every job, whatever the job's author asks for."""
 
@@ -46,6 +55,8 @@ class PrivacyConfig(BaseModel):
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
     #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
+    #: What private jobs together may tell of a row within so many days, for example epsilon 8 in "30d".
+    budget: Annotated[dict[str, Any], AfterValidator(_budget)] | None = None
 
 
 class PeerConfig(BaseModel):
@@ -173,7 +184,9 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     """Check that optional parts are installed, and that metrics are not exposed by mistake."""
     if config.metrics is not None and not config.metrics_beyond_this_device:
         local_address(config.metrics, where("metrics"))
-    asks = config.privacy is not None and (config.privacy.secure or config.privacy.keep or config.privacy.cohort)
+    asks = config.privacy is not None and (
+        config.privacy.secure or config.privacy.keep or config.privacy.cohort or config.privacy.budget
+    )
     if asks and config.bundle is None:
         raise UsageError(
             f"{where('privacy')}: privacy: secure sums need keys, and this device has no bundle: `p2pclust keys` makes them"

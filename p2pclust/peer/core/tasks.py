@@ -167,6 +167,7 @@ class PadsKept:
 
     intact: bool  # whether its store is the one that it had at submission
     rows: bytes = b""  # a digest of the rows of its first padded contribution
+    noisy: int = 0  # how many contributions with noise it has made
     sets: tuple[tuple[bytes, int], ...] = ()  # of padded states: digest, and the set for which pads were taken away
 
 
@@ -332,6 +333,7 @@ class Contributed(Outcome):
     published: tuple[tuple[bytes, int], ...] = ()  # digest and size of blobs that it keeps for others
     note: bytes | None = None  # what this peer keeps for itself
     rows: bytes = b""  # with secure sums: a digest of the rows
+    noisy: bool = False  # whether it has noise: then each one costs privacy
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
 __all__ = ["Floor"]
+
+#: Protocols that a person asks for by another name.
+_ASKED_AS: Final = {"private-cm": "llf-cm"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class Floor:
     cohort : int
         The fewest peers whose sum may be revealed; above 0 it implies `secure`.
     protocols : tuple of str
-        The protocols that it takes part in; all, if empty.
+        The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
+    private : bool
+        It contributes only to private jobs: what it reveals counts against a budget. Implies `secure`.
 
     Examples
     --------
@@ -41,18 +47,23 @@ class Floor:
     keep: bool = False
     cohort: int = 0
     protocols: tuple[str, ...] = ()
+    private: bool = False
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Floor:
         """Return the floor that a checked configuration has, perhaps none."""
-        given = dict(config)
-        return cls(**{**given, "protocols": tuple(given.get("protocols", ()))})
+        private = "budget" in config
+        given = {name: value for name, value in config.items() if name != "budget"}
+        return cls(**{**given, "protocols": tuple(given.get("protocols", ())), "private": private})
 
     def refusal(self, job: Job, keys: JobKeys | None) -> str:
         """Return why this device does not contribute to a job, or an empty string; `keys` is None without secure sums."""
-        protocol = job.stages[job.main].protocol
+        protocol, private = job.stages[job.main].protocol, mu_squared_of(job) > 0.0
+        protocol = _ASKED_AS.get(protocol, protocol)
         if self.protocols and protocol not in self.protocols:
             return f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
+        if self.private and not private:
+            return "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
         if keys is None:
             asks = self.secure or self.keep or self.cohort > 0
             return "this device contributes only to jobs with secure sums" if asks else ""

@@ -39,12 +39,15 @@ class Secrets:
         Returns so many secret random bytes.
     insists : bool
         Whether this peer contributes only if it keeps pads itself.
+    reserve : callable
+        Reserves so much (mu**2) of the device's privacy budget for a job, on disk; returns why not, or an empty string.
     """
 
     fleet: bytes
     sign: Callable[[bytes], bytes] = field(repr=False)
     entropy: Callable[[int], bytes] = field(repr=False)
     insists: bool = False
+    reserve: Callable[[str, float], str] = field(default=lambda job, mu_squared: "", repr=False)
     _pairs: dict[str, tuple[bytes, KeyPair]] = field(default_factory=dict, repr=False)
     _terms: dict[str, Terms] = field(default_factory=dict, repr=False)
     _keepers: dict[str, tuple[tuple[KeyEntry, ...], dict[int, bytes]]] = field(default_factory=dict, repr=False)

@@ -28,7 +28,7 @@ from p2pclust.peer.core.tasks import (
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
@@ -47,30 +47,42 @@ _OTHER_ROWS: Final = (
 )
 
 
-def info_of(state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureInfo | None:
+def info_of(job: Job, state: JobState, keys: JobKeys | None, secrets: Secrets) -> SecureInfo | None:
     """Return what the core may know about a state, or None without secure sums or after the end."""
     if keys is None or state.status != "running":
         return None
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     if part.wants_keys:
         every = tuple(range(terms.n_peers))
-        return SecureInfo(True, every, part.unsettled is not None, cohort=terms.secure.cohort)
-    keepers, whole = tuple(secrets.keepers(keys, part)), secure_rounds.whole(part, terms)
-    return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, terms.secure.cohort, whole)
+        return SecureInfo(
+            True, every, part.unsettled is not None, cohort=secure_rounds.least_members(job, state, terms)
+        )
+    keepers, least = tuple(secrets.keepers(keys, part)), secure_rounds.least_members(job, state, terms)
+    whole = secure_rounds.whole(part, terms)
+    return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, least, whole)
 
 
-def answer_with_key(state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets) -> Outcome:
+def answer_with_key(
+    job: Job, state: JobState, task: Contribute, keys: JobKeys, local: Local, secrets: Secrets
+) -> Outcome:  # fmt: skip
     """Return this peer's new key, and what it took away in the context that is not settled."""
     pads = task.pads
     assert pads is not None
-    refusal = "" if pads.intact else _OTHER_STORE
-    if not local.X.size or local.problem:
-        refusal = local.problem or NO_DATA
+    refusal = _unusable(job, local) or ("" if pads.intact else _OTHER_STORE)
+    if not refusal and (mu_squared := secure_rounds.mu_squared_of(job)):
+        refusal = secrets.reserve(keys.job, mu_squared)  # on disk before anything is revealed
     unsettled = secure_rounds.secured_of(state).unsettled
     taken = None if not pads.intact or unsettled is None else dict(pads.sets).get(unsettled.state, 0)
     entry = secrets.renew(keys, task.state.digest, task.me, 0 if refusal else local.n_features)
     data = KeyAnswer(entry, refusal[:200], taken).encode()
     return Contributed(Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
+
+
+def _unusable(job: Job, local: Local) -> str:
+    """Return why these rows take no part; of a job with noise no reason may depend on values."""
+    if secure_rounds.mu_squared_of(job):
+        return local.refused or ("" if local.n_features else local.problem)
+    return (local.problem or NO_DATA) if not local.X.size or local.problem else ""
 
 
 def contribute_padded(
@@ -84,16 +96,28 @@ def contribute_padded(
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
-    if refusal := secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets):
+    refusal = secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets)
+    if refusal := refusal or _spent(job, state, task):
         return NoResult(refusal)
+    context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
+    # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
+    entropy = pair.noise_source(context) if secure_rounds.is_noisy(job, state) else None
     try:
-        contribution = engine.contribution(job, state, local, task.me, task.n_peers)
+        contribution = engine.contribution(job, state, local, task.me, task.n_peers, entropy=entropy)
     except Abstain as abstention:
         return NoResult(abstention.reason)
-    context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
     words = pair.words(layout.size, context) if layout.whether else None
     padded = pair.padded(layout.numbers(contribution, words), task.me, keepers, context)
     return Arrays({PADDED: padded.view(np.int64)}), rows
+
+
+def _spent(job: Job, state: JobState, task: Contribute) -> str:
+    """Return why this peer adds no noise any more, or an empty string: each contribution with noise costs privacy."""
+    protocol, pads = job.protocols[state.stage], task.pads
+    assert pads is not None
+    if not isinstance(protocol, Additive) or not protocol.most_totals or pads.noisy < protocol.most_totals:
+        return ""
+    return f"privacy budget: it has contributed {pads.noisy} times, and epsilon covers {protocol.most_totals}"
 
 
 def _refusal(
@@ -117,7 +141,7 @@ def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     members = task.members
     if part.wants_keys or (task.sum is None and part.maker != task.maker):
         return NoResult("the state was made by another peer, or in another term")
-    if flaw := secure_rounds.set_flaw(part, members, terms):
+    if flaw := secure_rounds.set_flaw(job, state, members, terms):
         return NoResult(flaw)
     pair = _own(part.entries, task.me, keys, secrets)
     asker = next((entry.public for entry in part.entries if entry.index == task.maker.index), None)

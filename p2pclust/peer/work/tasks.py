@@ -268,9 +268,10 @@ def _perform_secured(
         case ContinueJob():
             outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
         case Contribute() if secure_rounds.secured_of(state).wants_keys:
-            outcome = secure_tasks.answer_with_key(state, task, keys, local, secrets)
+            outcome = secure_tasks.answer_with_key(job, state, task, keys, local, secrets)
         case Contribute():
-            outcome = _padded(secure_tasks.contribute_padded(job, state, task, keys, local, secrets), blobs)
+            given = secure_tasks.contribute_padded(job, state, task, keys, local, secrets)
+            outcome = _padded(given, blobs, noisy=secure_rounds.is_noisy(job, state))
         case SumPadded():
             reader = _one_by_one(job, state, task, blobs, {})
             total, peers = secure_tasks.padded_sum(job, state, task, keys, secrets, reader)
@@ -299,11 +300,11 @@ def _pads(job: Job, state: JobState, task: TakePads, blobs: BlobAccess, secured:
     )
 
 
-def _padded(given: tuple[Arrays, bytes] | NoResult, blobs: BlobAccess) -> Outcome:
+def _padded(given: tuple[Arrays, bytes] | NoResult, blobs: BlobAccess, *, noisy: bool) -> Outcome:
     if isinstance(given, NoResult):
         return given
     contribution, rows = given
-    return Contributed(blobs.keep(contribution.encode()), rows=rows)
+    return Contributed(blobs.keep(contribution.encode()), rows=rows, noisy=noisy)
 
 
 def _combine_secured(
@@ -489,7 +490,7 @@ def _info(
     job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: _Secured | None = None
 ) -> StateInfo:  # fmt: skip
     final = state.status != "running"
-    secure = None if secured is None else secure_tasks.info_of(state, secured.keys, secured.secrets)
+    secure = None if secured is None else secure_tasks.info_of(job, state, secured.keys, secured.secrets)
     record = state.log[-1] if before is not None and state.log else None
     return StateInfo(
         final=final,

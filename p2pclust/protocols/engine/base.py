@@ -241,6 +241,16 @@ class Additive(Protocol):
         """
         return {}
 
+    @property
+    def mu_squared(self) -> float:
+        """What all totals together take of a privacy budget: the square of mu; 0 without noise."""
+        return 0.0
+
+    @property
+    def most_totals(self) -> int:
+        """How often a peer contributes at most, because each total with noise costs privacy; 0: as often as it is asked."""
+        return 0
+
     def least_contributors(self, n_peers: int) -> int:
         """Return how many of the roster's peers must be in a total, beside those that may pool what they know."""
         return 1

@@ -70,6 +70,7 @@ class Local:
         self.n_samples, self.n_features = self.X.shape
         self._range = None if self.X.size == 0 else _range_of(self.X)
         self.problem = NO_DATA if self._range is None else "" if _usable(*self._range) else first_bad_value(self.X)
+        self.refused = ""  # why this device gives nothing to a job, whatever its rows are
         self.ids = None if ids is None else np.asarray(ids)
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self.labels = None if labels is None else np.asarray(labels)
@@ -92,7 +93,7 @@ class Local:
     def refusing(self, reason: str) -> Local:
         """Return the same rows, which are not to be used for this reason: the peer abstains with it."""
         other = copy.copy(self)
-        other.problem = reason
+        other.problem = other.refused = reason
         return other
 
     def points(self, state: State) -> Points:

@@ -8,6 +8,7 @@ which keys are exchanged are in no log and count for no limit.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +28,26 @@ from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
 
 __all__ = [
-    "MOST_RENEWALS", "NEW_KEYS", "NotEnough", "Terms", "begin", "cancelled", "closed", "context_of", "exposed_peers",
-    "flaw", "keepers", "keys_closed", "renewed", "secured_of", "set_flaw", "unfit", "whole",
+    "MOST_RENEWALS",
+    "NEW_KEYS",
+    "NotEnough",
+    "Terms",
+    "begin",
+    "cancelled",
+    "closed",
+    "context_of",
+    "exposed_peers",
+    "flaw",
+    "is_noisy",
+    "keepers",
+    "keys_closed",
+    "least_members",
+    "mu_squared_of",
+    "renewed",
+    "secured_of",
+    "set_flaw",
+    "unfit",
+    "whole",
 ]  # fmt: skip
 
 #: So many times in a row are new keys asked for without a total; then the job fails.
@@ -94,8 +113,13 @@ def _exact(job: Job) -> str:
 
 
 def begin(job: Job, terms: Terms) -> JobState:
-    """Return the state before the first round: it is open for keys."""
-    return replace(engine.begin(job), secured=Secured(terms.secure.cohort))
+    """Return the state before the first round: it is open for keys, or the job has failed."""
+    state = replace(engine.begin(job), secured=Secured(terms.secure.cohort))
+    least = least_members(job, state, terms) if state.status == "running" else 0
+    if least > terms.n_peers:
+        why = f"secure sums: the noise of {least} peers is needed, and the job has {terms.n_peers}: take more peers"
+        return replace(state, status="failed", reason=f"{why}, or fewer keepers")
+    return state
 
 
 def secured_of(state: JobState) -> Secured:
@@ -144,9 +168,40 @@ def whole(part: Secured, terms: Terms) -> bool:
     return terms.secure.leave == "groups" or (terms.secure.burnt == "groups" and bool(part.burnt))
 
 
-def set_flaw(part: Secured, members: int, terms: Terms) -> str:
+def is_noisy(job: Job, state: JobState) -> bool:
+    """Return whether peers add noise to their contributions to this state."""
+    protocol = job.protocols[state.stage]
+    return isinstance(protocol, Additive) and protocol.noisy
+
+
+def mu_squared_of(job: Job) -> float:
+    """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its totals.
+
+    Rounds that are done again with fresh noise, because keys had to be exchanged anew, are counted in it. It is 0 without
+    noise.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
+    0.0
+    """
+    return math.fsum(one.mu_squared for one in job.protocols if isinstance(one, Additive))
+
+
+def least_members(job: Job, state: JobState, terms: Terms) -> int:
+    """Return the fewest peers whose sum may be revealed: the cohort, or more where the noise of honest peers is needed."""
+    protocol = job.protocols[state.stage]
+    if not isinstance(protocol, Additive) or not protocol.noisy:
+        return terms.secure.cohort
+    # Those that pool what they see can subtract their own noise.
+    return max(terms.secure.cohort, protocol.least_contributors(terms.n_peers) + terms.secure.colluders)
+
+
+def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
     """Return why the sum over a set of peers may not be revealed in a padded round, or an empty string."""
-    if members & ~part.asked or members.bit_count() < terms.secure.cohort:
+    part = secured_of(state)
+    if members & ~part.asked or members.bit_count() < least_members(job, state, terms):
         return f"{members.bit_count()} peers are too few, or not all of them were asked"
     if whole(part, terms) and members != part.asked:
         return "only the sum of all peers that were asked may be revealed"
@@ -180,12 +235,13 @@ def keys_closed(
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
     absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
+    least = least_members(job, state, terms)
     try:
         try:
             # A keeper that did not answer is asked again in the next stage, unless it is needed now.
-            part = _listed(part, before, sound, absent, terms, maker, silent=before.silent)
+            part = _listed(part, before, sound, absent, terms, maker, least, silent=before.silent)
         except NotEnough:
-            part = _listed(part, before, sound, absent, terms, maker, silent=0)
+            part = _listed(part, before, sound, absent, terms, maker, least, silent=0)
     except NotEnough as few:
         if len(sound) < terms.n_peers:
             raise
@@ -213,7 +269,7 @@ def _sound(
 
 def _listed(
     part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str], terms: Terms, maker: Maker,
-    *, silent: int,
+    least: int, *, silent: int,
 ) -> Secured:  # fmt: skip
     """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
     absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
@@ -226,7 +282,7 @@ def _listed(
         if not absent[entry.index] and entry.columns != columns:
             absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
         able |= 0 if absent[entry.index] else 1 << entry.index
-    _refuse_too_few(entries, able, terms, maker)
+    _refuse_too_few(entries, able, terms, maker, least)
     asked = _grouped(part, able, terms)
     absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
     absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
@@ -272,12 +328,12 @@ def _agreed_columns(entries: Sequence[KeyEntry]) -> int:
     return counts[0][0] if counts else 0
 
 
-def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker: Maker) -> None:
+def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker: Maker, least: int) -> None:
     secure = terms.secure
     if all(entry.index != maker.index for entry in entries):
         raise NotEnough("the aggregator has no key yet")
-    if able.bit_count() < secure.cohort:
-        raise NotEnough(f"{able.bit_count()} peers can contribute, and {secure.cohort} are needed")
+    if able.bit_count() < least:
+        raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
     keeping = KeyList(tuple(entries)).keepers(secure.keepers, terms.keys)
     if len(keeping) <= secure.colluders:
         raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")

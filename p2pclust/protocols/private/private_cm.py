@@ -34,9 +34,9 @@ noise is added to the first one. It reveals nothing.
 
 Two kinds of numbers, one budget
 --------------------------------
-Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 / rounds. A center at v, within [-1, 1] in each
-feature, then has an error of variance about (F A + |v|**2 B) / count**2. With |v|**2 = F/4 for a typical center that is
-smallest for B = 2 A / sqrt(F).
+Sums get noise of variance A and counts of variance B, with F/A + 1/B = mu**2 / (rounds + 2), because two rounds may be done
+again. A center at v, within [-1, 1] in each feature, then has an error of variance about (F A + |v|**2 B) / count**2. With
+|v|**2 = F/4 for a typical center that is smallest for B = 2 A / sqrt(F).
 """
 
 from __future__ import annotations
@@ -57,13 +57,12 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
-from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
 from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
 
-__all__ = ["PrivateCMeansProtocol", "mu_squared_of", "shares"]
+__all__ = ["PrivateCMeansProtocol", "shares"]
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +74,8 @@ _SLACK: Final = 1e-9
 #: The noise of all peers has at most this much more variance than that of two thirds of them.
 _ALL_SHARES: Final = 1.5
 _ENOUGH: Final = 2.0
+#: Rounds that may be done again, with fresh noise, because a peer was lost when the total was about to be revealed.
+_SPARE: Final = 2
 #: How much of the way to a center with many rows is left after a center with too few has moved there.
 _KEPT_APART: Final = 0.25
 _LEAST_EPSILON: Final = 0.01
@@ -157,8 +158,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
         """The variance parameters of the noise that counts and sums need in each round, in steps of the grid."""
         n_features = len(self.lo)
         # The peers' shares are so many steps wide that the gap is below 1e-120, however many peers there are.
-        gap = log_gap(float(_ONE), MAX_PEERS, self.rounds * self.n_clusters * (n_features + 1))
-        mu_squared = mu_for(self.epsilon, self.delta, gap=gap) ** 2 / self.rounds
+        gap = log_gap(float(_ONE), MAX_PEERS, self.most_totals * self.n_clusters * (n_features + 1))
+        mu_squared = mu_for(self.epsilon, self.delta, gap=gap) ** 2 / self.most_totals
         of_sums = (n_features + math.sqrt(n_features) / 2.0) / mu_squared
         of_counts = 2.0 * of_sums / math.sqrt(n_features)
         counts, sums = (math.ceil(v * (1.0 + _SLACK) * _ONE**2) + ROUNDING for v in (of_counts, of_sums))
@@ -166,11 +167,16 @@ class PrivateCMeansProtocol(Additive, Clustering):
         return counts, sums
 
     @property
+    def most_totals(self) -> int:
+        """How often a peer contributes at most: every total costs privacy, that of a round done again too."""
+        return self.rounds + _SPARE
+
+    @property
     def mu_squared(self) -> float:
         """What all rounds together take of a privacy budget: the square of mu."""
         counts, sums = self.variances
         each = float(_ONE) ** 2 * (1.0 / (counts - ROUNDING) + len(self.lo) / (sums - ROUNDING))
-        return self.rounds * each
+        return self.most_totals * each
 
     @property
     def count_deviation(self) -> float:
@@ -191,6 +197,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def refusal(self, state: State, local: Local) -> str:
         """Refuse nothing but another number of columns: any other reason would depend on rows."""
+        if local.refused:
+            return local.refused
         if local.n_features != len(self.lo):
             return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
         return ""
@@ -280,17 +288,3 @@ class PrivateCMeansProtocol(Additive, Clustering):
         """Return the rows as whole numbers from -2**24 to 2**24, shape (F, n), without rows that have a NaN."""
         raw = Box.between(np.array(self.lo), np.array(self.hi), np.zeros(len(self.lo)), np.ones(len(self.lo)))
         return raw.on_grid(X[~np.isnan(X).any(axis=1)], _ONE)
-
-
-def mu_squared_of(job: Job) -> float:
-    """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its rounds.
-
-    A round that is done again with fresh noise, because keys had to be exchanged anew, takes its part once more.
-
-    Examples
-    --------
-    >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
-    0.0
-    """
-    return math.fsum(one.mu_squared for one in job.protocols if isinstance(one, PrivateCMeansProtocol))

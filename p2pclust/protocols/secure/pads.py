@@ -8,7 +8,7 @@ keyed by HKDF-SHA256 from X25519; everything cryptographic comes from the packag
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,7 @@ _KEY_BYTES: Final = 32
 _STREAM_NONCE: Final = bytes(16)
 _SEAL_NONCE: Final = bytes(12)
 _PAD, _OWN, _UNPAD, _WORDS = b"p2pclust pad 1", b"p2pclust own 1", b"p2pclust unpad 1", b"p2pclust words 1"
+_NOISE: Final = b"p2pclust noise 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,14 @@ class KeyPair:
     def words(self, size: int, context: bytes) -> Numbers:
         """Return secret random numbers of this peer for a context, shape (size,); the same ones again if asked again."""
         return _stream(_derive(self.entropy[_KEY_BYTES:], _info(_WORDS, context)), size)
+
+    def noise_source(self, context: bytes) -> Callable[[int], bytes]:
+        """Return a function that returns secret random bytes for a context; the same ones again if asked again."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
+
+        key = _derive(self.entropy[_KEY_BYTES:], _info(_NOISE, context))
+        stream = Cipher(algorithms.ChaCha20(key, _STREAM_NONCE), mode=None).encryptor()
+        return lambda n_bytes: stream.update(bytes(n_bytes))
 
     def removed(self, me: int, members: Mapping[int, bytes], size: int, context: bytes) -> Numbers:
         """Return what this keeper takes from a total: the sum of its pads over the members, shape (size,)."""

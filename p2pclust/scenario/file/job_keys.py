@@ -32,6 +32,13 @@ class SecureSpec(TomlTable):
     leave: Literal["alone", "groups"] | None = None
 
 
+class PrivateSpec(TomlTable):
+    """``privacy = {...}`` of a job: what it may tell of a row (docs/protocols/private-cm.md)."""
+
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+
+
 class _JobKeys(TomlTable):
     """The keys of every job."""
 
@@ -65,6 +72,8 @@ class _JobKeys(TomlTable):
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
     #: Secure sums: no peer sees what a single other one contributes. True, or a table of their parameters.
     secure: bool | SecureSpec = False
+    #: Differential privacy for each row, with protocol llf-cm, secure sums and declared bounds.
+    privacy: PrivateSpec | None = None
 
 
 class JobSpec(OwnParameters, _JobKeys):

@@ -98,6 +98,7 @@ def _recorded(
         "doubts": list(doubts(state.arrays)),
         "secure": state.secured is not None,
         "exposed": exposed_in(job, state, roster, rows),
+        "privacy": _privacy(state),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
         "reached": found.reached,
@@ -106,6 +107,15 @@ def _recorded(
         "damaged": [_damaged(one, state, roster) for one in damage],
         "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
     }
+
+
+def _privacy(state: JobState) -> dict[str, Any] | None:
+    """Return what a private job promises, and one standard deviation of each center due to noise, in the data's units."""
+    arrays = state.arrays
+    if "deviations" not in arrays:
+        return None
+    deviations = arrays["deviations"] * arrays["scale"]
+    return {"epsilon": float(arrays["epsilon"]), "delta": float(arrays["delta"]), "deviations": deviations.tolist()}
 
 
 def empty_entry(job: Job) -> dict[str, Any]:
@@ -136,6 +146,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "doubts": [],
         "secure": False,
         "exposed": {},
+        "privacy": None,
         "drift": [],
         "tolerance": None,
         "reached": None,

@@ -23,6 +23,7 @@ from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.scenario.outcome.pooled_starts import best_pooled
 
@@ -94,10 +95,13 @@ def _of_rows(done: Done) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "n_rows": sum(shares[peer].n_rows for peer in there),
         "metrics": done.attempt(lambda: _scores_of_rows(done, there)) or {},
-        "replay_identical": done.replays,
+        "replay_identical": None if mu_squared_of(done.job) else done.replays,
     }
     if not isinstance(protocol, Clustering):
         return entry
+    if mu_squared_of(done.job):
+        # Its noise cannot be drawn again, so there is nothing to compare it with but the labels.
+        return entry | {"centers": summaries.raw_centers(done.state).tolist()}
     centers = summaries.raw_centers(done.state)
     # Over all rows that were used, also the damaged ones.
     ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])

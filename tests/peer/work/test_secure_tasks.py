@@ -383,7 +383,7 @@ def test_a_peer_says_which_set_it_took_pads_away_for() -> None:
     state = workers.padded()
     asked = workers.made(0, RenewKeys(workers.data, 5, state, keys=workers.keys))
     for sets, taken in (((), 0), (((state.digest, 0b1111),), 0b1111), (((b"o" * 32, 0b1111),), 0)):
-        outcome = workers.contribute(asked, 3, PadsKept(True, b"", sets))
+        outcome = workers.contribute(asked, 3, PadsKept(True, b"", 0, sets))
         assert isinstance(outcome, Contributed)
         assert KeyAnswer.decode(3, workers.bytes_of(outcome.ref)).taken == taken
 

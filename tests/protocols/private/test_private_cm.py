@@ -22,9 +22,10 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.runner import conclude, run_in_process
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.protocols.private.accounting import delta_of
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
-from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, mu_squared_of, shares
+from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, shares
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 
 ONE = 2**24
@@ -216,8 +217,8 @@ class TestNoise:
         counts, sums = protocol.variances
         # In whole steps: one row changes a count by 2**24, and each of n sums by as much at most.
         each = Fraction(ONE**2, counts - 16) + n * Fraction(ONE**2, sums - 16)
-        assert delta_of(epsilon, math.sqrt(rounds * each)) <= delta
-        assert protocol.mu_squared == pytest.approx(float(rounds * each))
+        assert delta_of(epsilon, math.sqrt((rounds + 2) * each)) <= delta
+        assert protocol.mu_squared == pytest.approx(float((rounds + 2) * each))
         assert delta_of(epsilon * 0.99, protocol.mu_squared**0.5) > delta * 0.99
 
     def test_what_a_job_reserves(self) -> None:

@@ -284,7 +284,7 @@ class Follower:
         answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, "")
         self._workspace.took(register.round, outcome)
         if isinstance(outcome, Contributed):
-            self._notes.contributed(outcome.rows)
+            self._notes.contributed(outcome.rows, noisy=outcome.noisy)
         self._answers[token.state, token.proposer] = answer
         if token.proposer == self._proposer:
             self._acknowledge(*answer)

@@ -25,22 +25,22 @@ class PadNotes:
     def __init__(self, context: Context, document: Document, stored: bytes | None) -> None:
         self._ctx = context
         self._document = document
-        self._rows = b""
+        self._rows, self._noisy = b"", 0
         self._sets: dict[bytes, int] = {}
         if stored is not None:
-            self._rows, sets = msgpack.unpackb(stored)
+            self._rows, sets, self._noisy = msgpack.unpackb(stored)
             self._sets = {state: int.from_bytes(mask, "little") for state, mask in sets}
 
     @property
     def kept(self) -> PadsKept:
         """What tasks are given."""
         intact = self._document.counts(self._ctx.me, self._ctx.store_id)
-        return PadsKept(intact, self._rows, tuple(self._sets.items()))
+        return PadsKept(intact, self._rows, self._noisy, tuple(self._sets.items()))
 
-    def contributed(self, rows: bytes) -> None:
-        """Note the rows of the first padded contribution."""
-        if rows and not self._rows:
-            self._rows = rows
+    def contributed(self, rows: bytes, *, noisy: bool = False) -> None:
+        """Note the rows of the first padded contribution, and count those with noise."""
+        if (rows and not self._rows) or noisy:
+            self._rows, self._noisy = self._rows or rows, self._noisy + noisy
             self._save()
 
     def allows(self, state: bytes, members: int) -> bool:
@@ -59,7 +59,7 @@ class PadNotes:
 
     def _save(self) -> None:
         sets = [[state, mask.to_bytes((mask.bit_length() + 7) // 8, "little")] for state, mask in self._sets.items()]
-        self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets]))
+        self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets, self._noisy]))
 
     def forget(self) -> None:
         """Delete the row."""

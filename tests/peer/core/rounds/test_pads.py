@@ -68,7 +68,7 @@ def test_the_row_survives_a_restart(rows: bytes, sets: dict[bytes, int]) -> None
     for state, members in sets.items():
         notes.note(state, members)
     again = PadNotes(context(), DOCUMENT, written(ctx)[-1].value)
-    assert again.kept == notes.kept == PadsKept(True, rows, tuple(sets.items())[-4:])
+    assert again.kept == notes.kept == PadsKept(True, rows, 0, tuple(sets.items())[-4:])
     for state, members in list(sets.items())[-4:]:
         assert not again.allows(state, members + 1)
 

@@ -1,0 +1,57 @@
+"""What a device asks of every job: below that it gives nothing, by name and with the reason."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from p2pclust.peer.core.tasks import BeginJob, Contribute, JobKeys, NoResult, StateMade
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work.floor import Floor
+from p2pclust.peer.work.tasks import BlobAccess, Life, perform
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.secure.parameters import SecureSums
+
+PLAIN = cluster_job("llf-cm", n_clusters=2)
+PRIVATE = cluster_job(
+    "llf-cm", n_clusters=2, secure=True, privacy={"epsilon": 2.0, "delta": 1e-6}, bounds=([0.0], [1.0])
+)
+KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
+
+
+@pytest.mark.parametrize(
+    ("floor", "job", "keys", "reason"),
+    [
+        (Floor(), PLAIN, None, ""),
+        (Floor(secure=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
+        (Floor(secure=True), PLAIN, KEYS, ""),
+        (Floor(keep=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
+        (Floor(cohort=5), PLAIN, KEYS, "this device asks for a cohort of 5, and the job has 3"),
+        (Floor(protocols=("fkm",)), PLAIN, None, "this device takes part in fkm only, not in llf-cm"),
+        (Floor(protocols=("llf-cm",)), PRIVATE, KEYS, ""),
+        (Floor(private=True), PRIVATE, KEYS, ""),
+        (
+            Floor(private=True), PLAIN, KEYS,
+            "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_below_the_floor(floor: Floor, job: Job, keys: JobKeys | None, reason: str) -> None:
+    assert floor.refusal(job, keys) == reason
+
+
+def test_a_contribution_below_the_floor_is_an_abstention() -> None:
+    data, local, blobs = msgpack.packb(PLAIN.to_dict()), Local([[1.0, 2.0]] * 5), BlobAccess(None, None, Limits())  # type: ignore[arg-type]
+    begun = perform(BeginJob(data, 3), local, blobs)
+    assert isinstance(begun, StateMade)
+    outcome = perform(Contribute(data, 3, begun.ref, 0), local, blobs, Life(floor=Floor(secure=True)))
+    assert outcome == NoResult("this device contributes only to jobs with secure sums")
+
+
+def test_a_configuration_becomes_a_floor() -> None:
+    assert Floor.of({}) == Floor()
+    assert Floor.of({"cohort": 5, "protocols": ["llf-cm"], "budget": {"epsilon": 8}}) == Floor(
+        cohort=5, protocols=("llf-cm",), private=True
+    )
