@@ -55,7 +55,7 @@ class PrivacyConfig(BaseModel):
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
     #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
-    #: What private jobs together may tell of a row within so many days, for example epsilon 8 in "30d".
+    #: What private jobs together may reveal of a row within so many days, for example epsilon 8 in "30d".
     budget: Annotated[dict[str, Any], AfterValidator(_budget)] | None = None
 
 

@@ -33,7 +33,7 @@ class SecureSpec(TomlTable):
 
 
 class PrivateSpec(TomlTable):
-    """``privacy = {...}`` of a job: what it may tell of a row (docs/protocols/private-cm.md)."""
+    """``privacy = {...}`` of a job: what it may reveal of a row (docs/protocols/private-cm.md)."""
 
     epsilon: Annotated[float, Field(gt=0)]
     delta: Annotated[float, Field(gt=0, lt=1)]
