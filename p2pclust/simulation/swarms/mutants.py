@@ -88,7 +88,7 @@ def _always(machine: Any, *of: Any) -> bool:
     return True
 
 
-def _notes_the_newest(notes: PadNotes, state: bytes, members: int) -> None:
+def _notes_the_newest(notes: PadNotes, state: bytes, members: int, *, sync: bool = True) -> None:
     notes._sets[state] = members
     notes._save()
 

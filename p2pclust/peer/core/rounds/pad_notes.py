@@ -27,6 +27,7 @@ class PadNotes:
         self._document = document
         self._rows, self._noisy = b"", 0
         self._sets: dict[bytes, int] = {}
+        self._synced = True  # whether the row was to be on the disk when it was written last
         if stored is not None:
             self._rows, sets, self._noisy = msgpack.unpackb(stored)
             self._sets = {state: int.from_bytes(mask, "little") for state, mask in sets}
@@ -47,19 +48,24 @@ class PadNotes:
         """Return whether no other set was noted for a padded state."""
         return self._sets.get(state, members) == members
 
-    def note(self, state: bytes, members: int) -> None:
-        """Note the only set of a padded state."""
+    def note(self, state: bytes, members: int, *, sync: bool = True) -> None:
+        """Note the only set of a padded state.
+
+        A keeper syncs this before its pads leave. An aggregator need not: without the pads of keepers, which have noted the
+        set, it knows no total.
+        """
         assert self.allows(state, members), f"{self._document.id}: a second set for one state"
-        if state in self._sets:
+        if state in self._sets and (self._synced or not sync):
             return
         self._sets[state] = members
         while len(self._sets) > _MOST_SETS:
             del self._sets[next(iter(self._sets))]
-        self._save()
+        self._save(sync=sync)
 
-    def _save(self) -> None:
+    def _save(self, *, sync: bool = True) -> None:
+        self._synced = sync
         sets = [[state, mask.to_bytes((mask.bit_length() + 7) // 8, "little")] for state, mask in self._sets.items()]
-        self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets, self._noisy]))
+        self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets, self._noisy]), sync=sync)
 
     def forget(self) -> None:
         """Delete the row."""

@@ -104,8 +104,8 @@ class SecureTerm:
         return ""
 
     def _ask(self, closing: _Closing, members: int, total: Ref) -> None:
-        """Fix the set, on disk before any keeper hears of it."""
-        self._notes.note(closing.state.digest, members)
+        """Fix the set: no other one is asked for in this context."""
+        self._notes.note(closing.state.digest, members, sync=False)
         closing.held = Held(closing.state, members, total)
         self._keeper.keep(closing.held)
         self._send_all(closing, members.to_bytes((members.bit_length() + 7) // 8, "little"), total)
@@ -218,7 +218,7 @@ class SecureTerm:
 
     def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, Ref], ...]) -> None:
         document, maker = self._document, Maker(self._me, self._term, closing.round + 1)
-        self._notes.note(closing.state.digest, members)
+        self._notes.note(closing.state.digest, members, sync=False)
         self.finished = members_of(members)
         own = self._keeper.held
         if own is not None and own.state.digest == closing.state.digest:
