@@ -292,7 +292,8 @@ def _listed(
 def _grouped(part: Secured, able: int, terms: Terms) -> int:
     """Return which peers may contribute so that no small class comes about, as far as the job asks for that."""
     secure = terms.secure
-    sets = part.revealed if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
+    all_sets = (*part.revealed, *part.unknown)
+    sets = all_sets if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
     if not sets:
         return able
     asked = grouped(able, sets, secure.cohort, keeper_order(terms.keys, range(terms.n_peers)))

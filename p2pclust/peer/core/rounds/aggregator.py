@@ -433,7 +433,9 @@ class AggregatorTerm:
             self._election.hand_over()
             return
         self._invitations.heartbeat(self._round)
-        self._secure.fire()
+        if self._secure.fire():
+            self._election.hand_over()
+            return
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:

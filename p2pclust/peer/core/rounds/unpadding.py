@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import KeysRenewed
@@ -22,6 +23,8 @@ from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
 from p2pclust.protocols.secure.secured import Maker, as_mask, members_of
 
 __all__ = ["SecureTerm"]
+
+_MOST_DOUBLINGS: Final = 8
 
 
 @dataclass
@@ -60,6 +63,7 @@ class SecureTerm:
         self._patience = patience
         self._compute = compute
         self._closing: _Closing | None = None
+        self._given_up = 0  # how often a keeper was given up
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
     # -- closing a round ----------------------------------------------------------------------------------------------
@@ -251,25 +255,34 @@ class SecureTerm:
             if index in closing.keepers or members >> index & 1:
                 self._renew(closing, (), f"{name} was revoked")
 
-    def fire(self) -> None:
-        """Ask silent keepers again, and give them up in the end."""
+    def fire(self) -> bool:
+        """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
+
+        New keys cost a round, so patience grows with every keeper that was given up. With ``missing = "all"`` none is, but
+        another aggregator may have a link to it.
+        """
         closing = self._closing
         if closing is None or closing.message is None:
-            return
+            return False
         for index, ref in closing.pulling.items():
             left = self._blobs.left(ref.digest)
             if closing.chunks_left.get(index) != left:
                 closing.chunks_left[index] = left
                 self._patience.works(closing.keepers[index])
         silent = [index for index in closing.keepers if index not in closing.removed]
-        if lost := [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since)]:
-            left_out = () if self._document.treatment.missing == "all" else tuple(lost)
-            self._renew(closing, left_out, f"{self._names(lost)} did not answer as keepers")
-            return
+        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
+        lost = [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since, times)]
+        if lost and self._document.treatment.missing == "all":
+            return True
+        if lost:
+            self._given_up += 1
+            self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
+            return False
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
         self._look()
+        return False
 
     def _names(self, indices: list[int]) -> str:
         return ", ".join(self._document.roster[index] for index in indices)
