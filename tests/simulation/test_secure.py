@@ -22,8 +22,10 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms.marks import Marks
+from p2pclust.simulation.swarms.mutants import SECURE_MUTANTS
+from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.plan import draw
-from p2pclust.simulation.swarms.secure import SecureSwarm, planned
+from p2pclust.simulation.swarms.secure import SecureSwarm, planned, run
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import paper_roster
 from p2pclust.simulation.world.world import World
@@ -72,6 +74,40 @@ def test_seeds_break_no_promise(overlay: str | None, n_seeds: int) -> None:
     assert counts["finished"] > 0.8 * n_seeds
     if overlay == "moving":
         assert counts["link vanished"] > 4 * n_seeds
+
+
+#: The bug -> a seed that finds it, tried before the others, and how the failure begins.
+FOUND_BY = {
+    "one-context-for-all-rounds": (0, "P1"),
+    "pads-of-zeros": (0, "P3"),
+    "released-set-not-synced": (0, "P2"),
+    "released-set-not-noted": (0, "P2"),
+    "released-set-not-reported": (10, "P"),
+    "open-context-forgotten": (10, "P4"),
+    "sum-of-one": (0, "the job failed: secure sums: no total"),
+    "cohort-not-of-the-set": (7, "P"),
+    "second-set-for-a-state": (5, "P2"),
+    "sets-compared-in-pairs": (1, "P4"),
+    "groups-of-the-newest-set": (86, "P5"),
+    "restarted-peer-passed-over": (26, "a peer was passed over"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", SECURE_MUTANTS)
+def test_a_planted_bug_is_found(mutant: str) -> None:
+    first, begins = FOUND_BY[mutant]
+    with plant(mutant):
+        failure, seed = "", 0
+        for seed in (first, *range(200)):
+            if failure := run(seed).failure:
+                break
+    assert failure.startswith(begins), f"seed {seed}: {failure.splitlines()[:1]}"
+    assert not run(seed).failure, f"without the bug, seed {seed}"
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert set(FOUND_BY) == set(SECURE_MUTANTS)
 
 
 class Waiting:

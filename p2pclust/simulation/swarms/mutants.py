@@ -93,6 +93,10 @@ def _notes_the_newest(notes: PadNotes, state: bytes, members: int, *, sync: bool
     notes._save()
 
 
+def _saves_nothing(notes: PadNotes, *, sync: bool = True) -> None:
+    pass
+
+
 def _not_synced(method: Callable[..., Any], table: str) -> Callable[..., Any]:
     """The method, whose rows of that table are written and not synced."""
 
@@ -183,7 +187,7 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "one-context-for-all-rounds": ((secure_rounds, "context_of", _one_context),),
     "pads-of-zeros": ((KeyPair, "_stream", _zeros),),
     "released-set-not-synced": ((PadNotes, "_save", _not_synced(PadNotes._save, PADS)),),
-    "released-set-not-noted": ((PadNotes, "_save", _never),),
+    "released-set-not-noted": ((PadNotes, "_save", _saves_nothing),),
     "released-set-not-reported": ((PadNotes, "kept", property(_remembers_no_set)),),
     "open-context-forgotten": ((secure_rounds, "_settled", _forgets_what_is_open),),
     # An aggregator asks for its own peer alone; a keeper that checks would refuse.
