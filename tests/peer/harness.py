@@ -83,7 +83,7 @@ from p2pclust.peer.core.tasks import (
 )
 from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.work.tasks import BlobAccess
+from p2pclust.peer.work.states import BlobAccess
 from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.peer import read_paper

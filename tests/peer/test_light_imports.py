@@ -36,7 +36,8 @@ import p2pclust.peer.main
 import msgpack
 from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.tasks import BlobAccess, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 

@@ -21,7 +21,8 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet import backend
 from p2pclust.peer.core.tasks import Contribute, NoResult, Ref
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.tasks import BlobAccess, job_of, perform
+from p2pclust.peer.work.states import BlobAccess, job_of
+from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols import Job, Local, Stage, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.plugins import plugins

@@ -17,7 +17,7 @@ from p2pclust.peer.operate.names import AnyJob, find
 from p2pclust.peer.operate.server import HERE, Caller
 from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.work.tasks import job_of
+from p2pclust.peer.work.states import job_of
 
 __all__ = ["PART_BYTES", "VERBS", "Questions", "Verb"]
 

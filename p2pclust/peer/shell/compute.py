@@ -22,7 +22,8 @@ from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.tasks import BlobAccess, Life, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.local import Local
 
 __all__ = ["DataStatus", "Worker"]

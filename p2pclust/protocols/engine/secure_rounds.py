@@ -160,7 +160,7 @@ def context_of(terms: Terms, state: bytes) -> bytes:
 
 def keepers(part: Secured, terms: Terms) -> dict[int, bytes]:
     """Return who keeps pads of a padded state, with their public keys, in roster order."""
-    return KeyList(part.entries).keepers(terms.secure.keepers, terms.keys)
+    return KeyList(part.entries).keepers(terms.secure.keepers, terms.keys, part.maker.index)
 
 
 def whole(part: Secured, terms: Terms) -> bool:
@@ -243,7 +243,7 @@ def keys_closed(
         except NotEnough:
             part = _listed(part, before, sound, absent, terms, maker, least, silent=0)
     except NotEnough as few:
-        if len(sound) < terms.n_peers:
+        if len({*sound, *by_themselves({**abstained, **unsound})}) < terms.n_peers:
             raise
         # All have answered: no other peer can come.
         reasons = _reasons({i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent))
@@ -314,7 +314,8 @@ def _settled(part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums
     part = replace(part, unsettled=None)
     if found:
         return replace(part, revealed=_with(part.revealed, found), burnt=_with(part.burnt, found))
-    if none.bit_count() >= max(1, secure.colluders):
+    # Of so many keepers one is honest, and has kept its pads to itself: no coalition knows a total.
+    if none.bit_count() > secure.colluders:
         return part
     return replace(part, unknown=_with(part.unknown, u.asked), burnt=_with(part.burnt, u.asked))
 
@@ -335,7 +336,7 @@ def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker:
         raise NotEnough("the aggregator has no key yet")
     if able.bit_count() < least:
         raise NotEnough(f"{able.bit_count()} peers can contribute, and {least} are needed")
-    keeping = KeyList(tuple(entries)).keepers(secure.keepers, terms.keys)
+    keeping = KeyList(tuple(entries)).keepers(secure.keepers, terms.keys, maker.index)
     if len(keeping) <= secure.colluders:
         raise NotEnough(f"{len(keeping)} peers can keep pads, and {secure.colluders + 1} are needed")
 

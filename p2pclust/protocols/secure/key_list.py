@@ -16,6 +16,7 @@ __all__ = ["FleetKeys", "KeyEntry", "KeyList", "Pins", "keeper_order"]
 
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
+_ANY: Final = bytes(range(32))  # a private key to try public ones with
 _SIGNATURE_BYTES: Final = 64
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
 
@@ -129,6 +130,10 @@ class KeyList:
         """Return why this peer must not contribute under the list, or an empty string."""
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.x25519 import (  # noqa: PLC0415
+            X25519PrivateKey,
+            X25519PublicKey,
+        )
 
         for entry in self.entries:
             if entry.index >= len(known.devices):
@@ -138,9 +143,14 @@ class KeyList:
                 device.verify(entry.signature, entry.statement(known.fleet, job))
             except (InvalidSignature, ValueError):
                 return f"peer {entry.index} has not signed its entry in the list of keys"
+            try:
+                # A point of low order gives every peer the same secret, and is refused here instead of in every round.
+                X25519PrivateKey.from_private_bytes(_ANY).exchange(X25519PublicKey.from_public_bytes(entry.public))
+            except ValueError:
+                return f"peer {entry.index} has an unusable key in the list of keys"
         return ""
 
-    def keepers(self, number: int, known: FleetKeys) -> dict[int, bytes]:
+    def keepers(self, number: int, known: FleetKeys, maker: int) -> dict[int, bytes]:
         """Return the peers that keep pads, with their public keys, in roster order.
 
         Parameters
@@ -148,6 +158,9 @@ class KeyList:
         number : int
             How many are taken in the order of a hash that the administrator alone could choose; others only insist.
         known : FleetKeys
+        maker : int
+            The roster index of the peer that makes the padded state. It keeps no pads unless it insists: so its successor
+            needs nothing from it.
 
         Raises
         ------
@@ -158,13 +171,13 @@ class KeyList:
         --------
         >>> known = FleetKeys(b"f" * 32, b"s" * 64, [bytes([peer]) * 32 for peer in range(4)])
         >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
-        >>> list(listed.keepers(2, known))
-        [0, 2, 3]
+        >>> list(listed.keepers(2, known, maker=1)), list(listed.keepers(2, known, maker=0))
+        ([0, 2, 3], [1, 2, 3])
         """
 
         if number < 2:
             raise ValueError(f"{number} keepers: at least 2 are needed")
-        first = set(keeper_order(known, self.members)[:number])
+        first = set(keeper_order(known, [member for member in self.members if member != maker])[:number])
         return {entry.index: entry.public for entry in self.entries if entry.index in first or entry.insists}
 
 

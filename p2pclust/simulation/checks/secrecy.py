@@ -21,7 +21,7 @@ import numpy as np
 
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
-from p2pclust.peer.core.job_messages import Pads
+from p2pclust.peer.core.job_messages import Adopted, Pads, Unpad
 from p2pclust.peer.core.rounds.pad_notes import TABLE
 from p2pclust.peer.core.tasks import Contribute
 from p2pclust.protocols.engine import engine, secure_rounds
@@ -30,6 +30,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys
 from p2pclust.protocols.secure.secured import as_mask, members_of
 from p2pclust.simulation.world.observer import Observer
@@ -54,6 +55,8 @@ class Secrecy(Observer):
         self._states: dict[bytes, JobState] = {}  # padded states and the last one, by digest
         self._padded: dict[tuple[str, int, bytes], bytes] = {}  # by peer, life and context: what was padded
         self._noted: dict[tuple[str, bytes], int] = {}  # by store and state: the set
+        self._asked: dict[bytes, dict[int, None]] = {}  # by state: the sets that keepers were asked about, with the sum
+        self._public: dict[bytes, bytes] = {}  # by public key: the state that asked for it
         self._released: dict[
             bytes, dict[str, int]
         ] = {}  # by state: the keepers that sent their pads, and for which set
@@ -70,6 +73,11 @@ class Secrecy(Observer):
                 self._seek(encode(effect.message), f"a message {effect.message.kind} of {peer.name}")
                 if isinstance(effect.message, Pads) and not effect.message.refusal:
                     self._release(peer, effect.message)
+                elif isinstance(effect.message, Adopted):
+                    self._key(peer, effect.message)
+                elif isinstance(effect.message, Unpad) and effect.message.members:
+                    asked = self._asked.setdefault(effect.message.digest, {})
+                    asked[int.from_bytes(effect.message.members, "little")] = None
             case Compute(task=Contribute() as task) if task.keys is not None and peer.core is not None:
                 self._learn(peer, task)
 
@@ -85,6 +93,15 @@ class Secrecy(Observer):
                 data = payload if payload is not None else b"".join(peer.disk.blob(digest))
                 self._states[digest] = JobState.decode(data)
         self._seek([row], f"a row of {table} of {peer.name}")
+
+    def _key(self, peer: Peer, message: Adopted) -> None:
+        """P1: a peer has other keys for every state that asks for them, so those of before are gone."""
+        state = self._states.get(message.digest)
+        if state is None or state.secured is None or not state.secured.wants_keys or not message.payload:
+            return
+        public = KeyAnswer.decode(0, message.payload[0]).entry.public
+        known = self._public.setdefault(public, message.digest)
+        assert known == message.digest, f"P1: {peer.name} has one key for two exchanges"
 
     def _release(self, peer: Peer, message: Pads) -> None:
         """P2: the set is on the disk of the keeper."""
@@ -162,13 +179,16 @@ class Secrecy(Observer):
     def _readable(self) -> Iterable[tuple[bytes, int]]:
         """Yield the sets that colluders can read: of a state with its maker, where so few pads are missing."""
         assert self._terms is not None
-        for digest, keepers in self._released.items():
+        colluders = self._terms.secure.colluders
+        for digest, sets in self._asked.items():
             part = self._states[digest].secured
             assert part is not None
             others = [index for index in secure_rounds.keepers(part, self._terms) if index != part.maker.index]
-            for members in dict.fromkeys(keepers.values()):
-                missing = [index for index in others if keepers.get(self._roster[index]) != members]
-                if len(missing) <= self._terms.secure.colluders - 1:
+            released = self._released.get(digest, {})
+            for members in sets:
+                missing = [index for index in others if released.get(self._roster[index]) != members]
+                # One colluder is the aggregator that pads were sealed for; or all that are left collude, and have the sum.
+                if len(missing) <= colluders - 1 or (len(missing) == len(others) <= colluders):
                     yield digest, members
 
     def _small(self, sets: list[int]) -> int:

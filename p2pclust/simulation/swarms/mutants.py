@@ -28,6 +28,7 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import PadsKept
+from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.classes import grouped
 from p2pclust.protocols.secure.pads import KeyPair
@@ -151,6 +152,16 @@ def _remembers_no_set(notes: PadNotes) -> PadsKept:
 _KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignore[attr-defined]
 
 
+def _keeps_its_keys(secrets: Secrets, keys: Any, state: bytes, index: int, columns: int) -> Any:
+    known = secrets._pairs.get(keys.job)
+    if known is not None:
+        secrets._pairs[keys.job] = (state, known[1])
+    return _RENEW(secrets, keys, state, index, columns)
+
+
+_RENEW: Final = Secrets.renew
+
+
 def _compared_in_pairs(revealed: Any, cohort: int, unknown: Any = ()) -> int:
     """Look at each two sets only: three sets may expose a peer that no two do."""
     found = 0
@@ -203,6 +214,7 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
         (PadNotes, "allows", _always),
         (PadNotes, "note", _notes_the_newest),
     ),
+    "keys-never-forgotten": ((Secrets, "renew", _keeps_its_keys),),
     "sets-compared-in-pairs": ((secure_rounds, "exposed", _compared_in_pairs),),
     "groups-of-the-newest-set": ((secure_rounds, "grouped", _grouped_by_the_newest),),
     "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),

@@ -31,6 +31,7 @@ class SecureSwarm(Swarm):
     def __init__(self, plan: SwarmPlan) -> None:
         rng = np.random.default_rng([plan.seed, 4])
         self._keepers = int(rng.integers(2, 5))
+        self._cohort = int(rng.choice([3, 3, 4]))
         self._burnt = str(rng.choice(["groups", "record"]))
         self._leave = str(rng.choice(["alone", "alone", "groups"]))
         super().__init__(plan)
@@ -50,7 +51,7 @@ class SecureSwarm(Swarm):
         plan = self.plan
         treatment = Treatment(
             plan.missing, 0.0, plan.deadline_s, named, plan.collect, secure=True, keepers=min(self._keepers, plan.n_peers),
-            cohort=3, burnt=self._burnt, leave=self._leave,
+            cohort=min(self._cohort, max(3, plan.n_peers - 1)), burnt=self._burnt, leave=self._leave,
         )  # fmt: skip
         return Submit(data, treatment=treatment)
 

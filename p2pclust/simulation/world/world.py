@@ -38,7 +38,8 @@ from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, 
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.tasks import StateMade
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.peer.work.tasks import BlobAccess, Life, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.lines import Lines, Parcel

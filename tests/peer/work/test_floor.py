@@ -8,7 +8,8 @@ import pytest
 from p2pclust.peer.core.tasks import BeginJob, Contribute, JobKeys, NoResult, StateMade
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.tasks import BlobAccess, Life, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local

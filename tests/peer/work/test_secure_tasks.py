@@ -36,7 +36,8 @@ from p2pclust.peer.core.tasks import (
 )
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.tasks import BlobAccess, Life, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job

@@ -21,7 +21,8 @@ from p2pclust.peer.core.tasks import (
     Task,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work.tasks import BlobAccess, Life, Memories, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import Life, Memories, perform
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState

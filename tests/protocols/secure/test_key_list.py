@@ -68,28 +68,28 @@ def test_entries_are_in_roster_order_each_once() -> None:
 
 def test_keepers_follow_from_the_signature_of_the_roster_and_not_from_the_keys_of_the_job() -> None:
     known, devices = fleet(12)
-    first = list(listed(devices).keepers(3, known))
+    first = list(listed(devices).keepers(3, known, -1))
     other_keys = KeyList(tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
-    assert list(other_keys.keepers(3, known)) == first
-    orders = {tuple(listed(devices).keepers(3, fleet(12, signature=bytes([n]) * 64)[0])) for n in range(20)}
+    assert list(other_keys.keepers(3, known, -1)) == first
+    orders = {tuple(listed(devices).keepers(3, fleet(12, signature=bytes([n]) * 64)[0], -1)) for n in range(20)}
     assert len(orders) > 10
 
 
 def test_the_next_in_the_order_keeps_if_a_peer_is_left_off_the_list() -> None:
     known, devices = fleet(5)
     whole = listed(devices)
-    first = list(whole.keepers(3, known))
+    first = list(whole.keepers(3, known, -1))
     without = KeyList(tuple(entry for entry in whole.entries if entry.index != first[0]))
-    assert set(first[1:]) < set(without.keepers(3, known))
-    assert len(without.keepers(3, known)) == 3
+    assert set(first[1:]) < set(without.keepers(3, known, -1))
+    assert len(without.keepers(3, known, -1)) == 3
 
 
 def test_who_insists_keeps_whatever_the_order() -> None:
     known, devices = fleet(6)
-    last = next(i for i in range(6) if i not in listed(devices).keepers(5, known))
+    last = next(i for i in range(6) if i not in listed(devices).keepers(5, known, -1))
     entries = [replace(entry, insists=entry.index == last) for entry in listed(devices).entries]
-    assert last in KeyList(tuple(entries)).keepers(2, known)
-    assert len(KeyList(tuple(entries)).keepers(2, known)) == 3
+    assert last in KeyList(tuple(entries)).keepers(2, known, -1)
+    assert len(KeyList(tuple(entries)).keepers(2, known, -1)) == 3
 
 
 def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
@@ -98,7 +98,7 @@ def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
         with pytest.raises(ValueError, match="impossible"):
             replace(KeyEntry(0, bytes(32), 2, insists=False), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 2"):
-        listed(devices).keepers(1, known)
+        listed(devices).keepers(1, known, -1)
 
 
 def test_pins_are_read_as_they_were_packed_and_a_key_that_is_another_is_named() -> None:

@@ -192,7 +192,8 @@ class AggregatorTerm:
                 self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
             else:
                 self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
-        if token.kind == FinishRound.kind:
+        renewed_keys = secure is not None and secure.wants_keys and secure.pending
+        if token.kind == FinishRound.kind and not renewed_keys:
             peers = [roster[index] for index in self._secure.finished]
             named, at = self._document.named, self._ledger.register.round
             self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
@@ -410,9 +411,12 @@ class AggregatorTerm:
         abstained = {i: reason for i, reason in sorted(opened.abstained.items()) if i not in have}
         for index in opened.left_out:
             if index not in have:
-                status = self._membership.status(self._document.roster[index])
+                name = self._document.roster[index]
+                status = self._membership.status(name)
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
+                if opened.secure is not None and name in self._ctx.barred:
+                    abstained[index] = "it was revoked"  # it never comes back, so no key is waited for
         return abstained
 
     def _compute(self, task: Task) -> None:

@@ -50,14 +50,16 @@ class Keeper:
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that this peer needs."""
         held = [*(held for _, held in self._asked.values()), *([] if self.held is None else [self.held])]
-        waits = [] if self._waits is None else [self._waits.sum]
+        waits = [] if self._waits is None or self._waits.term != self._ledger.term else [self._waits.sum]
         sent = [] if self._sent is None or not self._sent[1].pads else [self._sent[1].pads]
         return [digest for one in held for digest in one.blobs()] + waits + sent
 
     @property
     def busy(self) -> bool:
         """Whether the worker has a request, or a sum is on its way."""
-        return bool(self._asked) or self._waits is not None
+        waits = self._waits
+        here = waits is not None and (waits.term, waits.round) == self._ledger.register.position
+        return bool(self._asked) or here
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""

@@ -154,7 +154,7 @@ class SecureTerm:
             return
         ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
         members = int.from_bytes(message.members, "little")
-        if closing.resumes and closing.held is None:
+        if closing.resumes and closing.held is None and self._may_be(closing, members):
             closing.held = Held(closing.state, members, ref)
         if closing.held is None or closing.held.members != members:
             self._renew(closing, (), f"{source} has taken its pads away for other peers")
@@ -165,6 +165,11 @@ class SecureTerm:
             return
         closing.removed[index] = ref
         self._look()
+
+    def _may_be(self, closing: _Closing, members: int) -> bool:
+        """Return whether a set that a keeper names may be the one of the round that is resumed."""
+        within = not members & ~as_mask(closing.secure.asked)
+        return within and not self._flaw(closing.secure, members) and self._notes.allows(closing.state.digest, members)
 
     def blob_ready(self, digest: bytes) -> None:
         """Take an answer whose blob is complete now."""

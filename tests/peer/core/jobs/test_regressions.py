@@ -20,7 +20,8 @@ from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute, DescribeState, NoResult, Ref, StateTask, Task
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.work.tasks import BlobAccess, perform
+from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 

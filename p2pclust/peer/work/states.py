@@ -1,0 +1,159 @@
+"""What tasks of all jobs share: reading what they are given, and making states from what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgpack
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.tasks import (
+    AddUp,
+    CombineRound,
+    DescribeState,
+    JobKeys,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    Summed,
+    SumPadded,
+)
+from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.gossip import leaderless
+
+__all__ = ["BlobAccess", "SecuredJob", "add_up", "describe", "info_of", "job_of", "made", "one_by_one", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobAccess:
+    """How a worker reads and stores blobs.
+
+    Parameters
+    ----------
+    read : callable
+        Yields the bytes of the blob with that digest, in order.
+    store : callable
+        Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk.
+    limits : Limits
+    """
+
+    read: Callable[[bytes], Iterator[bytes]]
+    store: Callable[[bytes, Any, int], None]
+    limits: Limits
+
+    def keep(self, payload: bytes | Pieces) -> Ref:
+        """Return a payload's reference; one that is too large to be inline becomes a blob."""
+        digest, size_bytes = payload.digest() if isinstance(payload, Pieces) else digest_of(payload), len(payload)
+        if size_bytes <= self.limits.inline_bytes:
+            return Ref(digest, size_bytes, bytes(payload))
+        self.store(digest, payload, self.limits.chunk_bytes)
+        return Ref(digest, size_bytes, None)
+
+    def source(self, job: Job, ref: Ref) -> bytes | Stored:
+        """Return a payload's bytes, or what reads it in blocks where it may grow with the number of rows."""
+        if ref.payload is not None:
+            return ref.payload
+        return (
+            Stored(lambda: self.read(ref.digest), ref.size_bytes) if job.by_columns else b"".join(self.read(ref.digest))
+        )
+
+
+@dataclass(frozen=True)
+class SecuredJob:
+    """What the tasks of a job with secure sums need beside its state."""
+
+    keys: JobKeys
+    secrets: Secrets
+
+
+@lru_cache(maxsize=16)
+def job_of(data: bytes) -> Job:
+    """Read the mathematics of a document; documents are few and asked for in every round.
+
+    Raises
+    ------
+    WireError
+        If the bytes are none.
+    UsageError
+        If this peer cannot do what they ask for: it does not know a protocol, or a parameter has a wrong value.
+    """
+    try:
+        plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"job: not msgpack: {type(error).__name__}") from None
+    return Job.from_dict(plain)
+
+
+def made(
+    job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None,
+    secured: SecuredJob | None = None,
+) -> StateMade:  # fmt: skip
+    ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
+    return StateMade(ref, info_of(job, state, n_peers, before, secured))
+
+
+def info_of(
+    job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: SecuredJob | None = None
+) -> StateInfo:  # fmt: skip
+    final = state.status != "running"
+    secure = None if secured is None else secure_tasks.info_of(job, state, secured.keys, secured.secrets)
+    record = state.log[-1] if before is not None and state.log else None
+    return StateInfo(
+        final=final,
+        status=state.status,
+        stage=state.stage,
+        asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
+        one=not final and job.protocols[state.stage].asks == "one",
+        additive=final or (isinstance(job.protocols[state.stage], Additive) and not (secure and secure.wants_keys)),
+        settles=final or not leaderless.ticks_of(job, state, 1),
+        news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
+        abstained=dict(record.abstained) if record is not None else {},
+        contributors=record.contributors if record is not None else (),
+        secure=secure,
+    )
+
+
+def one_by_one(
+    job: Job, state: JobState, task: AddUp | CombineRound | SumPadded, blobs: BlobAccess, malformed: dict[int, str]
+) -> Iterator[tuple[engine.Peers, Contribution]]:
+    """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
+    reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
+    for peers, ref in task.contributions:
+        try:
+            decoded = reader.read(blobs.source(job, ref), summed=len(peers))
+        except WireError as error:
+            malformed.update((peer, f"malformed: {error}") for peer in peers)
+        else:
+            yield peers if len(peers) > 1 else peers[0], decoded
+
+
+def whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
+    source = blobs.source(job, ref)
+    return source if isinstance(source, bytes) else b"".join(blobs.read(ref.digest))
+
+
+def describe(
+    job: Job, state: JobState, task: DescribeState, blobs: BlobAccess, secured: SecuredJob | None = None
+) -> Outcome:  # fmt: skip
+    if task.state.payload is None:
+        # Its bytes are canonical, so encoding it again would only make the same blob.
+        return StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))
+    return made(job, state, task.n_peers, blobs, secured=secured)
+
+
+def add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
+    """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
+    total, peers = engine.added_up(one_by_one(job, state, task, blobs, {}), task.n_peers)
+    return Summed(None if total is None else blobs.keep(total.encode()), peers)
