@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 
 from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.job_messages import Pads
+from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import SecureInfo
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.mutants import SECURE_MUTANTS
@@ -27,8 +32,9 @@ from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.plan import draw
 from p2pclust.simulation.swarms.secure import SecureSwarm, planned, run
 from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.peer import paper_roster
+from p2pclust.simulation.world.peer import Peer, paper_roster
 from p2pclust.simulation.world.world import World
+from p2pclust.transport.links import Lane
 
 
 def counted(seeds: range, overlay: str | None) -> Counter[str]:
@@ -170,3 +176,85 @@ def test_a_revoked_peer_ends_a_job_that_would_wait_for_its_key() -> None:
     for name in ("p0", "p1", "p2", "p3"):
         waiting.world.give_roster(name, paper_roster(1, waiting.names[:4]))
     assert waiting.until(waiting.finished)
+
+
+class Fleet:
+    """Five peers that run one job with secure sums, of which a test disturbs something."""
+
+    def __init__(self, **request: object) -> None:
+        rng = np.random.default_rng(0)
+        self.names = [f"p{i}" for i in range(5)]
+        self.marks = Marks()
+        self.world = World(
+            {name: Local(rng.normal(size=(9, 2))) for name in self.names}, Network(Conditions(), np.random.default_rng(1)),
+            replace(preset("fast"), patience_s=2.0), Limits(), np.random.default_rng(2), (Invariants(), self.marks),
+            keyed=True,
+        )  # fmt: skip
+        for name in self.names:
+            self.world.start(name)
+        assert self.until(lambda: all(core.membership.all_here() for core in self.cores()))
+        self.world.compute_delay_s = (0.05, 0.06)
+        self.treatment = Treatment("wait", secure=True, aggregator="p0", **request)  # type: ignore[arg-type]
+
+    def submit(self) -> None:
+        job = cluster_job("llf-cm", n_clusters=2, secure=True, max_rounds=3, suppress_singletons=False)
+        self.world.step(self.world.peers["p0"], Submit(msgpack.packb(job.to_dict()), treatment=self.treatment))
+
+    def until(self, met: Callable[[], bool], within_s: float = 300.0) -> bool:
+        return self.world.run_until(self.world.now + within_s, met)
+
+    def cores(self) -> list[Core]:
+        return [peer.core for peer in self.world.peers.values() if peer.core is not None]
+
+    def finished(self) -> bool:
+        return all(self.marks.job in c.jobs.jobs and c.jobs.jobs[self.marks.job].ledger.finished for c in self.cores())
+
+    def state(self) -> JobState:
+        ref = self.cores()[0].jobs.jobs[self.marks.job].ledger.register.ref
+        assert ref is not None
+        assert ref.payload is not None
+        return JobState.decode(ref.payload)
+
+
+@pytest.mark.parametrize("what", ["revoked", "another key"])
+def test_a_key_round_ends_where_no_other_peer_can_come(what: str) -> None:
+    fleet = Fleet(cohort=5, keepers=3)
+    if what == "another key":
+        pins = fleet.world.peers["p3"].core._ctx.pins  # type: ignore[union-attr]
+        assert pins is not None
+        fleet.world.peers["p3"].core._ctx.pins = replace(pins, devices={**pins.devices, "p1": bytes(32)})  # type: ignore[union-attr]
+    fleet.world.compute_delay_s = (0.3, 0.4)
+    fleet.submit()
+    if what == "revoked":
+        assert fleet.until(lambda: bool(fleet.marks.job))
+        for name in fleet.names[:4]:
+            fleet.world.give_roster(name, paper_roster(1, fleet.names[:4]))
+        fleet.world.crash("p4")
+    assert fleet.until(fleet.finished)
+    assert fleet.state().reason.startswith("secure sums: 4 peers can contribute, and 5 are needed (peer ")
+
+
+@pytest.mark.parametrize("what", ["impossible peers", "garbage"])
+def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, released, handed = Fleet(cohort=3, keepers=2, burnt="record"), [], []
+    transmit = World._transmit
+
+    def lying(
+        world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane
+    ) -> None:  # fmt: skip
+        if isinstance(message, Pads) and not message.refusal:
+            lies = target != "p0" and not handed
+            (released if target == "p0" else handed).append(target)
+            if lies:
+                garbage = replace(message, payload=(b"garbage",), size_bytes=7, pads=digest_of(b"garbage"))
+                message = replace(message, members=b"\xff\xff") if what == "impossible peers" else garbage
+                frames = encode(message)
+        transmit(world, peer, target, message, frames, lane)
+
+    monkeypatch.setattr(World, "_transmit", lying)
+    fleet.submit()
+    assert fleet.until(lambda: bool(released))
+    fleet.world.crash("p0")
+    assert fleet.until(fleet.finished)
+    assert fleet.state().status == "done", fleet.state().reason
+    assert handed, "a keeper handed over what it had released"

@@ -243,10 +243,13 @@ def keys_closed(
         except NotEnough:
             part = _listed(part, before, sound, absent, terms, maker, least, silent=0)
     except NotEnough as few:
-        if len({*sound, *by_themselves({**abstained, **unsound})}) < terms.n_peers:
+        never = by_themselves({**abstained, **unsound})
+        if len({*sound, *never}) < terms.n_peers:
             raise
         # All have answered: no other peer can come.
-        reasons = _reasons({i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent))
+        reasons = _reasons(
+            {i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent) | never
+        )
         return replace(state, status="failed", reason=_shortened(few.reason, reasons), secured=_last(part))
     arrays = job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
     return replace(state, arrays=arrays, secured=part)
