@@ -95,7 +95,6 @@ FOUND_BY = {
     "second-set-for-a-state": (5, "P2"),
     "keys-never-forgotten": (0, "P1"),
     "sets-compared-in-pairs": (19, "P4"),
-    "groups-of-the-newest-set": (86, "P5"),
     "restarted-peer-passed-over": (26, "a peer was passed over"),
 }
 

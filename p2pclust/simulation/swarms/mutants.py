@@ -30,7 +30,6 @@ from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import PadsKept
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import secure_rounds
-from p2pclust.protocols.secure.classes import grouped
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
@@ -173,12 +172,6 @@ def _compared_in_pairs(revealed: Any, cohort: int, unknown: Any = ()) -> int:
     return found
 
 
-def _grouped_by_the_newest(available: int, revealed: Any, cohort: int, order: Any) -> int:
-    return _GROUPED(available, revealed[-1:], cohort, order)
-
-
-_GROUPED: Final = grouped
-
 _Patch = tuple[Any, str, Any]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -216,7 +209,6 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     ),
     "keys-never-forgotten": ((Secrets, "renew", _keeps_its_keys),),
     "sets-compared-in-pairs": ((secure_rounds, "exposed", _compared_in_pairs),),
-    "groups-of-the-newest-set": ((secure_rounds, "grouped", _grouped_by_the_newest),),
     "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
 }
 

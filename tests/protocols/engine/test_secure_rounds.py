@@ -437,3 +437,14 @@ def test_a_job_that_was_not_made_for_secure_sums_is_unfit() -> None:
     assert secure_rounds.unfit(JOB) == ""
     plain = cluster_job("llf-cm", n_clusters=2, init="split-merge")
     assert "range shows each peer's ranges" in secure_rounds.unfit(plain)
+
+
+def test_groups_follow_from_all_sets_and_not_from_the_newest() -> None:
+    fleet = SecureFleet(12, cohort=3, leave="groups")
+    begun = secure_rounds.begin(JOB, fleet.terms)
+    part = replace(part_of(begun), revealed=(0b111111111111, 0b000000111111))
+    state = replace(begun, secured=part)
+    after = after_keys(fleet, state, fleet.answers(range(10)))
+    # Peers 10 and 11 are missing; with them goes one of the four that were in the first set and not in the second.
+    assert (part_of(after).asked & 0b111111).bit_count() == 6
+    assert (part_of(after).asked >> 6).bit_count() == 3
