@@ -63,7 +63,7 @@ def sights_of(
     rng = random_streams.aggregating(job.seed, len(locals))
     for state, record in zip(replayed(job, locals, log, later), log, strict=False):
         if isinstance(job.protocols[state.stage], WithWorkspace):
-            continue  # its contributions are no sums of rows
+            continue  # its contributions are not sums over rows
         rows = rows_at(locals, later, state.round)
         given = [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
         for peer, contribution in given:

@@ -46,6 +46,7 @@ __all__ = ["perform_secured"]
 def perform_secured(
     job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, secured: SecuredJob
 ) -> Outcome:  # fmt: skip
+    """Perform one task on a state of a job with secure sums; a wrong state raises :class:`WireError`."""
     keys, secrets = secured.keys, secured.secrets
     if flaw := secure_rounds.flaw(state, secrets.terms(keys)):
         raise WireError(f"job state: {flaw}")

@@ -100,6 +100,7 @@ def made(
     job: Job, state: JobState, n_peers: int, blobs: BlobAccess, before: JobState | None = None,
     secured: SecuredJob | None = None,
 ) -> StateMade:  # fmt: skip
+    """Store a state and describe it; ``before``, if given, is the state that it was made from."""
     ref = blobs.keep(state.pieces() if job.by_columns else state.encode())
     return StateMade(ref, info_of(job, state, n_peers, before, secured))
 
@@ -107,6 +108,7 @@ def made(
 def info_of(
     job: Job, state: JobState, n_peers: int, before: JobState | None = None, secured: SecuredJob | None = None
 ) -> StateInfo:  # fmt: skip
+    """Return what the core must know of a state: it never reads the state itself."""
     final = state.status != "running"
     secure = None if secured is None else secure_tasks.info_of(job, state, secured.keys, secured.secrets)
     record = state.log[-1] if before is not None and state.log else None

@@ -122,7 +122,7 @@ def contribution(
     if refusal:
         raise Abstain(refusal)
     if isinstance(protocol, Additive) and protocol.noisy and entropy is None:
-        raise Abstain(f"failed: {protocol.id} reveals nothing without noise, and there is no secret source of it here")
+        raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):

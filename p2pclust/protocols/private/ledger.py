@@ -103,7 +103,7 @@ class Reservation:
     mu_squared: float
 
     def flaw(self) -> str:
-        """Return why there is no such reservation, or an empty string."""
+        """Return what is wrong with the reservation, or an empty string."""
         if type(self.day) is not int or not 0 <= self.day <= _MOST_DAY:
             return f"expected a day from 0 to {_MOST_DAY}"
         if type(self.job) is not str or not 1 <= len(self.job) <= _MOST_TEXT:

@@ -237,7 +237,7 @@ class TestNoise:
 
     def test_no_noise_no_contribution(self) -> None:
         job = job_of(([0.0], [1.0]))
-        with pytest.raises(Abstain, match="no secret source"):
+        with pytest.raises(Abstain, match="this run has no secret source of noise"):
             engine.contribution(job, engine.begin(job), Local([[0.5]]), 0, 3)
         assert run_in_process(job, [Local([[0.5]])] * 3).status == "failed"
 

@@ -1,6 +1,7 @@
 """A keeper of pads: it takes its pads from the sum of the peers that an aggregator names, one set for each padded state.
 
-It keeps that sum in memory. If the aggregator dies, the next one gets the pads of the same set, and the sum, from here.
+It also holds that sum, still padded. If the aggregator dies, the next one gets the pads of the same set, and the sum,
+from here.
 """
 
 from __future__ import annotations
