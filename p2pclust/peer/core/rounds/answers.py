@@ -8,9 +8,10 @@ from p2pclust.peer.core.round_reports import AnswerDiffers
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.rounds.tree_sums import Part, as_peers
+from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
+from p2pclust.protocols.secure.secured import members_of
 
 __all__ = ["Answers"]
 
@@ -80,13 +81,13 @@ class Answers:
     def count(self, opened: OpenRound, part: Part) -> None:
         """Take what a partial sum reports about the peers in it."""
         roster = self._document.roster
-        for index in as_peers(part.answered):
+        for index in members_of(part.answered):
             if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
                 self._patience.heard(roster[index])
             opened.answered[roster[index]] = None
             opened.left_out.pop(index, None)
             self._patience.rests(roster[index])
-        for index in as_peers(part.adopted):
+        for index in members_of(part.adopted):
             if roster[index] not in self._ctx.barred:
                 opened.adopted[roster[index]] = None
         opened.abstained.update(part.abstained)

@@ -10,7 +10,7 @@ more when more comes; the aggregator asks peers that are in no sum directly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -24,37 +24,12 @@ from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken
+from p2pclust.protocols.secure.secured import as_mask, members_of
 
-__all__ = ["Branches", "Part", "Tree", "TreeSum", "as_peers", "bits", "tree_of"]
+__all__ = ["Branches", "Part", "Tree", "TreeSum", "tree_of"]
 
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
-
-
-def bits(peers: Iterable[int]) -> int:
-    """Return a set of roster indices as a number.
-
-    Examples
-    --------
-    >>> bits([0, 3]), as_peers(9)
-    (9, (0, 3))
-    """
-    number = 0
-    for peer in peers:
-        number |= 1 << peer
-    return number
-
-
-def as_peers(number: int) -> tuple[int, ...]:
-    """Return the roster indices of a number, ascending."""
-    return tuple(_ones(number))
-
-
-def _ones(number: int) -> Iterator[int]:
-    while number:
-        low = number & -number
-        yield low.bit_length() - 1
-        number ^= low
 
 
 def _packed(number: int) -> bytes:
@@ -72,7 +47,7 @@ class Tree:
 
     def without(self, peer: int) -> tuple[int, ...]:
         """Return the peers below a peer, which are cut off when it is gone."""
-        return as_peers(self.below.get(peer, 0) & ~(1 << peer))
+        return members_of(self.below.get(peer, 0) & ~(1 << peer))
 
 
 @lru_cache(maxsize=16)
@@ -87,7 +62,7 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
     Examples
     --------
     >>> tree = tree_of((-1, 0, 1, 1, -1), 0)
-    >>> tree.children[1], as_peers(tree.below[1]), tree.height[0]
+    >>> tree.children[1], members_of(tree.below[1]), tree.height[0]
     ((2, 3), (1, 2, 3), 2)
     """
     lists: dict[int, list[int]] = {}
@@ -143,7 +118,7 @@ class Branches:
         for parts in (self.parts, self._pulling):
             for child in [child for child, part in parts.items() if child == peer or part.answered >> peer & 1]:
                 lost |= parts.pop(child).answered
-        return as_peers(lost & ~self.barred)
+        return members_of(lost & ~self.barred)
 
     def take(self, source: str, message: Partial) -> Part | None:
         """Return a child's part if it is new and complete; None while its sum is fetched, or if it is useless.
@@ -196,7 +171,7 @@ class Branches:
     def sums(self) -> list[Given]:
         """Return the complete sums, with the peers in them."""
         parts = (self.parts[child] for child in sorted(self.parts))
-        return [(as_peers(part.summed), part.ref) for part in parts if part.ref is not None]
+        return [(members_of(part.summed), part.ref) for part in parts if part.ref is not None]
 
 
 class TreeSum:
@@ -345,11 +320,11 @@ class TreeSum:
             return
         whole, self._adding = self._adding[1], None
         ref = outcome.ref if isinstance(outcome, Summed) else None
-        summed = bits(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
+        summed = as_mask(outcome.peers) if isinstance(outcome, Summed) and ref is not None else 0
         unread = whole.summed & ~summed
         if unread:
             self._ctx.report(
-                ContributionsUnread(*self._document.named, peers=[self._document.roster[i] for i in as_peers(unread)])
+                ContributionsUnread(*self._document.named, peers=[self._document.roster[i] for i in members_of(unread)])
             )
         answered, adopted = whole.answered & ~unread, whole.adopted & ~unread
         self._send(replace(whole, answered=answered, adopted=adopted, summed=summed, ref=ref))

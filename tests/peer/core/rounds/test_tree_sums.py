@@ -15,8 +15,9 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
-from p2pclust.peer.core.rounds.tree_sums import as_peers, bits, tree_of
+from p2pclust.peer.core.rounds.tree_sums import tree_of
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.protocols.secure.secured import as_mask, members_of
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"
@@ -27,7 +28,7 @@ class TestTrees:
         """1 - 0 - 2 - 3, and 4 below 3; 5 is in no tree."""
         tree = tree_of((-1, 0, 0, 2, 3, -1), 0)
         assert tree.children == {0: (1, 2), 2: (3,), 3: (4,)}
-        assert {peer: as_peers(below) for peer, below in tree.below.items()} == {
+        assert {peer: members_of(below) for peer, below in tree.below.items()} == {
             0: (0, 1, 2, 3, 4), 1: (1,), 2: (2, 3, 4), 3: (3, 4), 4: (4,),
         }  # fmt: skip
         assert tree.height == {0: 3, 1: 0, 2: 2, 3: 1, 4: 0}
@@ -49,11 +50,11 @@ class TestTrees:
             tree = tree_of(tuple(parents), root)
         except WireError:
             return
-        assert tree.below[root] == bits([root, *(peer for peer, parent in enumerate(parents) if parent >= 0)])
+        assert tree.below[root] == as_mask([root, *(peer for peer, parent in enumerate(parents) if parent >= 0)])
 
     @given(st.frozensets(st.integers(0, 200)))
     def test_sets_of_peers_are_numbers(self, peers: frozenset[int]) -> None:
-        assert as_peers(bits(peers)) == tuple(sorted(peers))
+        assert members_of(as_mask(peers)) == tuple(sorted(peers))
 
 
 def met(links: str = LINE, manual: Callable[[Message], bool] = lambda message: False) -> Net:
@@ -78,7 +79,7 @@ def test_along_a_line_one_sum_crosses_each_link() -> None:
     assert given_in(net, Partial, 1) == [("p5", "p4"), ("p4", "p3"), ("p3", "p2"), ("p2", "p1")]
     assert given_in(net, Adopted, 1) == []
     parts = [p.message for p in net.sent if isinstance(p.message, Partial) and p.message.round == 1]
-    sums = [as_peers(int.from_bytes(part.summed, "little")) for part in parts]
+    sums = [members_of(int.from_bytes(part.summed, "little")) for part in parts]
     assert sums == [(4,), (3, 4), (2, 3, 4), (1, 2, 3, 4)]
 
 
