@@ -16,6 +16,7 @@ from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Pads
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import SecureInfo
@@ -257,3 +258,32 @@ def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeyp
     assert fleet.until(fleet.finished)
     assert fleet.state().status == "done", fleet.state().reason
     assert handed, "a keeper handed over what it had released"
+
+
+def test_pads_that_do_not_fit_cost_new_keys_and_no_round_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper sends garbage to a living aggregator once: the round is not reported as combined until it is."""
+    fleet = Fleet(cohort=3, keepers=2, burnt="record")
+    lies: list[str] = []
+    combined: list[int] = []
+    transmit, note = World._transmit, Marks._report
+
+    def lying(
+        world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane
+    ) -> None:  # fmt: skip
+        if isinstance(message, Pads) and not message.refusal and not lies:
+            lies.append(target)
+            frames = encode(replace(message, payload=(b"garbage",), size_bytes=7, pads=digest_of(b"garbage")))
+        transmit(world, peer, target, message, frames, lane)
+
+    def noting(marks: Marks, peer: Peer, effect: Report) -> None:
+        if effect.verb == "combined":
+            combined.append(int(str(effect.fields["round"])))
+        note(marks, peer, effect)
+
+    monkeypatch.setattr(World, "_transmit", lying)
+    monkeypatch.setattr(Marks, "_report", noting)
+    fleet.submit()
+    assert fleet.until(fleet.finished)
+    assert fleet.state().status == "done", fleet.state().reason
+    assert lies == ["p0"]
+    assert len(combined) == len(fleet.state().log)

@@ -184,16 +184,16 @@ class AggregatorTerm:
             assert secure is not None
             self._secure.resume(outcome.ref, self._ledger.register.round, secure)
             return
+        refused = secure is not None and secure.wants_keys and secure.pending  # its parts did not belong together
         if closed is not None and token.kind == CombineRound.kind:
             contributors = [roster[index] for index in closed.contributors()]
             named, term, info = self._document.named, self.term, outcome.info
             if closed.secure is not None and closed.secure.wants_keys:
                 listed = [] if secure is None else [roster[index] for index in secure.asked]
                 self._ctx.report(KeysExchanged(*named, term, closed.round, listed))
-            else:
+            elif not refused:
                 self._ctx.report(RoundCombined(*named, term, closed.round, contributors, info, roster))
-        renewed_keys = secure is not None and secure.wants_keys and secure.pending
-        if token.kind == FinishRound.kind and not renewed_keys:
+        if token.kind == FinishRound.kind and not refused:
             peers = [roster[index] for index in self._secure.finished]
             named, at = self._document.named, self._ledger.register.round
             self._ctx.report(RoundCombined(*named, self.term, at, peers, outcome.info, roster))
