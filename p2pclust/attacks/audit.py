@@ -5,69 +5,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.attacks.copies import proposed_rows
 from p2pclust.attacks.few_rows import fuzzy_sums_in, rows_solved_for
-from p2pclust.attacks.moving_rows import rows_that_moved_alone
-from p2pclust.attacks.sights import Sight, sights_of
+from p2pclust.attacks.findings import AttackResult, ranges_of, recovered
+from p2pclust.attacks.models import attack_models, exchanges_models
+from p2pclust.attacks.moving_rows import rows_from_centers, rows_that_moved_alone
+from p2pclust.attacks.sights import Sight, Sights, sights_of
+from p2pclust.attacks.two_runs import differences, rows_in_differences, single_rows
+from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
-from p2pclust.protocols.engine.runner import Later, labelling_stage
+from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
-__all__ = ["EXACTLY", "AttackResult", "audit_job", "recovered"]
+__all__ = ["Audit", "audit_job"]
 
 Floats = NDArray[np.float64]
 
-#: A row is recovered if each of its values is found to this share of the feature's range.
-EXACTLY: Final = 1e-3
+#: A job is run again without each of at most so many devices, spread over the roster.
+_AGAIN = 10
 
 
 @dataclass(frozen=True)
-class AttackResult:
-    """What one attack brought to one kind of observer.
-
-    Parameters
-    ----------
-    observer : str
-        ``"aggregator"`` sees single peers' contributions, ``"totals"`` only their totals.
-    attack : str
-    rows : int
-        Of all peers that were attacked.
-    recovered : int
-        How many of these came back exactly.
-    seconds : float
-    by_peer : mapping of int to int
-        The rows that came back, by roster index; empty for totals.
-    """
-
-    observer: str
-    attack: str
-    rows: int
-    recovered: int
-    seconds: float
-    by_peer: Mapping[int, int]
-
-    def to_dict(self, roster: Sequence[str]) -> dict[str, Any]:
-        """Return plain values, with the names of peers."""
-        by_peer = {roster[peer]: rows for peer, rows in self.by_peer.items()}
-        return {
-            "observer": self.observer, "attack": self.attack, "rows": self.rows, "recovered": self.recovered,
-            "seconds": self.seconds, "peers": by_peer,
-        }  # fmt: skip
-
-
-def audit_job(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *,
-    observer: str = "aggregator", secured: bool = False, patience_s: float = 20.0,
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[AttackResult]:  # fmt: skip
-    """Attack a job that has ended, with what its rounds showed.
+class Audit:
+    """A job that has ended, and how its peers sent their sums.
 
     Parameters
     ----------
@@ -80,73 +49,152 @@ def audit_job(
     later : sequence of (int, int, Local)
         Rows that took the place of others; see :func:`p2pclust.protocols.engine.runner.replay`.
     observer : str
-        The peer that gets the contributions of single peers.
+        The peer that gets what peers send.
+    parents : sequence of int
+        The tree along which sums are added up: the parent of each peer, -1 for the aggregator. Empty: each peer sends its
+        own to the observer.
     secured : bool
         Whether it ran with secure sums.
     patience_s : float
         How long to try to solve for the rows of one peer.
     clock : callable
         Returns seconds.
-
-    Returns
-    -------
-    list of AttackResult
     """
-    ranges = _ranges(locals)
-    sights = sights_of(job, locals, log, later, secured=secured)
-    by_peer = dict(sorted(sights.by_peer.items()))
-    fuzzifier = getattr(labelling_stage(job)[1], "fuzzifier", None)
-    attacks: dict[str, Callable[[list[Sight]], Floats]] = {
-        "rows that move alone": rows_that_moved_alone,
-        "copies in centers": proposed_rows,
-    }
-    if fuzzifier is not None:
-        attacks["least squares over the rounds"] = lambda seen: _solved(job, seen, fuzzifier, patience_s, clock)
-    findings = []
-    for attack, reads in attacks.items():
-        began, found = clock(), {}
-        for peer, seen in by_peer.items():
-            if hits := recovered(reads(seen), locals[peer].X, ranges):
-                found[peer] = hits
-        rows = sum(locals[peer].n_samples for peer in by_peer)
-        findings.append(AttackResult(observer, attack, rows, sum(found.values()), clock() - began, found))
-    began = clock()
-    everything = np.concatenate([locals[peer].X for peer in by_peer] or [np.zeros((0, 0))])
-    read = rows_that_moved_alone(sights.totals)
-    hits = recovered(read, everything, ranges)
-    findings.append(AttackResult("totals", "rows that move alone", len(everything), hits, clock() - began, {}))
-    return findings
+
+    job: Job
+    locals: Sequence[Local]
+    log: Sequence[RoundRecord]
+    later: Later = ()
+    observer: str = "aggregator"
+    parents: Sequence[int] = ()
+    secured: bool = False
+    patience_s: float = 20.0
+    clock: Callable[[], float] = time.perf_counter
 
 
-def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
-    """Return how many rows, shape (n, F), have a find within `EXACTLY` of each feature's range.
+def audit_job(audit: Audit) -> list[AttackResult]:
+    """Attack a job with what its rounds showed.
+
+    Raises
+    ------
+    UsageError
+        If its peers hold columns, or its sums have noise that cannot be drawn again.
 
     Examples
     --------
-    >>> recovered(np.array([[0.1], [0.1], [0.7]]), np.array([[0.1], [0.5]]), np.ones(1))
-    1
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> peers = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])]
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])
+    >>> found = audit_job(Audit(job, peers, run_in_process(job, peers).log, clock=lambda: 0.0))
+    >>> found[0].observer, found[0].attack, found[0].recovered
+    ('aggregator', 'rows that move alone', 0)
     """
-    if not found.size or not rows.size:
-        return 0
-    hit = np.zeros(len(rows), dtype=bool)
-    for one in found:
-        hit |= (np.abs(rows - one) <= EXACTLY * ranges).all(axis=1)
-    return int(hit.sum())
+    job = audit.job
+    if job.by_columns:
+        raise UsageError(f"audit: the attacks are on rows; the peers of {job.protocols[job.main].id} hold columns")
+    if mu_squared_of(job) > 0.0:
+        raise UsageError("audit: its noise cannot be drawn again: a private job promises epsilon and delta instead")
+    if exchanges_models(job):
+        return attack_models(job, audit.locals, clock=audit.clock)
+    return _Attacks(audit).all()
 
 
-def _ranges(locals: Sequence[Local]) -> Floats:
-    rows = np.concatenate([local.X for local in locals if local.X.size])
-    ranges = np.ptp(rows, axis=0)
-    return np.where(ranges > 0, ranges, 1.0)
+class _Attacks:
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._rows = ranges_of(audit.locals)
+        self._sights = sights_of(
+            audit.job, audit.locals, audit.log, audit.later, secured=audit.secured, parents=audit.parents
+        )
 
+    def all(self) -> list[AttackResult]:
+        """Return what every attack found."""
+        observer = self._audit.observer
+        found = [
+            self._on_sent(observer, "rows that move alone", rows_that_moved_alone),
+            self._on_sent(observer, "copies in centers", proposed_rows),
+        ]
+        main = labelling_stage(self._audit.job)[1]
+        if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
+            solve = partial(self._solved, fuzzifier=fuzzifier)
+            found.append(self._on_sent(observer, "least squares over the rounds", solve))
+        found += [
+            self._on_sent(observer, "clusters of one row", single_rows),
+            self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
+            self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states)),
+        ]
+        if isinstance(main, Additive):
+            found += [self._without_a_device(), self._with_a_new_row()]
+        return found
 
-def _solved(
-    job: Job, seen: Sequence[Sight], fuzzifier: float, patience_s: float, clock: Callable[[], float]
-) -> Floats:  # fmt: skip
-    sums = fuzzy_sums_in(seen, fuzzifier)
-    if sums is None:
-        return np.zeros((0, 0))
-    until, public = clock() + patience_s, next(sight.state for sight in reversed(seen) if "origin" in sight.state)
-    rng = random_streams.aggregating(job.seed, seen[0].peers[0])
-    rows = rows_solved_for(sums, rng, lambda: clock() >= until)
-    return np.asarray(public["origin"] + rows * public["scale"])
+    # -- one run --------------------------------------------------------------------------------------------------------
+
+    def _on_sent(self, observer: str, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
+        """Attack what was sent for each peer, or for each branch of the tree."""
+        locals_ = self._audit.locals
+        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
+        for peers, seen in sorted(self._sights.sent.items()):
+            read = reads(seen)
+            for peer in peers:
+                found[peer] = max(found[peer], recovered(read, locals_[peer].X, self._rows))
+        sent = {peer for peers in self._sights.sent for peer in peers}
+        return self._result(observer, attack, sum(locals_[peer].n_samples for peer in sent), began, found)
+
+    def _on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
+        """Attack what was sent for all peers together."""
+        began = self._audit.clock()
+        sent = sorted({peer for peers in self._sights.sent for peer in peers})
+        rows = np.concatenate([self._audit.locals[peer].X for peer in sent] or [np.zeros((0, 0))])
+        hits = recovered(reads(), rows, self._rows)
+        return AttackResult(observer, attack, len(rows), hits, self._audit.clock() - began, {})
+
+    def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
+        by_peer = {peer: hits for peer, hits in found.items() if hits}
+        return AttackResult(observer, attack, rows, sum(by_peer.values()), self._audit.clock() - began, by_peer)
+
+    def _solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
+        sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
+        if sums is None:
+            return np.zeros((0, 0))
+        until = self._audit.clock() + self._audit.patience_s
+        public = next(sight.state for sight in reversed(seen) if "origin" in sight.state)
+        rng = random_streams.aggregating(self._audit.job.seed, seen[0].peers[0])
+        rows = rows_solved_for(sums, rng, lambda: self._audit.clock() >= until)
+        return np.asarray(public["origin"] + rows * public["scale"])
+
+    # -- two runs -------------------------------------------------------------------------------------------------------
+
+    def _without_a_device(self) -> AttackResult:
+        """Run the job again without each of some devices: the totals differ by what that device showed."""
+        locals_ = list(self._audit.locals)
+        began, found = self._audit.clock(), {}
+        first = self._again(locals_).totals
+        devices = self._some_devices(1)
+        for peer in devices:
+            others = [*locals_[:peer], locals_[peer].refusing("is away"), *locals_[peer + 1 :]]
+            read = rows_in_differences(differences(first, self._again(others).totals))
+            found[peer] = recovered(read, locals_[peer].X, self._rows)
+        rows = sum(locals_[peer].n_samples for peer in devices)
+        return self._result("two runs", "without one device", rows, began, found)
+
+    def _with_a_new_row(self) -> AttackResult:
+        """Run the job again when each of some devices has one row more: the sums differ by that row."""
+        locals_ = list(self._audit.locals)
+        began, found = self._audit.clock(), {}
+        now = self._again(locals_)
+        devices = self._some_devices(2)
+        for peer in devices:
+            before = [*locals_[:peer], locals_[peer].with_rows(locals_[peer].X[:-1]), *locals_[peer + 1 :]]
+            then = self._again(before)
+            sums = [of.totals if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
+            read = single_rows(differences(*sums)[:1])
+            found[peer] = recovered(read, locals_[peer].X[-1:], self._rows)
+        return self._result("two turns", "a new row", len(devices), began, found)
+
+    def _again(self, locals_: Sequence[Local]) -> Sights:
+        """Return what the job shows over these rows."""
+        return sights_of(self._audit.job, locals_, run_in_process(self._audit.job, locals_).log)
+
+    def _some_devices(self, least_rows: int) -> list[int]:
+        able = [n for n, one in enumerate(self._audit.locals) if one.n_samples >= least_rows and not one.problem]
+        return [able[int(place)] for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round())]

@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.attacks.sights import Sight
+from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["rows_that_moved_alone"]
+__all__ = ["rows_from_centers", "rows_that_moved_alone"]
 
 Floats = NDArray[np.float64]
 
 #: Two readings of one row agree up to the rounding of the sums.
 _AGREE = 1e-9
+#: Numbers of rows that follow from centers are whole up to the rounding of the centers.
+_NEARLY_WHOLE = 1e-5
 
 
 def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
@@ -72,3 +75,56 @@ def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) 
     row = next_sums[gained[0]] - sums[gained[0]]
     other = sums[lost[0]] - next_sums[lost[0]]
     return [row] if np.allclose(row, other, rtol=0.0, atol=_AGREE) else []
+
+
+def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
+    """Return the rows that centers alone give away, which every peer has; in the data's units, shape (n, F).
+
+    If exactly two centers moved between two rounds, because one row changed from one cluster to the other, then
+
+        (a + 1) c_a' - a c_a  =  row  =  b c_b - (b - 1) c_b'
+
+    for the numbers of rows a and b that the clusters had. With two features or more these are as many equations as unknown
+    numbers; whole numbers as a solution prove the reading.
+
+    Parameters
+    ----------
+    states : sequence of (int, State)
+        In the order of rounds, each with the number of its stage.
+
+    Examples
+    --------
+    A cluster of (0, 0) and (2, 0) gets (4, 3) from a cluster of (4, 3), (8, 8) and (9, 4).
+
+    >>> from p2pclust.protocols.engine.arrays import Arrays
+    >>> def public(*centers):
+    ...     return Arrays(origin=np.zeros(2), scale=np.ones(2), centers=np.array(centers))
+    >>> rows_from_centers([(3, public([1.0, 0.0], [7.0, 5.0])), (3, public([2.0, 1.0], [8.5, 6.0]))])
+    array([[4., 3.]])
+    """
+    found, features = [], 0
+    for (stage, before), (next_stage, after) in pairwise(states):
+        if stage != next_stage or not ("centers" in before and "centers" in after and "origin" in after):
+            continue
+        old, new = before["centers"], after["centers"]
+        features = new.shape[1]
+        if old.shape != new.shape or features < 2:
+            continue
+        moved = np.flatnonzero((old != new).any(axis=1))
+        if len(moved) == 2:
+            found += [
+                after["origin"] + row * after["scale"]
+                for a, b in (moved, moved[::-1])
+                if (row := _moved_between(old[a], new[a], old[b], new[b])) is not None
+            ]
+    return np.array(found) if found else np.zeros((0, features))
+
+
+def _moved_between(old_to: Floats, new_to: Floats, old_from: Floats, new_from: Floats) -> Floats | None:
+    """Return the row that one cluster got from another one, if whole numbers of rows explain both centers."""
+    matrix = np.stack([new_to - old_to, new_from - old_from], axis=1)
+    rows, _, rank, _ = np.linalg.lstsq(matrix, new_from - new_to)
+    whole = np.rint(rows)
+    if rank < 2 or whole.min() < 1 or np.abs(rows - whole).max() > _NEARLY_WHOLE:
+        return None
+    return np.asarray((whole[0] + 1) * new_to - whole[0] * old_to)

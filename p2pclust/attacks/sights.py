@@ -1,4 +1,4 @@
-"""What each peer showed in a job: its contributions round by round, as the peer that adds them up reads them."""
+"""What peers showed in a job, round by round, as those that receive it read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, replayed, rows_at
 from p2pclust.protocols.engine.sums import added_up, floats_of
 
-__all__ = ["Sight", "Sights", "sights_of"]
+__all__ = ["Sight", "Sights", "branches_of", "sights_of"]
 
 
 @dataclass(frozen=True)
@@ -45,35 +45,64 @@ class Sight:
 class Sights:
     """All that a job showed, in the order of its rounds."""
 
-    #: By roster index: what that peer showed alone.
-    by_peer: dict[int, list[Sight]] = field(default_factory=dict)
+    #: By the roster indices of the peers that are added up: what was sent for them.
+    sent: dict[tuple[int, ...], list[Sight]] = field(default_factory=dict)
     #: The total of each additive round: what is left to see with secure sums.
     totals: list[Sight] = field(default_factory=list)
+    #: The arrays of each round's state, with the number of its stage: what every peer has.
+    states: list[tuple[int, State]] = field(default_factory=list)
 
 
 def sights_of(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *, secured: bool = False
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *, secured: bool = False,
+    parents: Sequence[int] = (),
 ) -> Sights:  # fmt: skip
     """Return what a job showed: it is replayed with the recorded contributors of every round.
 
     With secure sums (`secured`) a single contribution is padded with numbers that look random to all but its peer and the
-    keepers; here they are drawn from the job's seed.
+    keepers; here they are drawn from the job's seed. `parents` has the tree along which sums are added up, if there is one:
+    the parent of each peer, -1 for the root.
     """
     sights = Sights()
     rng = random_streams.aggregating(job.seed, len(locals))
     for state, record in zip(replayed(job, locals, log, later), log, strict=False):
-        if isinstance(job.protocols[state.stage], WithWorkspace):
+        protocol = job.protocols[state.stage]
+        sights.states.append((state.stage, state.arrays))
+        if isinstance(protocol, WithWorkspace):
             continue  # its contributions are not sums over rows
         rows = rows_at(locals, later, state.round)
         given = [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
-        for peer, contribution in given:
-            shown = _padded(contribution, rng) if secured else contribution
-            sights.by_peer.setdefault(peer, []).append(_sight(job, state, (peer,), shown))
-        if isinstance(job.protocols[state.stage], Additive):
+        additive = isinstance(protocol, Additive)
+        groups = branches_of(parents, record.contributors) if parents and additive else [(i,) for i, _ in given]
+        for group in groups:
+            part, peers = (
+                added_up([one for one in given if one[0] in group], len(locals)) if additive else (None, group)
+            )
+            shown = part if part is not None else dict(given)[group[0]]
+            shown = _padded(shown, rng) if secured else shown
+            sights.sent.setdefault(group, []).append(_sight(job, state, peers, shown))
+        if additive:
             total, peers = added_up(given, len(locals))
             if total is not None:
                 sights.totals.append(_sight(job, state, peers, total))
     return sights
+
+
+def branches_of(parents: Sequence[int], contributors: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the sets of contributors that are added up on the way to the root: one for each peer that has a parent.
+
+    Examples
+    --------
+    >>> branches_of((-1, 0, 1, 1), (0, 1, 2, 3))
+    [(1, 2, 3), (2,), (3,)]
+    """
+    below: dict[int, set[int]] = {}
+    for peer in contributors:
+        above = peer
+        while parents[above] >= 0:
+            below.setdefault(above, set()).add(peer)
+            above = parents[above]
+    return [tuple(sorted(below[peer])) for peer in sorted(below)]
 
 
 def _padded(contribution: Contribution, rng: np.random.Generator) -> Contribution:

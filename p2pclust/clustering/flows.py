@@ -34,7 +34,7 @@ from p2pclust.clustering.autoencoders import Weights, uniform_weights
 from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
-__all__ = ["FlowArchitecture", "log_likelihoods", "random_flows", "train_flows"]
+__all__ = ["FlowArchitecture", "generated_rows", "log_likelihoods", "random_flows", "train_flows"]
 
 Floats32 = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int64]
@@ -158,6 +158,30 @@ def log_likelihoods(
             found[:, m] = network.log_likelihoods(architecture, model, rows, placed)
     np.copyto(found, -np.inf, where=~np.isfinite(found))
     return found
+
+
+def generated_rows(
+    architecture: FlowArchitecture, weights: npt.ArrayLike, Z: npt.ArrayLike, *, device: str = "cpu"
+) -> Floats32:
+    """Return the rows that each model maps to Z, shape (M, n, d), for weights (M, P) and Z (n, d), the flow inverted.
+
+    If Z is drawn from a standard Gaussian, these are draws from the density that the model has learned. Raises DataError
+    and UsageError as :func:`log_likelihoods` does.
+
+    Examples
+    --------
+    >>> still = FlowArchitecture(2, couplings=1, hidden=(1,))
+    >>> generated_rows(still, np.zeros((1, still.n_parameters)), [[0.5, -1.0]]).tolist()
+    [[[0.5, -1.0]]]
+    """
+    require_torch()
+    from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
+
+    placed = network.placed(device)
+    codes, _, _ = finite_rows(Z, architecture.n_features, "the codes")
+    models = _fitting(weights, architecture)
+    with network.one_thread():
+        return np.stack([network.generated(architecture, model, codes, placed) for model in models])
 
 
 def train_flows(

@@ -2,90 +2,119 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
-from p2pclust.attacks.audit import AttackResult, audit_job
+from p2pclust.attacks.audit import Audit, audit_job
+from p2pclust.attacks.models import attack_models, exchanges_models
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
-from p2pclust.fleet.spec import OnEvent
-from p2pclust.scenario.file.load import check_backend
+from p2pclust.fleet.spec import FleetResult, JobResult, OnEvent
+from p2pclust.protocols.engine.local import Local
+from p2pclust.scenario.file.load import check_backend, starting_overlay
 from p2pclust.scenario.file.schema import Scenario
+from p2pclust.scenario.outcome.audited import AuditedJob
 from p2pclust.scenario.outcome.evaluate import damage_in
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.measures import Done
-from p2pclust.scenario.run import checked_run, fleet_spec
+from p2pclust.scenario.run import CheckedRun, carry_out, checked_run, fleet_spec
+from p2pclust.topology import Overlay
+from p2pclust.topology.routes import Ways, even_tree, spanning_tree
 
-__all__ = ["AuditedJob", "audit_scenario"]
+__all__ = ["audit_scenario"]
 
-#: By `collect`, the peer that gets the contributions of single peers.
+#: By `collect`, the peer that gets what single peers send. A neighbour gets a peer's own sums in the first tick of a round.
 _OBSERVERS: Final = {"star": "aggregator", "tree": "peer above in the tree", "gossip": "neighbour"}
 
 
-@dataclass(frozen=True)
-class AuditedJob:
-    """What the attacks on one job found.
-
-    With ``collect = "tree"`` only peers that have no peer below them show sums of their own; all are attacked as if they
-    did.
-    """
-
-    number: int
-    protocol: str
-    roster: Sequence[str]
-    findings: Sequence[AttackResult]
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one object of plain values for each attack."""
-        return [{"job": self.number, **finding.to_dict(self.roster)} for finding in self.findings]
-
-
 def audit_scenario(
-    scenario: Scenario, backend_name: str, *, patience_s: float = 20.0, on_event: OnEvent = lambda event: None
+    scenario: Scenario, backend_name: str, *, name: str = "", patience_s: float = 20.0, out: Path | None = None,
+    on_event: OnEvent = lambda event: None,
 ) -> list[AuditedJob]:  # fmt: skip
-    """Run a scenario and attack its jobs. Nothing is written.
+    """Run a scenario and attack its jobs.
 
     Parameters
     ----------
     scenario : Scenario
     backend_name : str
         As for a run.
+    name : str
+        Of the scenario, in the result.
     patience_s : float
         How long to try to solve for the rows of one peer.
+    out : Path, optional
+        Where to write the files of the run, a report with what the attacks found, and ``audit.json``; by default nothing
+        is written.
     on_event : callable
         Receives each event of the run.
 
     Raises
     ------
     UsageError, DataError
-        If the scenario cannot be run, or its peers hold columns.
+        If the scenario cannot be run, its peers hold columns, or its sums have noise.
     FleetError
         If a job did not finish.
     """
     check_backend(scenario, backend_name)
     run = checked_run(scenario)
     for number, job in enumerate(run.jobs, 1):
-        if job.by_columns or job.has_workspace:
-            held = "columns" if job.by_columns else "rows and exchange models"
-            raise UsageError(f"audit: the attacks are on sums of rows; in job {number} the peers hold {held}")
-    found = backend(backend_name).carry_out(fleet_spec(scenario, run.shares, run.jobs, run.given), on_event)
+        if job.by_columns:
+            raise UsageError(f"audit: the attacks are on rows; in job {number} the peers hold columns")
+    audited: list[AuditedJob] = []
+
+    def attack(run: CheckedRun, found: FleetResult) -> Sequence[AuditedJob]:
+        audited.extend(_attacked(run, found, patience_s))
+        return audited
+
+    if out is None:
+        attack(run, backend(backend_name).carry_out(fleet_spec(scenario, run.shares, run.jobs, run.given), on_event))
+    else:
+        carry_out(scenario, backend_name, out=out, on_event=on_event, name=name, attack=attack)
+    return audited
+
+
+def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[AuditedJob]:
     audited = []
+    spec = fleet_spec(run.scenario, run.shares, run.jobs, run.given)
+    rows = {peer.name: Local(peer.X, labels=peer.labels, n_clusters=peer.n_clusters) for peer in spec.peers}
     for number, job in enumerate(run.jobs):
         done = found.jobs[number] if number < len(found.jobs) else None
         if done is None or done.state is None:
             raise FleetError(f"job {number + 1} did not finish, so it was not attacked: {found.failure}")
-        shares = {name: run.shares[name] for name in done.roster}
-        rows = Done(job, done.state, shares, run.given, damage_in(found.damage, found.jobs, number), Evidence())
-        observer = _OBSERVERS[run.scenario.jobs[number].collect or "star"]
-        findings = audit_job(
-            job,
-            rows.locals_,
-            done.state.log,
-            later=rows.later,
-            observer=observer,
-            patience_s=patience_s,
-            secured=done.state.secured is not None,
-        )
-        audited.append(AuditedJob(number + 1, scenario.jobs[number].protocol, done.roster, findings))
+        if exchanges_models(job):
+            findings = attack_models(job, [rows[name] for name in done.roster], clock=time.perf_counter)
+        else:
+            findings = audit_job(_audit_of(run, found, number, done, patience_s))
+        audited.append(AuditedJob(number + 1, run.scenario.jobs[number].protocol, done.roster, findings))
     return audited
+
+
+def _audit_of(run: CheckedRun, found: FleetResult, number: int, done: JobResult, patience_s: float) -> Audit:
+    assert done.state is not None
+    shares = {name: run.shares[name] for name in done.roster}
+    damage = damage_in(found.damage, found.jobs, number)
+    rows = Done(run.jobs[number], done.state, shares, run.given, damage, Evidence())
+    overlay = starting_overlay(run.scenario)
+    collect = run.scenario.jobs[number].collect or ("star" if overlay is None else "tree")
+    return Audit(
+        run.jobs[number],
+        rows.locals_,
+        done.state.log,
+        later=rows.later,
+        observer=_OBSERVERS[collect],
+        parents=_parents(done, overlay) if collect == "tree" else (),
+        patience_s=patience_s,
+        secured=done.state.secured is not None,
+    )
+
+
+def _parents(done: JobResult, overlay: Overlay | None) -> list[int]:
+    """Return the tree of the first aggregator while all peers live, as the parent of each peer; -1 for the aggregator."""
+    root = done.terms[0][1] if done.terms else done.roster[0]
+    if overlay is None:
+        above = even_tree(root, done.roster)
+    else:
+        above = spanning_tree(Ways({name: overlay.neighbours(name) for name in overlay.names}), root, done.roster)
+    return [done.roster.index(above[name]) if name in above else -1 for name in done.roster]

@@ -37,6 +37,7 @@ from p2pclust.scenario.file.load import (
 from p2pclust.scenario.file.requests import request_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome import folder
+from p2pclust.scenario.outcome.audited import AuditedJob
 from p2pclust.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
 from p2pclust.scenario.outcome.evidence import Evidence
@@ -69,12 +70,14 @@ def carry_out(
     on_end: Callable[[], None] | None = None,
     name: str = "",
     backend: FleetRunner | None = None,
+    attack: Attack | None = None,
 ) -> dict[str, Any]:
     """Run a scenario and write its output directory, which is made after all input was checked.
 
     `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
     `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
-    scenario in the result, by default its title. `backend` replaces the backend of that name.
+    scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called with the
+    finished run; what it found is written to ``audit.json`` and shown in the report.
 
     Returns
     -------
@@ -110,7 +113,10 @@ def carry_out(
     }
     result |= _result(run, found, evidence, left_out)
     result |= {"expectations": _judge(scenario, result), "output": str(out)}
-    return _write(out, run, result, found, evidence, events)
+    attacked = () if attack is None else attack(run, found)
+    if attack is not None:
+        folder.write_audit(out, [one for job in attacked for one in job.to_dicts()])
+    return _write(out, run, result, found, evidence, events, attacked)
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,10 @@ class CheckedRun:
     def features(self) -> tuple[str, ...]:
         """The names of the features of the first peer."""
         return next(iter(self.shares.values())).feature_names
+
+
+#: Attacks the jobs of a run, and returns what it found.
+Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
 
 
 def checked_run(scenario: Scenario) -> CheckedRun:
@@ -172,9 +182,9 @@ def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]
 
 def _write(
     out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
-    events: Sequence[Event],
+    events: Sequence[Event], attacked: Sequence[AuditedJob],
 ) -> dict[str, Any]:  # fmt: skip
-    """Write all files but the log of events; return the content of ``result.json``."""
+    """Write all files but the log of events and the audit; return the content of ``result.json``."""
     # Imported here, because they are slow to import and not needed to check a scenario.
     from p2pclust.scenario.page.run_pages import write_run_page  # noqa: PLC0415
     from p2pclust.scenario.page.story import RunStory  # noqa: PLC0415
@@ -188,7 +198,9 @@ def _write(
     devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
     groups = {device.name: device.group for device in devices}
     strangers = [device.name for device in devices if not device.spec.enrolled]
-    write_run_page(out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events))
+    write_run_page(
+        out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events, attacked)
+    )
     return result
 
 

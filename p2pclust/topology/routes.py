@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-__all__ = ["Ways", "mutual", "paired", "spanning_tree"]
+__all__ = ["Ways", "even_tree", "mutual", "paired", "spanning_tree"]
+
+_BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
 
 Neighbours = Mapping[str, Sequence[str]]
 
@@ -101,6 +104,19 @@ class Ways:
         if source == target or source not in far:
             return ()
         return tuple(name for name in self.neighbours(source) if far.get(name) == far[source] - 1)
+
+
+def even_tree(root: str, members: Iterable[str]) -> dict[str, str]:
+    """Return the parent of each member in a tree on a full mesh, in which each peer adds up the sums of at most eight.
+
+    Examples
+    --------
+    >>> tree = even_tree("a", "abcdefghijk")
+    >>> [child for child, parent in tree.items() if parent == "a"], tree["j"], tree["k"]
+    (['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'], 'b', 'b')
+    """
+    order = [root, *(name for name in members if name != root)]
+    return {order[i]: order[(i - 1) // _BRANCHES] for i in range(1, len(order))}
 
 
 def spanning_tree(ways: Ways, root: str, members: Iterable[str]) -> dict[str, str]:

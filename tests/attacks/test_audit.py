@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from p2pclust.attacks.audit import AttackResult, audit_job, recovered
+from p2pclust.attacks.audit import Audit, audit_job
 from p2pclust.attacks.few_rows import SeenFuzzySums, fuzzy_sums_in, rows_solved_for
+from p2pclust.attacks.findings import AttackResult, recovered
+from p2pclust.attacks.moving_rows import rows_from_centers
 from p2pclust.attacks.sights import sights_of
+from p2pclust.errors import UsageError
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
@@ -29,7 +33,7 @@ def audited(job: Job, peers: list[Floats], **more: Any) -> dict[tuple[str, str],
     locals_ = [Local(rows) for rows in peers]
     state = run_in_process(job, locals_)
     assert state.status == "done", state.reason
-    found = audit_job(job, [Local(rows) for rows in peers], state.log, **more)
+    found = audit_job(Audit(job, [Local(rows) for rows in peers], state.log, **more))
     return {(finding.observer, finding.attack): finding for finding in found}
 
 
@@ -58,7 +62,7 @@ def test_several_starts_are_more_equations() -> None:
     peers = blobs(3, 15, 60, 60)  # with three starts the gate asks for more than 13.5 rows
     job = cluster_job("llf-fcm", n_clusters=3, init="uniform", n_init=3, tol=0.0, max_rounds=12, seed=1)
     locals_ = [Local(rows) for rows in peers]
-    seen = sights_of(job, locals_, run_in_process(job, locals_).log).by_peer[0]
+    seen = sights_of(job, locals_, run_in_process(job, locals_).log).sent[(0,)]
     sums = fuzzy_sums_in(seen, 2.0)
     assert sums is not None
     assert sums.weights.shape == (36, 3)
@@ -109,5 +113,80 @@ def test_a_finding_in_plain_values_names_peers() -> None:
     plain = AttackResult("aggregator", "rows that move alone", 9, 2, 0.5, {1: 2}).to_dict(["a", "b"])
     assert plain == {
         "observer": "aggregator", "attack": "rows that move alone", "rows": 9, "recovered": 2, "seconds": 0.5,
-        "peers": {"b": 2},
+        "peers": {"b": 2}, "auc": None, "nearest": None, "control": None,
     }  # fmt: skip
+
+
+def test_a_new_row_is_the_difference_of_two_turns() -> None:
+    peers = blobs(6, 30, 30, 30)
+    options: dict[str, Any] = {"n_clusters": 3, "init": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "seed": 1}
+    for protocol in ("llf-cm", "llf-fcm"):
+        for secured in (False, True):
+            found = audited(cluster_job(protocol, scaling="none", **options), peers, secured=secured)
+            assert found["two turns", "a new row"].by_peer == {0: 1, 1: 1, 2: 1}, (protocol, secured)
+
+
+def test_a_device_that_is_away_from_one_of_two_runs_shows_its_single_rows() -> None:
+    # The first device has three rows, each of which is nearest to another center: with each other device's rows beside them
+    # no cluster has a single row, but the difference of two runs has three.
+    alone = np.array([[0.0, 0.1], [1.0, 0.2], [0.1, 0.9]])
+    job = cluster_job(
+        "llf-cm", n_clusters=3, init=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], scaling="none", suppress_singletons=False
+    )
+    found = audited(job, [alone, *blobs(6, 60, 60)])
+    assert found["two runs", "without one device"].by_peer[0] == 3
+    assert found["aggregator", "clusters of one row"].by_peer == {0: 3}
+
+
+def test_two_centers_give_a_row_away_to_every_peer() -> None:
+    def public(*centers: list[float]) -> tuple[int, Arrays]:
+        return 3, Arrays(origin=np.array([10.0, 0.0]), scale=np.array([2.0, 1.0]), centers=np.array(centers))
+
+    still = [-3.0, 2.0]
+    before, after = public([1.0, 0.0], [7.0, 5.0], still), public([2.0, 1.0], [8.5, 6.0], still)
+    assert rows_from_centers([before, after]).tolist() == [[18.0, 3.0]]
+    assert not len(rows_from_centers([before, public([2.0, 1.0], [8.5, 6.0], [-3.0, 2.5])])), "three centers moved"
+    assert not len(rows_from_centers([before, public([2.0, 1.0], [8.4, 6.0], still)])), "no whole numbers of rows"
+    assert not len(rows_from_centers([before, (4, after[1])])), "another stage"
+
+
+def test_in_a_tree_a_peer_sees_the_sums_of_branches() -> None:
+    peers = blobs(4, 20, 20, 20, 20)
+    job = cluster_job("llf-cm", n_clusters=3, init="uniform", seed=1, max_rounds=3)
+    locals_ = [Local(rows) for rows in peers]
+    log = run_in_process(job, locals_).log
+    sights = sights_of(job, locals_, log, parents=(-1, 0, 1, 1))
+    additive = [peers for peers, seen in sights.sent.items() if any("sums" in one.shown for one in seen)]
+    assert sorted(additive) == [(1, 2, 3), (2,), (3,)]
+    counts = [one.shown["counts"] for one in sights.sent[1, 2, 3] if "counts" in one.shown]
+    assert [of_round.sum() for of_round in counts] == [60, 60, 60]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["fedcref", "uifca"])
+def test_a_model_that_remembers_its_rows_recognises_them(protocol: str) -> None:
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    peers = [rng.normal(peer, 1.0, (40, 12)) for peer in range(3)]
+    few: dict[str, Any] = (
+        {"epochs": 400, "batch": 8, "n_local_clusters": 1, "initial": "kmeans"}
+        if protocol == "fedcref"
+        else {"n_clusters": 2, "cluster_rounds": 2, "communication_rounds": 2, "local_steps": 300, "hidden": (64,)}
+    )
+    job = cluster_job(protocol, scaling="minmax", seed=1, **few)
+    found = {one.attack: one for one in audit_job(Audit(job, [Local(rows) for rows in peers], ()))}
+    calibrated = found["membership inference, calibrated"].auc
+    assert calibrated is not None
+    assert calibrated > 0.6
+    copies = found["copies drawn from models"]
+    assert copies.rows == 96
+    assert copies.nearest is not None
+    assert copies.control is not None
+    assert 0.0 < copies.nearest < 1.0
+
+
+def test_what_cannot_be_attacked_is_refused() -> None:
+    box = ([-2.0, -2.0], [3.0, 3.0])
+    job = cluster_job("llf-cm", n_clusters=2, bounds=box, secure=True, privacy={"epsilon": 2, "delta": 1e-6}, seed=1)
+    with pytest.raises(UsageError, match="its noise cannot be drawn again"):
+        audit_job(Audit(job, [Local(rows) for rows in blobs(1, 9, 9)], ()))

@@ -17,5 +17,5 @@ def test_an_estimator_is_copied_and_attacked() -> None:
 
 def test_columns_are_refused() -> None:
     columns = [np.zeros((6, 1)), np.ones((6, 1))]
-    with pytest.raises(UsageError, match="vertical-cm has none"):
+    with pytest.raises(UsageError, match="the peers of vertical-cm hold columns"):
         audit(VerticalCMeans(n_clusters=2), columns)

@@ -11,9 +11,10 @@ import typer
 from p2pclust.cli.lab.run import BackendName
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.scenario.audit import AuditedJob
+    from p2pclust.scenario.outcome.audited import AuditedJob
 
 __all__ = ["audit"]
 
@@ -35,27 +36,45 @@ def audit(
     patience: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try to solve for the rows of one peer.")
     ] = 5.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also write the files of the run there, with audit.json and a section of report.html."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as one JSON object.")] = False,
 ) -> None:
-    """Run a scenario, then do what a curious peer could do with the contributions that it got.
+    """Run a scenario, then do what a curious peer could do with what it got.
 
     Prints how many rows come back exactly: each value within a thousandth of its feature's range. The aggregator gets the
-    contributions of single peers; "totals" shows what is left if it saw their sums only. Nothing is written.
+    contributions of single peers, the peer above in a tree those below it; "totals" shows what is left if only sums of all
+    peers are seen, "any peer" what follows from the centers of all rounds, and "two runs" and "two turns" the difference of the job
+    to one without a device, or with one row less. Of models that peers exchange it prints how well they
+    recognise rows that they were trained on (AUC; 0.5 is a guess), and how near the nearest copy is that they draw.
 
     \b
     Examples:
       p2pclust audit quickstart
       p2pclust audit quickstart --set jobs.0.protocol=llf-cm --json
+      p2pclust audit iris-kmeans --out audits/iris
     """
     from p2pclust.scenario.audit import audit_scenario  # noqa: PLC0415
     from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.scenario.outcome.folder import left_by_a_run  # noqa: PLC0415
 
     file = find_example(scenario, SCENARIOS, "p2pclust audit")
     checked = load_scenario(file, overrides or (), seed)
     if stderr().is_terminal:
         note(f"running {file.stem}, then attacking it: up to {patience:g} s for each peer of few rows", style="dim")
-    audited = audit_scenario(checked, backend.value, patience_s=patience)
+    if out is not None and (earlier := left_by_a_run(out)) and not overwrite:
+        raise UsageError(
+            f"--out {out}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
+        )
+    audited = audit_scenario(checked, backend.value, name=file.stem, patience_s=patience, out=out)
     if as_json:
         put_json({"scenario": file.stem, "attacks": [attack for job in audited for attack in job.to_dicts()]})
         return
@@ -65,14 +84,13 @@ def audit(
 def _print(audited: Sequence[AuditedJob]) -> None:
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    columns = ["job", "observer", "attack", "rows", "recovered", "share", "seconds", "most, by peer"]
-    made = table(columns, right=("job", "rows", "recovered", "share", "seconds"), wrap=("most, by peer",))
+    columns = ["job", "observer", "attack", "rows", "found", "seconds", "most, by peer"]
+    made = table(columns, right=("job", "rows", "seconds"), wrap=("found", "most, by peer"))
     for job in audited:
         for finding in job.findings:
             most = sorted(finding.by_peer.items(), key=lambda item: -item[1])[:_MOST_PEERS]
             made.add_row(
-                str(job.number), finding.observer, finding.attack, f"{finding.rows:,}", f"{finding.recovered:,}",
-                f"{finding.recovered / max(finding.rows, 1):.1%}", f"{finding.seconds:.1f}",
-                ", ".join(f"{job.roster[peer]} {rows}" for peer, rows in most),
+                str(job.number), finding.observer, finding.attack, f"{finding.rows:,}", finding.words,
+                f"{finding.seconds:.1f}", ", ".join(f"{job.roster[peer]} {rows}" for peer, rows in most),
             )  # fmt: skip
     stdout().print(made)

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgpack
 
 from p2pclust.errors import WireError
-from p2pclust.topology.routes import Ways, mutual, paired, spanning_tree
+from p2pclust.topology.routes import Ways, even_tree, mutual, paired, spanning_tree
 
 __all__ = ["LINKS", "Routing"]
 
@@ -22,7 +22,6 @@ __all__ = ["LINKS", "Routing"]
 LINKS: Final = "links"
 
 _MOST_BYTES: Final = 48 * 1024
-_BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
 
 
 class Routing:
@@ -113,10 +112,7 @@ class Routing:
 
         On a sparse overlay the tree follows shortest paths. On a full mesh it limits how many sums each peer adds up.
         """
-        if not self.whole:
-            return spanning_tree(self._map(), self._me, members)
-        order = [self._me, *(name for name in members if name != self._me)]
-        return {order[i]: order[(i - 1) // _BRANCHES] for i in range(1, len(order))}
+        return even_tree(self._me, members) if self.whole else spanning_tree(self._map(), self._me, members)
 
     # -- what changes the map -------------------------------------------------------------------------------------------
 

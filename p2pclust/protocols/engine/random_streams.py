@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_SEED", "aggregating", "dirt", "fresh_seed", "gossiping", "halving", "lazily", "linking", "of_column", "opening",
-    "participants", "peer_round", "pooled_start", "proposers", "splitting",
+    "MAX_SEED", "aggregating", "attacking", "dirt", "fresh_seed", "gossiping", "halving", "lazily", "linking", "of_column",
+    "opening", "participants", "peer_round", "pooled_start", "proposers", "splitting",
 ]  # fmt: skip
 
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.
-_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP, _POOLED = range(12)
+_OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP, _POOLED, _ATTACK = range(13)
 
 
 def _stream(seed: int, *name: int) -> np.random.Generator:
@@ -123,6 +123,11 @@ def linking(seed: int) -> np.random.Generator:
 def gossiping(seed: int) -> np.random.Generator:
     """Return the stream that tries gossip on an overlay, to measure it."""
     return _stream(seed, _GOSSIP)
+
+
+def attacking(seed: int, peer: int) -> np.random.Generator:
+    """Return the stream of an attack on what one peer shows, to measure it."""
+    return _stream(seed, _ATTACK, peer)
 
 
 def pooled_start(seed: int, start: int) -> np.random.Generator:

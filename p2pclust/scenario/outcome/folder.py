@@ -27,6 +27,7 @@ __all__ = [
     "left_by_a_run",
     "plain",
     "prepare",
+    "write_audit",
     "write_centers",
     "write_own_centers",
     "write_result",
@@ -34,7 +35,7 @@ __all__ = [
     "write_text",
 ]
 
-_LEFT: Final = ("result.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
+_LEFT: Final = ("result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
 
 
 def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
@@ -100,6 +101,11 @@ def event_log(path: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:
     """Write ``result.json``."""
     write_text(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
+
+
+def write_audit(directory: Path, attacks: Sequence[Mapping[str, Any]]) -> None:
+    """Write ``audit.json``: what each attack on the jobs of the run found."""
+    write_text(directory / "audit.json", json.dumps(plain({"attacks": attacks}), indent=1, allow_nan=False) + "\n")
 
 
 def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:

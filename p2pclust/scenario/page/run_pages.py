@@ -14,6 +14,7 @@ from typing import Any, Final
 from p2pclust.fleet.spec import Event
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.compare import shown
+from p2pclust.scenario.page.attack_pages import attacks_section
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
@@ -101,7 +102,7 @@ def _sections(story: RunStory) -> list[Section]:
     made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn), _expected(story)]
     made.append(_timeline(story) if drawn else None)
     for number in range(len(story.jobs)):
-        made += job_sections(JobStory(story, number))
+        made += [*job_sections(JobStory(story, number)), attacks_section(JobStory(story, number))]
     made += [_cost(story, drawn=drawn), _left_out(story), _details(story)]
     return [section for section in made if section is not None]
 

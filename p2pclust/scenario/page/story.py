@@ -10,6 +10,7 @@ from typing import Any, Final
 from p2pclust.data import DataSet
 from p2pclust.fleet.spec import Event, FleetResult, JobResult
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.scenario.outcome.audited import AuditedJob
 from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.scenario.outcome.terms import TermEnd, ends_of
@@ -43,6 +44,8 @@ class RunStory:
     #: One for each job that was submitted.
     evidence: Sequence[Evidence] = ()
     events: Sequence[Event] = field(default=(), repr=False)
+    #: One for each job, if the run was attacked.
+    attacked: Sequence[AuditedJob] = ()
 
     @cached_property
     def names(self) -> list[str]:

@@ -1,0 +1,99 @@
+"""What an attack found, and when a row counts as recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["EXACTLY", "AttackResult", "ranges_of", "recovered"]
+
+Floats = NDArray[np.float64]
+
+#: A row is recovered if each of its values is found to this share of the feature's range.
+EXACTLY: Final = 1e-3
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What one attack brought to one kind of observer.
+
+    Parameters
+    ----------
+    observer : str
+        Who has what the attack needs: for example ``"aggregator"`` (single peers' contributions), ``"totals"`` (only their
+        totals), ``"any peer"`` (the states, or models that all peers get).
+    attack : str
+    rows : int
+        Of all peers that were attacked.
+    recovered : int or None
+        How many of these came back exactly; None if the attack does not look for rows.
+    seconds : float
+    by_peer : mapping of int to int
+        The rows that came back, by roster index; empty for totals.
+    auc : float or None
+        Of membership inference: the probability that a row that was trained on looks more familiar to the model than one
+        that was not. 0.5 is a guess.
+    nearest : float or None
+        Of copies drawn from models: how near the nearest one is to a row that was trained on. The largest difference of
+        any value counts, as a share of the feature's range.
+    control : float or None
+        The same to rows that were not trained on.
+    """
+
+    observer: str
+    attack: str
+    rows: int
+    recovered: int | None
+    seconds: float
+    by_peer: Mapping[int, int]
+    auc: float | None = None
+    nearest: float | None = None
+    control: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What it found, in a few words."""
+        if self.auc is not None:
+            return f"AUC {self.auc:.3f}"
+        recovered = self.recovered or 0
+        rows = f"{recovered:,} ({recovered / max(self.rows, 1):.1%})"
+        if self.nearest is None:
+            return rows
+        other = "" if self.control is None else f" (a row not used: {self.control:.3f})"
+        return f"{rows}, nearest {self.nearest:.3f}{other}"
+
+    def to_dict(self, roster: Sequence[str]) -> dict[str, Any]:
+        """Return plain values, with the names of peers."""
+        by_peer = {roster[peer]: rows for peer, rows in self.by_peer.items()}
+        return {
+            "observer": self.observer, "attack": self.attack, "rows": self.rows, "recovered": self.recovered,
+            "seconds": self.seconds, "peers": by_peer, "auc": self.auc, "nearest": self.nearest, "control": self.control,
+        }  # fmt: skip
+
+
+def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
+    """Return how many rows, shape (n, F), have a find within `EXACTLY` of each feature's range.
+
+    Examples
+    --------
+    >>> recovered(np.array([[0.1], [0.1], [0.7]]), np.array([[0.1], [0.5]]), np.ones(1))
+    1
+    """
+    if not found.size or not rows.size:
+        return 0
+    hit = np.zeros(len(rows), dtype=bool)
+    for one in found:
+        hit |= (np.abs(rows - one) <= EXACTLY * ranges).all(axis=1)
+    return int(hit.sum())
+
+
+def ranges_of(locals: Iterable[Local]) -> Floats:
+    """Return the range of each feature over all rows, shape (F,); 1 for one that does not vary."""
+    ranges = np.ptp(np.concatenate([local.X for local in locals if local.X.size]), axis=0)
+    return np.where(ranges > 0, ranges, 1.0)
