@@ -51,9 +51,9 @@ def audit(
 
     Prints how many rows come back exactly: each value within a thousandth of its feature's range. The aggregator gets the
     contributions of single peers, the peer above in a tree those below it; "totals" shows what is left if only sums of all
-    peers are seen, "any peer" what follows from the centers of all rounds, and "two runs" and "two turns" the difference of the job
-    to one without a device, or with one row less. Of models that peers exchange it prints how well they
-    recognise rows that they were trained on (AUC; 0.5 is a guess), and how near the nearest copy is that they draw.
+    peers are seen, "any peer" what follows from the centers of all rounds, and "two runs" and "two turns" the difference of
+    the job to one without a device, or with one row less. Of models that peers exchange it prints how well they recognise
+    rows that they were trained on (AUC; 0.5 is a guess), and how near the nearest copy is that they draw.
 
     \b
     Examples:
