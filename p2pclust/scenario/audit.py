@@ -12,7 +12,6 @@ from p2pclust.attacks.models import attack_models, exchanges_models
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, JobResult, OnEvent
-from p2pclust.protocols.engine.local import Local
 from p2pclust.scenario.file.load import check_backend, starting_overlay
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome.audited import AuditedJob
@@ -78,7 +77,7 @@ def audit_scenario(
 def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[AuditedJob]:
     audited = []
     spec = fleet_spec(run.scenario, run.shares, run.jobs, run.given)
-    rows = {peer.name: Local(peer.X, labels=peer.labels, n_clusters=peer.n_clusters) for peer in spec.peers}
+    rows = {peer.name: peer.local() for peer in spec.peers}
     for number, job in enumerate(run.jobs):
         done = found.jobs[number] if number < len(found.jobs) else None
         if done is None or done.state is None:

@@ -31,7 +31,7 @@ TOLD: dict[str, Any] = {
         "dropped": {"malformed": 2},
     },
     "data": {"rows": 40, "columns": 2, "problem": ""},
-    "privacy": {"secure": False, "keep": False, "cohort": 0, "protocols": (), "private": False},
+    "privacy": {"secure": False, "keep": False, "cohort": 0, "min_cell": 0, "protocols": (), "private": False},
     "rss_mb": 50.0, "max_rss_mb": 60.0,
 }  # fmt: skip
 

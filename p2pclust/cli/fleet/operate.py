@@ -111,6 +111,7 @@ def _asks(privacy: Mapping[str, Any]) -> str:
     asks += ["where it keeps pads itself"] if privacy.get("keep") else []
     asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
     asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []
+    asks += [f"clusters with {privacy['min_cell']} of its rows or more"] if privacy.get("min_cell") else []
     return ", ".join(asks)
 
 

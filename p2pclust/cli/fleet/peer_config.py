@@ -53,6 +53,8 @@ class PrivacyConfig(BaseModel):
     keep: bool = False
     #: The fewest peers whose sum may be revealed.
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
+    #: Of a cluster with fewer rows of this device nothing is sent.
+    min_cell: Annotated[int, Field(ge=2, le=2**20)] | None = None
     #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
     #: What private jobs together may reveal of a row within so many days, for example epsilon 8 in "30d".

@@ -119,6 +119,7 @@ class Worker:
 
     def _read(self) -> None:
         self._local = self._load()
+        self._local.min_cell = self.floor.min_cell
         self.data = DataStatus(self._local.n_samples, self._local.n_features, self._local.problem)
         self.features = list(self._local.feature_names)
         self._unread = bool(self._local.problem)

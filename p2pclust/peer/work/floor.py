@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.protocols.engine.base import Labelling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
@@ -31,6 +32,9 @@ class Floor:
         It contributes only where it keeps pads itself, so that it trusts no other keeper. Implies `secure`.
     cohort : int
         The fewest peers whose sum may be revealed; above 0 it implies `secure`.
+    min_cell : int
+        Of a cluster with fewer of its rows it sends nothing, and it contributes only to jobs whose protocol can do that;
+        0 for no such rule. Private jobs hide single rows by their noise.
     protocols : tuple of str
         The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
     private : bool
@@ -46,6 +50,7 @@ class Floor:
     secure: bool = False
     keep: bool = False
     cohort: int = 0
+    min_cell: int = 0
     protocols: tuple[str, ...] = ()
     private: bool = False
 
@@ -64,9 +69,18 @@ class Floor:
             return f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
         if self.private and not private:
             return "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
+        if self.min_cell and not private and not self._withholds(job):
+            return (
+                f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and {protocol} cannot "
+                "leave them out: choose llf-cm"
+            )
         if keys is None:
             asks = self.secure or self.keep or self.cohort > 0
             return "this device contributes only to jobs with secure sums" if asks else ""
         if keys.secure.cohort < self.cohort:
             return f"this device asks for a cohort of {self.cohort}, and the job has {keys.secure.cohort}"
         return ""
+
+    def _withholds(self, job: Job) -> bool:
+        protocol = job.protocols[job.main]
+        return isinstance(protocol, Labelling) and protocol.withholds_below(self.min_cell)

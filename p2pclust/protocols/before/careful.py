@@ -34,7 +34,7 @@ from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.privacy import blurred, propose_gate
+from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, propose_gate
 
 __all__ = ["CarefulSeeding"]
 
@@ -71,7 +71,7 @@ class CarefulSeeding(FirstCenters):
         points = local.points(state)
         picks = kmeans_plusplus(points, min(self.n_clusters, local.n_samples), rng)
         # Picks with the same neighbours have one mean, sent once.
-        means = dict(blurred(points.X, pick) for pick in picks)
+        means = dict(blurred(points.X, pick, local.least_cell(NEIGHBOURS)) for pick in picks)
         return Arrays(centers=np.array(list(means.values())))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:

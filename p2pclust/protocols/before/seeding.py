@@ -49,7 +49,7 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
-from p2pclust.protocols.engine.privacy import LEAST_ROWS, blurred
+from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose
 
 __all__ = ["Seeding"]
 
@@ -121,7 +121,7 @@ class Seeding(FirstCenters):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.init == "random":
             return Arrays(centers=np.concatenate(self._uniform(state, rng)))
-        least = max(self.n_clusters, LEAST_ROWS)
+        least = max(self.n_clusters, least_to_propose(local))
         if local.n_samples < least:
             raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
         return Arrays(centers=np.concatenate([self._careful(state, local, rng) for _ in range(self.n_init)]))
@@ -147,7 +147,7 @@ class Seeding(FirstCenters):
         centers = uniform(state, self.n_clusters, rng)
         taken: set[tuple[int, ...]] = set()
         for number, pick in enumerate(picks):
-            rows, mean = blurred(points.X, pick)
+            rows, mean = blurred(points.X, pick, local.least_cell(NEIGHBOURS))
             # Picks with the same neighbours would make centers that coincide, and such centers never part again: the
             # later one stays where it was drawn.
             if rows not in taken:

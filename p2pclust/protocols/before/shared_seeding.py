@@ -74,7 +74,8 @@ class SharedSeeding(FirstCenters):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Draw one of this peer's rows in proportion to D(x)^2, and send the mean around it."""
-        if self.neighbours > 1:
+        neighbours = local.least_cell(self.neighbours)
+        if neighbours > 1:
             propose_gate(local)
         points = local.points(state)
         picks = state["picks"]
@@ -85,7 +86,7 @@ class SharedSeeding(FirstCenters):
         # searchsorted finds the first row whose cumulated chance exceeds the draw, never one without a chance.
         row = int(np.searchsorted(np.cumsum(chances), rng.random() * mass, side="right"))
         pick = points.X[min(row, local.n_samples - 1)]
-        return Arrays(mass=mass, candidate=blurred(points.X, pick, self.neighbours)[1])
+        return Arrays(mass=mass, candidate=blurred(points.X, pick, neighbours)[1])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Leave out peers that propose no center: distances from it would overflow at every peer."""

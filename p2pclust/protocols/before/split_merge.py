@@ -112,7 +112,7 @@ class SplitMerge(FirstCenters, Additive):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         counts, masses, sums, squares = cell_moments(local.points(state), state["cells"], local.weights)
-        few = counts < self.min_rows
+        few = counts < local.least_cell(self.min_rows)
         sums[few], squares[few] = 0.0, 0.0
         # All that this peer reveals.
         totals = Arrays(counts=np.where(few, 0.0, masses), sums=sums)

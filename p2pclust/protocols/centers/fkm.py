@@ -65,6 +65,9 @@ class FederatedKMeansProtocol(Iterated):
         super().__post_init__()
         checks.check(self, min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
 
+    def withholds_below(self, n_rows: int) -> bool:
+        return True
+
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
@@ -90,9 +93,10 @@ class FederatedKMeansProtocol(Iterated):
         # Line 17: one step, and the sizes after it.
         means = points.shift + sums / made_of[:, np.newaxis]
         sizes = sums_and_counts(points, means)[1]
-        sent = np.minimum(made_of, sizes) >= self.min_cluster_size
+        least = local.least_cell(self.min_cluster_size)
+        sent = np.minimum(made_of, sizes) >= least
         suppressed = int(np.count_nonzero((sizes > 0) & ~sent))
-        hold_small_clusters(sent, self.min_cluster_size)
+        hold_small_clusters(sent, least)
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 

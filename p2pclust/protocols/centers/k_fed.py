@@ -74,6 +74,9 @@ class KFedProtocol(Clustering):
         elif given != "search":
             raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')
 
+    def withholds_below(self, n_rows: int) -> bool:
+        return True
+
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
@@ -87,8 +90,9 @@ class KFedProtocol(Clustering):
         points = local.points(state)
         centers = self._locally(points, rng)  # step 1: Algorithm 1
         counts = sums_and_counts(points, centers)[1]
-        sent = counts >= self.min_cluster_size
-        hold_small_clusters(sent, self.min_cluster_size)
+        least = local.least_cell(self.min_cluster_size)
+        sent = counts >= least
+        hold_small_clusters(sent, least)
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 

@@ -61,6 +61,9 @@ class LosslessCMeansProtocol(Alternating):
     def takes_weights(self) -> bool:
         return True
 
+    def withholds_below(self, n_rows: int) -> bool:
+        return True
+
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
@@ -87,12 +90,12 @@ class LosslessCMeansProtocol(Alternating):
         # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
         sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
         suppressed = 0
-        if self.suppress_singletons:
+        if (least := local.least_cell(2 if self.suppress_singletons else 1)) > 1:
             # Lines 8-12; of a cluster without rows, sum and count are zeros already.
-            single = counts == 1
-            suppressed = int(np.count_nonzero(single))
-            sums = np.where(single[:, np.newaxis], 0.0, sums)
-            masses = np.where(single, 0.0, masses)
+            few = (counts > 0) & (counts < least)
+            suppressed = int(np.count_nonzero(few))
+            sums = np.where(few[:, np.newaxis], 0.0, sums)
+            masses = np.where(few, 0.0, masses)
         return Arrays(counts=masses, sums=sums), suppressed
 
     def combine(self, state: State, total: Any) -> State:

@@ -341,6 +341,13 @@ class Labelling(Protocol):
     stops: ClassVar[str]
     reveals: ClassVar[str] = ""
 
+    def withholds_below(self, n_rows: int) -> bool:
+        """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.
+
+        The device asks by :attr:`.Local.min_cell`; a job whose protocol cannot do it gets nothing from the device.
+        """
+        return False
+
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters that a new job has where the person gave none, beside the defaults of older documents."""

@@ -51,6 +51,8 @@ class Local:
     n_samples, n_features : int
     ids, centers, labels, weights : ndarray or None
     n_clusters : int or None
+    min_cell : int
+        Of a cluster with fewer of these rows the device sends nothing, whatever a job's parameters say; 0 for no such rule.
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
 
@@ -75,6 +77,7 @@ class Local:
         self.centers = None if centers is None else np.asarray(centers, dtype=np.float64)
         self.labels = None if labels is None else np.asarray(labels)
         self.n_clusters = n_clusters
+        self.min_cell = 0
         self.feature_names: tuple[str, ...] = ()  # if known; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
@@ -86,9 +89,23 @@ class Local:
 
     def with_rows(self, X: ArrayLike) -> Local:
         """Return other rows in the place of these, everything else being the same."""
-        return Local(
+        other = Local(
             X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
         )
+        other.min_cell = self.min_cell
+        return other
+
+    def least_cell(self, of_job: int) -> int:
+        """Return the fewest rows of a cluster that anything is sent of: the job's rule, or the device's if that is stricter.
+
+        Examples
+        --------
+        >>> rows = Local([[0.0]])
+        >>> rows.min_cell = 5
+        >>> rows.least_cell(2), rows.least_cell(10)
+        (5, 10)
+        """
+        return max(of_job, self.min_cell)
 
     def refusing(self, reason: str) -> Local:
         """Return the same rows, which are not to be used for this reason: the peer abstains with it."""

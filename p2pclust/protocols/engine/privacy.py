@@ -22,8 +22,8 @@ from p2pclust.protocols.engine.reasons import HELD
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
-    "LEAST_ROWS", "NEIGHBOURS", "PrivateRequest", "blurred", "hold_small_clusters", "private_stages", "propose_gate",
-    "size_gate",
+    "LEAST_ROWS", "NEIGHBOURS", "PrivateRequest", "blurred", "hold_small_clusters", "least_to_propose",
+    "private_stages", "propose_gate", "size_gate",
 ]  # fmt: skip
 
 NEIGHBOURS = 5
@@ -43,9 +43,14 @@ _WHY: Final = {
 }
 
 
+def least_to_propose(local: Local) -> int:
+    """Return the fewest rows of a peer that proposes means of several: half of them are averaged."""
+    return max(LEAST_ROWS, 2 * local.min_cell)
+
+
 def propose_gate(local: Local) -> None:
-    """Abstain with so few rows that their means would be rows."""
-    if local.n_samples < LEAST_ROWS:
+    """Abstain with so few rows that their means would be rows, or means of fewer rows than the device asks for."""
+    if local.n_samples < least_to_propose(local):
         raise Abstain(f"{HELD}: too few rows to propose means of several: add rows, or take another init")
 
 

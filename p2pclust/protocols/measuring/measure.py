@@ -116,14 +116,14 @@ class Measure(Evaluation):
             raise Abstain(f"privacy gate: fewer than {needed} rows, which measuring up to {most} clusters needs")
         points = local.points(state)
         counts = np.bincount(nearest(points, state["centers"]), minlength=C).astype(np.float64)
-        single = (counts == 1.0) & self.suppress_singletons
-        counts[single] = 0.0
+        few = (counts > 0) & (counts < local.least_cell(2 if self.suppress_singletons else 1))
+        counts[few] = 0.0
         centred = points.centred(state["centers"])
         crisp, fuzzy = crisp_sums(points, centred), fuzzy_spreads(points, centred, self.fuzzifier)
         # All that this peer reveals.
         return Arrays(
             rows=float(local.n_samples),
-            hidden=float(np.count_nonzero(single)),
+            hidden=float(np.count_nonzero(few)),
             inertia=crisp.inertia,
             objective=fuzzy.objective,
             within=crisp.within,

@@ -141,7 +141,7 @@ class Objective(Evaluation):
         if self.fuzzifier is not None:
             return fuzzy_sums(points, centers, self.fuzzifier, local.weights)[0]
         _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
-        return np.where(counts == 1, 0.0, masses) if self.min_rows > 1 else masses
+        return np.where(counts < local.least_cell(2 if self.min_rows > 1 else 1), 0.0, masses)
 
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))

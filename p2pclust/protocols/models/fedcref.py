@@ -79,6 +79,10 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
     # -- what follows from the state ----------------------------------------------------------------------------------
 
+    def withholds_below(self, n_rows: int) -> bool:
+        # Which peers train a community's model is agreed on with the job's rule, the same for all.
+        return self.min_rows >= n_rows
+
     def architecture(self, state: State) -> Architecture:
         """Return the autoencoders' architecture for the rows of this job."""
         return architecture_of(self.id, state["origin"].size, self.hidden, self.output)

@@ -146,6 +146,9 @@ class UIFCAProtocol(Labelling):
     def round_limit(self) -> int:
         return self.cluster_rounds * self.communication_rounds
 
+    def withholds_below(self, n_rows: int) -> bool:
+        return True
+
     def architecture(self, n_features: int) -> FlowArchitecture:
         """Return the models' layers for rows of so many features."""
         return FlowArchitecture(n_features, self.couplings, tuple(self.hidden), self.image_width)
@@ -178,10 +181,11 @@ class UIFCAProtocol(Labelling):
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         rows, labels = self._rows(state, local), self._assigned(state, local)
         sizes = np.bincount(labels, minlength=self.n_clusters).astype(np.int64)
-        withheld = (sizes > 0) & (sizes < self.min_cluster_size)
+        least = local.least_cell(self.min_cluster_size)
+        withheld = (sizes > 0) & (sizes < least)
         sizes[withheld] = 0
         held = np.flatnonzero(sizes)
-        hold_small_clusters(sizes > 0, self.min_cluster_size)
+        hold_small_clusters(sizes > 0, least)
         # Each cluster has its own stream, whichever others the peer has.
         streams_of = rng.spawn(self.n_clusters)
         trained = train_flows(

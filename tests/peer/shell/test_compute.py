@@ -18,6 +18,7 @@ from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain
 from p2pclust.peer.shell.store import Store
+from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine.local import Local
 
 BLOB = bytes(range(256)) * 12
@@ -60,6 +61,32 @@ def test_a_blob_that_was_fetched_is_on_disk_before_anybody_is_told_that_it_is_he
     (event,) = perform(tmp_path, VerifyBlob(digest), prepare=fetch)
     assert event.outcome == Verified(good)
     assert synced == ([digest] if good else []), "bytes of another name are not worth it"
+
+
+def test_the_floor_of_the_device_goes_with_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def note(task: BeginJob, local: Local, *rest: object) -> Outcome:
+        asked.append(local.min_cell)
+        return NoResult("noted")
+
+    monkeypatch.setattr("p2pclust.peer.shell.compute.perform", note)
+
+    async def live() -> None:
+        loop, store, told = asyncio.get_running_loop(), Store(tmp_path), asyncio.Queue[Computed | BaseException]()
+        worker = Worker(
+            lambda: Local([[0.0]]), store, Limits(), loop, told.put_nowait, told.put_nowait, floor=Floor(min_cell=5)
+        )
+        try:
+            worker.submit(Compute(TermToken("j", "begin", 1), BeginJob(b"", 1)))
+            async with asyncio.timeout(60):
+                await told.get()
+        finally:
+            worker.close(20.0)
+            store.close()
+
+    asyncio.run(live())
+    assert asked == [5]
 
 
 def test_rows_are_read_before_the_first_task_and_again_between_tasks(

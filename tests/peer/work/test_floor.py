@@ -33,6 +33,19 @@ KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
         (Floor(protocols=("fkm",)), PLAIN, None, "this device takes part in fkm only, not in llf-cm"),
         (Floor(protocols=("llf-cm",)), PRIVATE, KEYS, ""),
         (Floor(private=True), PRIVATE, KEYS, ""),
+        (Floor(min_cell=5), PLAIN, None, ""),
+        (Floor(min_cell=5), PRIVATE, KEYS, ""),
+        (Floor(min_cell=10), cluster_job("fedcref"), None, ""),
+        (
+            Floor(min_cell=11), cluster_job("fedcref"), None,
+            "this device sends nothing of clusters with fewer than 11 of its rows, and fedcref cannot leave them out: "
+            "choose llf-cm",
+        ),
+        (
+            Floor(min_cell=5), cluster_job("llf-fcm", n_clusters=2), None,
+            "this device sends nothing of clusters with fewer than 5 of its rows, and llf-fcm cannot leave them out: choose "
+            "llf-cm",
+        ),
         (
             Floor(private=True), PLAIN, KEYS,
             "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }",
@@ -53,6 +66,6 @@ def test_a_contribution_below_the_floor_is_an_abstention() -> None:
 
 def test_a_configuration_becomes_a_floor() -> None:
     assert Floor.of({}) == Floor()
-    assert Floor.of({"cohort": 5, "protocols": ["llf-cm"], "budget": {"epsilon": 8}}) == Floor(
-        cohort=5, protocols=("llf-cm",), private=True
+    assert Floor.of({"cohort": 5, "min_cell": 4, "protocols": ["llf-cm"], "budget": {"epsilon": 8}}) == Floor(
+        cohort=5, min_cell=4, protocols=("llf-cm",), private=True
     )
