@@ -353,7 +353,7 @@ def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any
         centers = [local.centers for local in locals if local.centers is not None]
         arrays, to = [local.X for local in locals], backend_of(fleet)
         if secured:
-            state = to.run(job, arrays, treatment=Treatment(missing="", **secured))
+            state = to.run(job, arrays, centers or None, treatment=Treatment(missing="", **secured))
         else:
             state = to.run(job, arrays, centers) if centers else to.run(job, arrays)
     if state.status != "done":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -34,6 +35,7 @@ class _VerticalEstimator(FederatedEstimator):
     max_rounds: int = 30
     transfer: str = "float64"
     partition: Any = "even"
+    secure: bool | Mapping[str, Any] = False
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Run the federated job.
@@ -152,6 +154,10 @@ class VerticalCMeans(_VerticalEstimator):
         How they are split: evenly, or by the number of columns of each peer.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+    secure : bool or mapping, default False
+        Secure sums, on a fleet of at least three peers, with scaled columns: no peer sees the distances of a single other
+        one. The rounds end when the assignment of rows moves by less than `tol`. True, or parameters; see
+        :class:`LosslessCMeans`.
 
     Attributes
     ----------
@@ -165,7 +171,8 @@ class VerticalCMeans(_VerticalEstimator):
     converged_, contributors_, abstained_, suppressed_, origin_, scale_, seed_
         See :class:`LosslessCMeans`.
     history_ : list of float
-        How far the distances moved in each round but the first.
+        How far the distances moved in each round but the first; with secure sums, the memberships, or how many rows changed
+        their label.
 
     Examples
     --------
@@ -184,7 +191,7 @@ class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
 
     Parameters
     ----------
-    n_clusters, init, tol, max_rounds, scaling, transfer, random_state, n_peers, partition, fleet
+    n_clusters, init, tol, max_rounds, scaling, transfer, random_state, n_peers, partition, fleet, secure
         See :class:`VerticalCMeans`.
     fuzzifier : float, default 2.0
         The paper's lambda, above 1.

@@ -14,6 +14,7 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.scenario.file.examples import SCENARIOS, find_example
 from p2pclust.scenario.file.load import check_backend, load_scenario
 from p2pclust.scenario.run import carry_out
 
@@ -102,3 +103,18 @@ def test_an_estimator_has_the_bits_of_the_plain_one(kind: Any) -> None:
 def test_an_estimator_in_this_process_has_nothing_to_hide() -> None:
     with pytest.raises(UsageError, match="nothing crosses a link"):
         LosslessCMeans(n_clusters=2, n_peers=4, secure=True).fit(X)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["vertical-cm", "vertical-fcm"])
+@pytest.mark.parametrize("backend", ["simulated", "processes"])
+def test_owners_of_columns_whose_aggregator_restarts(protocol: str, backend: str, tmp_path: Path) -> None:
+    overrides = [f"jobs.0.protocol={protocol}", "jobs.0.secure=true", "jobs.0.init=random", "expect={}"]
+    scenario = load_scenario(find_example(Path("vertical-wine"), SCENARIOS, "p2pclust run"), overrides)
+    result = carry_out(scenario, backend, out=tmp_path / "out")
+    assert result["failure"] == ""
+    assert result["unfired_faults"] == []
+    (job,) = result["jobs"]
+    assert job["replay_identical"] is True
+    assert job["exposed"] == {}
+    assert job["pooled"]["relative_difference"] < 1e-9

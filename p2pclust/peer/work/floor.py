@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.protocols.engine.base import Labelling
 from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.registry import asked_as
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
 __all__ = ["Floor"]
-
-#: Protocols that a person asks for by another name.
-_ASKED_AS: Final = {"private-cm": "llf-cm"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Floor:
     def refusal(self, job: Job, keys: JobKeys | None) -> str:
         """Return why this device does not contribute to a job, or an empty string; `keys` is None without secure sums."""
         protocol, private = job.stages[job.main].protocol, mu_squared_of(job) > 0.0
-        protocol = _ASKED_AS.get(protocol, protocol)
+        protocol = asked_as(protocol)
         if self.protocols and protocol not in self.protocols:
             return f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
         if self.private and not private:

@@ -56,6 +56,8 @@ from p2pclust.protocols.engine.local import Local
 
 __all__ = [
     "UNKNOWN",
+    "CrispVertical",
+    "FuzzyVertical",
     "VerticalCMeansProtocol",
     "VerticalClustering",
     "VerticalFuzzyCMeansProtocol",
@@ -68,7 +70,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class VerticalClustering(Clustering, ByColumns, Remembering):
+class VerticalClustering(Clustering, ByColumns):
     """What both algorithms share (Algorithm 4).
 
     Parameters
@@ -96,6 +98,7 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
     inits: ClassVar[tuple[str, ...]] = INITS
     stops: ClassVar[str] = "the distances stand still"
+    moves: ClassVar[str] = "distances"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
     #: The array of the state that assigns rows to clusters.
@@ -155,34 +158,17 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
     def means(self, state: State, columns: Columns, assigned: str) -> Floats:
         """Return the means of the clusters' rows, shape (C, F_m); NaN for an empty one."""
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return unsound(contributions, self.n_clusters)
-
-    def combine_remembering(
-        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
-    ) -> tuple[State, NDArray[Any]]:
-        shape = (int(state["n_rows"]), self.n_clusters)
-        known = memory is not None and memory.shape == shape
-        distances: Floats = memory if memory is not None and known else np.empty(shape)
-        assigned = self.blank(shape)
-        moved = 0.0
-        for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
-            # Line 10: d = sqrt(sum over peers of d^m).
-            now = np.sqrt(squares)
-            if known:
-                moved += float(np.square(now - distances[rows]).sum())
-            distances[rows] = now
-            # Line 11: the assignment of these rows.
-            assigned[rows] = self.assign(squares)
+    def followed(self, state: State, assigned: NDArray[Any], shift: float) -> State:
+        """Return the state with a new assignment of the rows; `shift` says how far they moved since the one before."""
         assigned.setflags(write=False)
         shifts = state["shifts"]
         if self.assigned in state:
-            shifts = np.append(shifts, np.sqrt(moved) if known else UNKNOWN)
+            shifts = np.append(shifts, shift)
         following = state
         if shifts.size and (0 <= shifts[-1] < self.tol or shifts.size == self.max_rounds):
             # Line 12: this was the last round. Its centers follow from the assignment that it began with.
             following = state.without(self.assigned_before).moved(self.assigned, self.assigned_before)
-        return following.replace(shifts=shifts, **self.arrays_of(assigned)), distances
+        return following.replace(shifts=shifts, **self.arrays_of(assigned))
 
     @abstractmethod
     def blank(self, shape: tuple[int, int]) -> NDArray[Any]:
@@ -253,16 +239,35 @@ class VerticalClustering(Clustering, ByColumns, Remembering):
 
 
 @dataclass(frozen=True)
-class VerticalCMeansProtocol(VerticalClustering):
-    """Vertical LLF-CM (Algorithm 4).
+class _OfOwners(VerticalClustering, Remembering):
+    """Algorithm 4 as it is: the aggregator adds up what single peers send, and remembers the distances."""
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, scaling, transfer
-        See :class:`VerticalClustering`.
-    """
+    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+        return unsound(contributions, self.n_clusters)
 
-    id: ClassVar[str] = "vertical-cm"
+    def combine_remembering(
+        self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
+    ) -> tuple[State, NDArray[Any]]:
+        shape = (int(state["n_rows"]), self.n_clusters)
+        known = memory is not None and memory.shape == shape
+        distances: Floats = memory if memory is not None and known else np.empty(shape)
+        assigned = self.blank(shape)
+        moved = 0.0
+        for rows, squares in totals(contributions, rows_per_block(self.n_clusters)):
+            # Line 10: d = sqrt(sum over peers of d^m).
+            now = np.sqrt(squares)
+            if known:
+                moved += float(np.square(now - distances[rows]).sum())
+            distances[rows] = now
+            # Line 11: the assignment of these rows.
+            assigned[rows] = self.assign(squares)
+        return self.followed(state, assigned, np.sqrt(moved) if known else UNKNOWN), distances
+
+
+@dataclass(frozen=True)
+class CrispVertical(VerticalClustering):
+    """The assignment of rows in LLF-CM: labels."""
+
     pooled_name: ClassVar[str] = "k-means"
     assigned: ClassVar[str] = "labels"
     makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
@@ -296,18 +301,22 @@ class VerticalCMeansProtocol(VerticalClustering):
 
 
 @dataclass(frozen=True)
-class VerticalFuzzyCMeansProtocol(VerticalClustering):
-    """Vertical LLF-FCM (Algorithm 4).
+class VerticalCMeansProtocol(CrispVertical, _OfOwners):
+    """Vertical LLF-CM (Algorithm 4).
 
     Parameters
     ----------
     n_clusters, tol, max_rounds, scaling, transfer
         See :class:`VerticalClustering`.
-    fuzzifier : float
-        The paper's lambda, above 1.
     """
 
-    id: ClassVar[str] = "vertical-fcm"
+    id: ClassVar[str] = "vertical-cm"
+
+
+@dataclass(frozen=True)
+class FuzzyVertical(VerticalClustering):
+    """The assignment of rows in LLF-FCM: memberships."""
+
     pooled_name: ClassVar[str] = "fuzzy c-means"
     assigned: ClassVar[str] = "memberships"
     makes: ClassVar[tuple[str, ...]] = ("memberships",)
@@ -339,6 +348,21 @@ class VerticalFuzzyCMeansProtocol(VerticalClustering):
     def labels(self, state: State) -> NDArray[np.int64]:
         blocks = state.blocks("memberships", rows_per_block(self.n_clusters))
         return np.concatenate([block.argmax(axis=1) for block in blocks])
+
+
+@dataclass(frozen=True)
+class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
+    """Vertical LLF-FCM (Algorithm 4).
+
+    Parameters
+    ----------
+    n_clusters, tol, max_rounds, scaling, transfer
+        See :class:`VerticalClustering`.
+    fuzzifier : float
+        The paper's lambda, above 1.
+    """
+
+    id: ClassVar[str] = "vertical-fcm"
 
 
 def _below(labels: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:

@@ -152,6 +152,11 @@ class VerticalSeeding(ByColumns):
         closest = np.empty(int(state["n_rows"]))
         for rows, squares in totals(contributions, rows_per_block(picks.size)):
             closest[rows] = squares.min(axis=1)
+        return self.picked(state, closest)
+
+    def picked(self, state: State, closest: NDArray[np.float64]) -> State:
+        """Return the state with one row more, drawn by each row's squared distance to the nearest picked one, shape (N,)."""
+        picks = picked_rows(state, int(state["n_rows"]))
         rng = random_streams.aggregating(int.from_bytes(state["salt"].tobytes()[:8], "little"), picks.size)
         return state.replace(first_rows=np.append(picks, _drawn(closest, rng)))
 

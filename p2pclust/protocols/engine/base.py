@@ -377,12 +377,15 @@ class Clustering(Labelling):
         "own": by itself, in its first round, without a seeding stage; "given": an array.
     pooled_name : str
         The algorithm on pooled rows that :meth:`pooled_step` is a step of.
+    moves : str
+        What ``shifts`` of its states measure the movement of.
     """
 
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
     inits: ClassVar[tuple[str, ...]] = _INITS
     pooled_name: ClassVar[str]
     stops: ClassVar[str] = "the centers stand still"
+    moves: ClassVar[str] = "centers"
 
     n_clusters: int
 

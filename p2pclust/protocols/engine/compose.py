@@ -134,6 +134,7 @@ def cluster_job(
     if issubclass(kind, ByColumns):
         _by_columns(request, participation)
         parameters["scaling"] = scaling
+        protocol = request.by_sums(protocol)
     if secure and "privacy_gate" in parameters_of(kind):
         parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
@@ -189,6 +190,10 @@ class _Request:
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
 
+    def by_sums(self, protocol: str) -> str:
+        """Return the stage that takes the place of one over columns in a job with secure sums."""
+        return protocol if self.gate_rounds is None else f"{protocol}-by-sums"
+
 
 def _range(request: _Request) -> list[Stage]:
     parameters: dict[str, Any] = {"rows_needed": request.n_clusters, **request.gate}
@@ -222,7 +227,7 @@ def _seeding(request: _Request) -> list[Stage]:
 
 
 def _align(request: _Request) -> list[Stage]:
-    return [Stage("align")]
+    return [Stage(request.by_sums("align"))]
 
 
 def _vertical_seeding(request: _Request) -> list[Stage]:
@@ -231,7 +236,12 @@ def _vertical_seeding(request: _Request) -> list[Stage]:
         _agree(init, request.n_clusters, None)
         init = "given"
     checks.one_of("init", init, request.kind.inits)
-    return [Stage("vertical-seeding", {"n_clusters": request.n_clusters, "init": init, "scaling": request.scaling})]
+    return [
+        Stage(
+            request.by_sums("vertical-seeding"),
+            {"n_clusters": request.n_clusters, "init": init, "scaling": request.scaling},
+        )
+    ]
 
 
 _BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {

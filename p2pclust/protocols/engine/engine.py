@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from p2pclust.errors import P2PClustError
 from p2pclust.protocols.engine import random_streams, stages, summaries
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, all_finite
-from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import (
+    Abstain,
+    Additive,
+    ByColumns,
+    Clustering,
+    Protocol,
+    Remembering,
+    WithWorkspace,
+)
 from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
@@ -261,8 +269,9 @@ def shift(job: Job, before: JobState, after: JobState) -> dict[str, Any]:
     if "centers" in before.arrays and "centers" in after.arrays:
         moved = after.arrays["centers"] - before.arrays["centers"]
         return {"shift": float((moved * moved).sum()) ** 0.5}
-    if job.by_columns and (last := summaries.last_shift(after)) is not None:
-        return {"shift": last, "moved": "distances"}
+    protocol = job.protocols[before.stage]
+    if job.by_columns and isinstance(protocol, Clustering) and (last := summaries.last_shift(after)) is not None:
+        return {"shift": last, "moved": protocol.moves}
     return {}
 
 
@@ -289,8 +298,8 @@ def _combined(
     """Return the arrays of the next state (None after an empty round), the contributors, and the peers left out."""
     if isinstance(protocol, Additive):
         total, peers = added_up(contributions, n_peers)
-        if total is None:
-            return None, (), {}
+        if total is None or (isinstance(protocol, ByColumns) and len(peers) < n_peers):
+            return None, peers, {}
         return protocol.combine(state.arrays, floats_of(protocol, state.arrays, total)), peers, {}
     given: list[tuple[int, Contribution]] = []
     for peer, part in contributions:

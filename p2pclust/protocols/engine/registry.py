@@ -57,6 +57,10 @@ _CLASSES = {
     "private-cm": ("p2pclust.protocols.private.private_cm", "PrivateCMeansProtocol"),
     "vertical-cm": ("p2pclust.protocols.columns.vertical", "VerticalCMeansProtocol"),
     "vertical-fcm": ("p2pclust.protocols.columns.vertical", "VerticalFuzzyCMeansProtocol"),
+    "align-by-sums": ("p2pclust.protocols.columns.vertical_sums", "AlignBySums"),
+    "vertical-seeding-by-sums": ("p2pclust.protocols.columns.vertical_sums", "VerticalSeedingBySums"),
+    "vertical-cm-by-sums": ("p2pclust.protocols.columns.vertical_sums", "VerticalCMeansBySums"),
+    "vertical-fcm-by-sums": ("p2pclust.protocols.columns.vertical_sums", "VerticalFuzzyCMeansBySums"),
 }
 
 CLUSTERING = (
@@ -64,6 +68,22 @@ CLUSTERING = (
     "vertical-fcm",
 )  # fmt: skip
 """The protocols of p2pclust that a person asks for; the others are stages around them."""
+
+
+_ASKED_AS = {
+    "private-cm": "llf-cm", "vertical-cm-by-sums": "vertical-cm", "vertical-fcm-by-sums": "vertical-fcm",
+}  # fmt: skip
+
+
+def asked_as(protocol: str) -> str:
+    """Return the id by which a person asked for a protocol: a job with secure sums may have another one in its place.
+
+    Examples
+    --------
+    >>> asked_as("vertical-cm-by-sums"), asked_as("llf-cm")
+    ('vertical-cm', 'llf-cm')
+    """
+    return _ASKED_AS.get(protocol, protocol)
 
 
 def clusterings() -> tuple[str, ...]:

@@ -239,9 +239,9 @@ def keys_closed(
     try:
         try:
             # A keeper that did not answer is asked again in the next stage, unless it is needed now.
-            part = _listed(part, before, sound, absent, terms, maker, least, silent=before.silent)
+            part = _listed(job, part, before, sound, absent, terms, maker, least, silent=before.silent)
         except NotEnough:
-            part = _listed(part, before, sound, absent, terms, maker, least, silent=0)
+            part = _listed(job, part, before, sound, absent, terms, maker, least, silent=0)
     except NotEnough as few:
         never = by_themselves({**abstained, **unsound})
         if len({*sound, *never}) < terms.n_peers:
@@ -271,8 +271,8 @@ def _sound(
 
 
 def _listed(
-    part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str], terms: Terms, maker: Maker,
-    least: int, *, silent: int,
+    job: Job, part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str], terms: Terms,
+    maker: Maker, least: int, *, silent: int,
 ) -> Secured:  # fmt: skip
     """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
     absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
@@ -282,7 +282,7 @@ def _listed(
     able = 0
     for entry in entries:
         absent[entry.index] = before.absent.get(entry.index) or sound[entry.index].refusal
-        if not absent[entry.index] and entry.columns != columns:
+        if not absent[entry.index] and not _fits(job, entry, columns):
             absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
         able |= 0 if absent[entry.index] else 1 << entry.index
     _refuse_too_few(entries, able, terms, maker, least)
@@ -325,6 +325,11 @@ def _settled(part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums
 
 def _with(sets: tuple[int, ...], one: int) -> tuple[int, ...]:
     return sets if one in sets else (*sets, one)
+
+
+def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
+    """Return whether a peer's number of columns is that of the fleet; where peers hold columns, whether it has any."""
+    return entry.columns > 0 if job.by_columns else entry.columns == columns
 
 
 def _agreed_columns(entries: Sequence[KeyEntry]) -> int:
@@ -389,7 +394,7 @@ def closed(
         return replace(after, secured=_last(part))
     if after.stage == state.stage:
         return replace(after, secured=part)
-    asked = as_mask(entry.index for entry in part.entries if entry.columns == part.columns)
+    asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
     absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
     again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent)
     if again or (terms.secure.leave == "groups" and asked != part.asked):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
@@ -36,7 +37,7 @@ def _movement(story: JobStory) -> Picture | None:
     rounds = [n for n, (name, who) in enumerate(recorded) if name == story.job.stages[stage].protocol and who]
     # A round that moved no center, such as the first one over columns, is not in the history.
     rounds = rounds[len(rounds) - len(moved) :] if len(rounds) >= len(moved) else list(range(1, len(moved) + 1))
-    what = "distances" if story.job.by_columns else "centers"
+    what = protocol.moves if isinstance(protocol, Clustering) else "centers"
     tol = float(getattr(protocol, "tol", 0.0) or 0.0)
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
     terms = _terms(story)

@@ -1,0 +1,134 @@
+"""Vertical clustering by sums alone: for jobs with secure sums, in which no peer sees one owner's distances.
+
+What single owners send in :mod:`p2pclust.protocols.columns.vertical` gives their columns away up to a rotation. But the
+aggregator of Algorithm 4 needs only the sum over the owners of the squared distances (line 10), and so do the stages before
+it. Here all of these are integers on the grid (:mod:`p2pclust.protocols.engine.fixed_point`), which pads can hide.
+
+Departures from the protocols without secure sums
+-------------------------------------------------
+- A distance on the grid differs from a float by at most 2**-72 of the unit, which is 1: columns must be scaled.
+- Line 12 compares the distances of two rounds, and the aggregator remembers those of the round before. With secure sums the
+  next aggregator often closes a round, so the rule is one that follows from the state: how far the assignment moved. For
+  c-means it is the number of rows with another label, so the rounds end when none has; for fuzzy c-means it is
+  ``||U(t) - U(t-1)||_F``.
+- Alignment: each owner's digest of the row ids is added up, number by number, and so are the squares of these numbers. All
+  digests are the same exactly if n times the sum of squares is the square of the sum. Otherwise the job fails, and it is
+  not known whose rows differ.
+
+What is still revealed: the sum over all owners of each row's squared distances to the centers, to the aggregator; and to all
+owners the memberships, or labels, of every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.protocols.columns.vertical import CrispVertical, FuzzyVertical, VerticalClustering
+from p2pclust.protocols.columns.vertical_stages import Align, VerticalSeeding
+from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
+from p2pclust.protocols.engine.base import Additive, Slot
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["AlignBySums", "VerticalCMeansBySums", "VerticalFuzzyCMeansBySums", "VerticalSeedingBySums"]
+
+_DIGEST: Final = 32
+#: Squared distances of scaled columns are some units.
+_UNITS: Final[Mapping[str, float]] = {"squares": 1.0}
+
+
+@dataclass(frozen=True)
+class AlignBySums(Align, Additive):
+    """Whether all peers hold the same rows in the same order, by sums alone."""
+
+    id: ClassVar[str] = "align-by-sums"
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"peers": Slot(()), "rows": Slot(()), "ids": Slot((_DIGEST,)), "squares": Slot((_DIGEST,))}
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return dict.fromkeys(("peers", "rows", "ids", "squares"), 1.0)
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        own = super().contribute(state, local, rng)
+        ids = own["ids"].astype(np.float64)
+        return Arrays(peers=1.0, rows=float(own["rows"]), ids=ids, squares=ids * ids)
+
+    def combine(self, state: State, total: Any) -> State:
+        n, ids = round(float(total["peers"])), np.rint(total["ids"])
+        # Exact: all numbers are whole and below 2**53.
+        alike = bool((n * np.rint(total["squares"]) == ids * ids).all())
+        return state.replace(n_rows=np.int64(round(float(total["rows"])) // n if alike else 0))
+
+    def hopeless(self, previous: State, state: State) -> str:
+        if state["n_rows"] > 0:
+            return ""
+        return (
+            f"{self.id}: not all peers hold the same rows in the same order, or they hold none; with secure sums it is not "
+            "known which: compare their files, or run the job without secure sums"
+        )
+
+
+@dataclass(frozen=True)
+class VerticalSeedingBySums(VerticalSeeding, Additive):
+    """First centers, k-means++ by sums alone."""
+
+    id: ClassVar[str] = "vertical-seeding-by-sums"
+    works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "given", "first_rows")
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return _UNITS
+
+    def combine(self, state: State, total: Any) -> State:
+        return self.picked(state, np.maximum(total["squares"], 0.0).min(axis=1))
+
+
+@dataclass(frozen=True)
+class _BySums(VerticalClustering, Additive):
+    """What both algorithms share."""
+
+    works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "given", "shifts")
+    stops: ClassVar[str] = "the assignment stands still"
+    moves: ClassVar[str] = "assignments"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scaling == "none":
+            raise UsageError(f"{self.id}: sums need scaled columns: set scaling to 'minmax' or 'zscore'")
+        if self.transfer != "float64":
+            raise UsageError(f"{self.id}: transfer = {self.transfer!r}: sums are of whole numbers: leave it out")
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        return _UNITS
+
+    def combine(self, state: State, total: Any) -> State:
+        assigned = self.assign(np.maximum(total["squares"], 0.0))
+        return self.followed(state, assigned, self._moved(state, assigned))
+
+    def _moved(self, state: State, assigned: NDArray[Any]) -> float:
+        """Return the Frobenius norm of the change of memberships; of labels, the number of rows that have another."""
+        if self.assigned not in state:
+            return 0.0
+        before = state[self.assigned]
+        if assigned.ndim == 1:
+            return float(np.count_nonzero(assigned != before))
+        return float(np.linalg.norm(assigned - before))
+
+
+@dataclass(frozen=True)
+class VerticalCMeansBySums(CrispVertical, _BySums):
+    """Vertical LLF-CM by sums alone; parameters as of :class:`.VerticalClustering`."""
+
+    id: ClassVar[str] = "vertical-cm-by-sums"
+
+
+@dataclass(frozen=True)
+class VerticalFuzzyCMeansBySums(FuzzyVertical, _BySums):
+    """Vertical LLF-FCM by sums alone; parameters as of :class:`.VerticalClustering`, and the fuzzifier."""
+
+    id: ClassVar[str] = "vertical-fcm-by-sums"
