@@ -17,7 +17,7 @@ INVENTED = {"p2pclust/protocols/noisy_cm.py", "noisy_cm.py", "hist_medians.py", 
 #: Words with a dot whose first part is the name of a module by chance.
 NO_NAMES = {
     "fleet.overlay", "fleet.devices", "data.partition", "fleet.bundle", "points.X", "local.X", "local.n_samples",
-    "local.n_features", "local.weights",
+    "local.n_features", "local.weights", "local.min_cell",
 }  # fmt: skip
 _ENDINGS = "bundle|csv|gz|html|json|jsonl|key|log|md|npy|npz|parquet|pub|py|request|sock|svg|toml|txt|wal|whl"
 

@@ -37,7 +37,7 @@ from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
-from p2pclust.protocols.secure.secured import as_mask, members_of
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 __all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "padded_sum", "take_pads", "total_of"]
 

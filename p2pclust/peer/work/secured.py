@@ -38,7 +38,8 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.wire import PADDED
-from p2pclust.protocols.secure.secured import Maker, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 __all__ = ["perform_secured"]
 

@@ -11,6 +11,7 @@ import msgpack
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
+from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["MAX_ITEMS", "MAX_TEXT", "RoundRecord", "is_count", "read_log"]
 
@@ -47,9 +48,8 @@ class RoundRecord:
     @cached_property
     def packed(self) -> bytes:
         """Its bytes in an encoded state; remembered, because every round encodes the whole log again."""
-        mask = sum(1 << peer for peer in self.contributors)
         abstained = [part for item in self.abstained.items() for part in item]
-        contributors = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+        contributors = packed(as_mask(self.contributors))
         # The flag is there only where it is set: the logs of most protocols never have it.
         flag = [True] if self.forgot else []
         return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
@@ -124,9 +124,7 @@ def _checked_record(stage: int, mask: bytes, abstained: tuple[Any, ...], forgot:
         raise WireError("job state: malformed log")
     if not all(isinstance(reason, str) and len(reason) <= MAX_TEXT for reason in reasons):
         raise WireError("job state: malformed log")
-    bits = int.from_bytes(mask, "little")
-    contributors = tuple(peer for peer in range(bits.bit_length()) if bits >> peer & 1)
-    return RoundRecord(stage, contributors, dict(zip(peers, reasons, strict=True)), forgot)
+    return RoundRecord(stage, members_of(unpacked(mask)), dict(zip(peers, reasons, strict=True)), forgot)
 
 
 def is_count(value: object) -> bool:

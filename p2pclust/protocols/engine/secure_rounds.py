@@ -25,7 +25,8 @@ from p2pclust.protocols.secure.classes import exposed, grouped
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
-from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 __all__ = [
     "MOST_RENEWALS",

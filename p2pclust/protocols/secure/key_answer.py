@@ -9,6 +9,7 @@ import msgpack
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.key_list import KeyEntry
+from p2pclust.tools.bit_sets import packed, unpacked
 
 __all__ = ["KeyAnswer"]
 
@@ -36,7 +37,7 @@ class KeyAnswer:
     def encode(self) -> bytes:
         """Return it as bytes."""
         entry, taken = self.entry, self.taken
-        mask = None if taken is None else taken.to_bytes((taken.bit_length() + 7) // 8, "little")
+        mask = None if taken is None else packed(taken)
         fields = [entry.public, entry.columns, entry.insists, entry.signature, self.refusal, mask]
         return bytes(msgpack.packb(fields))
 
@@ -59,7 +60,7 @@ class KeyAnswer:
                 raise ValueError("wrong types")
             if not (mask is None or type(mask) is bytes) or len(refusal) > _MOST_REASON:
                 raise ValueError("wrong values")
-            taken = None if mask is None else int.from_bytes(mask, "little")
+            taken = None if mask is None else unpacked(mask)
             return cls(KeyEntry(index, public, columns, insists, signature), refusal, taken)
         except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"malformed key: {error}") from None

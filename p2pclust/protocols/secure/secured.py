@@ -12,37 +12,14 @@ from typing import Any, Final
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.key_list import KeyEntry
+from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["Maker", "Secured", "Unsettled", "as_mask", "members_of"]
+__all__ = ["Maker", "Secured", "Unsettled"]
 
 _MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
 _FIELDS: Final = 5  # of an entry
-
-
-def members_of(mask: int) -> tuple[int, ...]:
-    """Return the roster indices of a set, ascending.
-
-    Examples
-    --------
-    >>> members_of(0b1001), as_mask([3, 0])
-    ((0, 3), 9)
-    """
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return tuple(found)
-
-
-def as_mask(members: Any) -> int:
-    """Return a set of roster indices as a number."""
-    mask = 0
-    for member in members:
-        mask |= 1 << member
-    return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +107,10 @@ class Secured:
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
         if (u := self.unsettled) is not None:
-            pending = [u.state, u.maker, *map(_packed, (u.asked, u.keepers))]
-        sets = [[_packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
+            pending = [u.state, u.maker, *map(packed, (u.asked, u.keepers))]
+        sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
-            self.cohort, entries, maker, _packed(self.asked), self.columns, absent, _packed(self.silent), pending, *sets,
+            self.cohort, entries, maker, packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets,
             self.renewals,
         ]  # fmt: skip
 
@@ -200,15 +177,11 @@ class _EntriesReader:
 _entries = _EntriesReader().read
 
 
-def _packed(mask: int) -> bytes:
-    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
-
-
 def _mask(data: object) -> int:
     known = _bytes(data)
     if known.endswith(b"\0"):
         raise ValueError("a set with more bytes than it needs")
-    return int.from_bytes(known, "little")
+    return unpacked(known)
 
 
 def _bytes(data: object) -> bytes:

@@ -32,10 +32,10 @@ from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys
-from p2pclust.protocols.secure.secured import as_mask, members_of
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import FLEET, Peer
 from p2pclust.simulation.world.world import World
+from p2pclust.tools.bit_sets import as_mask, members_of, unpacked
 
 __all__ = ["Secrecy"]
 
@@ -77,14 +77,14 @@ class Secrecy(Observer):
                     self._key(peer, effect.message)
                 elif isinstance(effect.message, Unpad) and effect.message.members:
                     asked = self._asked.setdefault(effect.message.digest, {})
-                    asked[int.from_bytes(effect.message.members, "little")] = None
+                    asked[unpacked(effect.message.members)] = None
             case Compute(task=Contribute() as task) if task.keys is not None and peer.core is not None:
                 self._learn(peer, task)
 
     def _written(self, peer: Peer, table: str, row: bytes) -> None:
         if table == TABLE:
             for state, mask in msgpack.unpackb(row)[1]:
-                members = int.from_bytes(mask, "little")
+                members = unpacked(mask)
                 known = self._noted.setdefault((peer.disk.store_id, state), members)
                 assert known == members, f"P2: {peer.name} knows two sets for one state"
         elif table == "register":
@@ -106,7 +106,7 @@ class Secrecy(Observer):
     def _release(self, peer: Peer, message: Pads) -> None:
         """P2: the set is on the disk of the keeper."""
         row = peer.disk.read_synced(TABLE, message.job)
-        sets = {} if row is None else {state: int.from_bytes(mask, "little") for state, mask in msgpack.unpackb(row)[1]}
+        sets = {} if row is None else {state: unpacked(mask) for state, mask in msgpack.unpackb(row)[1]}
         assert message.digest in sets, f"P2: {peer.name} releases pads for a set that is not on its disk"
         members = sets[message.digest]
         known = self._released.setdefault(message.digest, {}).setdefault(peer.name, members)

@@ -45,7 +45,8 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.secured import Maker, Secured, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker, Secured
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 INTACT = PadsKept(True)
 

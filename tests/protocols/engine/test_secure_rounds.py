@@ -22,7 +22,8 @@ from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough
 from p2pclust.protocols.engine.sums import added_up
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 JOB = cluster_job("llf-cm", n_clusters=2, init="split-merge", max_rounds=3, tol=0.0, seed=1, secure=True)
 STATE = b"d" * 32

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.key_list import KeyEntry
-from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 COUNTS = st.integers(0, 2**53 - 1)
 MASKS = st.integers(0, 2**70)

@@ -36,6 +36,7 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
 from p2pclust.protocols.gossip.push_sum import GossipLinks
+from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
 
@@ -54,8 +55,7 @@ class GossipMembers:
     @cached_property
     def mask(self) -> bytes:
         """The members as bits."""
-        bits = sum(1 << member for member in self.members)
-        return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        return packed(as_mask(self.members))
 
 
 class GossipMembershipHooks(Protocol):
@@ -121,10 +121,10 @@ class GossipMembership:
         """Note that a peer is in a circle; return whether this peer is in the same one now."""
         if self.circle is not None and epoch <= self.circle.epoch:
             return epoch == self.circle.epoch
-        bits = int.from_bytes(mask, "little")
+        bits = unpacked(mask)
         if bits.bit_length() > len(self._document.roster) or epoch < self._ledger.term:
             return False
-        members = tuple(index for index in range(len(self._document.roster)) if bits >> index & 1)
+        members = members_of(bits)
         if not members or epoch >= _MOST_EPOCHS:
             return False
         self._highest = max(self._highest, epoch)

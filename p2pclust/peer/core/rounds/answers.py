@@ -11,7 +11,7 @@ from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
-from p2pclust.protocols.secure.secured import members_of
+from p2pclust.tools.bit_sets import members_of
 
 __all__ = ["Answers"]
 

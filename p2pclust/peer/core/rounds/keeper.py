@@ -16,6 +16,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.tasks import Outcome, PadsTaken, PadsToken, Ref, TakePads
 from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import packed, unpacked
 
 __all__ = ["Held", "Keeper"]
 
@@ -96,7 +97,7 @@ class Keeper:
             self._blobs.pull(ref.digest, ref.size_bytes, [source])
             return
         self._waits = None
-        self._take(source, message, Held(state, int.from_bytes(message.members, "little"), ref), again=False)
+        self._take(source, message, Held(state, unpacked(message.members), ref), again=False)
 
     def _hand_over(self, source: str, message: Unpad) -> None:
         """Give the next aggregator what the one before had from this peer."""
@@ -154,8 +155,8 @@ class Keeper:
         self._ctx.send(source, self._message(message, reason, 0, Ref(b"", 0, b"")))
 
     def _message(self, asked: Unpad, refusal: str, members: int, ref: Ref) -> Pads:
-        mask = members.to_bytes((members.bit_length() + 7) // 8, "little")
         payload = (ref.payload,) if ref.payload else ()
         return Pads(
-            self._document.id, asked.term, asked.round, asked.digest, refusal, mask, ref.digest, ref.size_bytes, payload
+            self._document.id, asked.term, asked.round, asked.digest, refusal, packed(members), ref.digest,
+            ref.size_bytes, payload,
         )  # fmt: skip

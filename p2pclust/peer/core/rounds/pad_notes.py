@@ -9,6 +9,7 @@ import msgpack
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.tasks import PadsKept
+from p2pclust.tools.bit_sets import packed, unpacked
 
 __all__ = ["TABLE", "PadNotes"]
 
@@ -30,7 +31,7 @@ class PadNotes:
         self._synced = True  # whether the row was to be on the disk when it was written last
         if stored is not None:
             self._rows, sets, self._noisy = msgpack.unpackb(stored)
-            self._sets = {state: int.from_bytes(mask, "little") for state, mask in sets}
+            self._sets = {state: unpacked(mask) for state, mask in sets}
 
     @property
     def kept(self) -> PadsKept:
@@ -64,7 +65,7 @@ class PadNotes:
 
     def _save(self, *, sync: bool = True) -> None:
         self._synced = sync
-        sets = [[state, mask.to_bytes((mask.bit_length() + 7) // 8, "little")] for state, mask in self._sets.items()]
+        sets = [[state, packed(mask)] for state, mask in self._sets.items()]
         self._ctx.persist(TABLE, self._document.id, msgpack.packb([self._rows, sets, self._noisy]), sync=sync)
 
     def forget(self) -> None:

@@ -24,16 +24,12 @@ from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken
-from p2pclust.protocols.secure.secured import as_mask, members_of
+from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["Branches", "Part", "Tree", "TreeSum", "tree_of"]
 
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
-
-
-def _packed(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
 @dataclass(frozen=True)
@@ -147,9 +143,7 @@ class Branches:
     def _read(self, child: int, message: Partial) -> Part:
         if child not in self.children:
             raise WireError("a part from a peer that is not below")
-        answered, adopted, summed = (
-            int.from_bytes(peers, "little") for peers in (message.answered, message.adopted, message.summed)
-        )
+        answered, adopted, summed = (unpacked(peers) for peers in (message.answered, message.adopted, message.summed))
         if answered & ~self._tree.below[child] or (adopted | summed) & ~answered:
             raise WireError("a part of peers that are not below")
         abstained = dict(zip(message.abstained, message.reasons, strict=False))
@@ -346,8 +340,8 @@ class TreeSum:
         opened, ref = self.opened, part.ref or Ref(b"", 0, None)
         payload = () if ref.payload is None else (ref.payload,)
         self._sent = Partial(
-            opened.job, opened.term, opened.round, opened.digest, _packed(part.answered), _packed(part.adopted),
-            _packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
+            opened.job, opened.term, opened.round, opened.digest, packed(part.answered), packed(part.adopted),
+            packed(part.summed), tuple(part.abstained), tuple(part.abstained.values()), part.done,
             ref.digest, ref.size_bytes, payload,
         )  # fmt: skip
         self._sent_at = self._ctx.now

@@ -20,7 +20,8 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
-from p2pclust.protocols.secure.secured import Maker, as_mask, members_of
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["SecureTerm"]
 
@@ -112,7 +113,7 @@ class SecureTerm:
         self._notes.note(closing.state.digest, members, sync=False)
         closing.held = Held(closing.state, members, total)
         self._keeper.keep(closing.held)
-        self._send_all(closing, members.to_bytes((members.bit_length() + 7) // 8, "little"), total)
+        self._send_all(closing, packed(members), total)
 
     def resume(self, state: Ref, round_: int, secure: SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
@@ -153,7 +154,7 @@ class SecureTerm:
             self._renew(closing, (), f"{source} refused its pads: {message.refusal}")
             return
         ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
-        members = int.from_bytes(message.members, "little")
+        members = unpacked(message.members)
         if closing.resumes and closing.held is None and self._may_be(closing, members):
             closing.held = Held(closing.state, members, ref)
         if closing.held is None or closing.held.members != members:

@@ -17,7 +17,7 @@ from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
 from p2pclust.peer.core.rounds.tree_sums import tree_of
 from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.protocols.secure.secured import as_mask, members_of
+from p2pclust.tools.bit_sets import as_mask, members_of
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"
