@@ -73,7 +73,7 @@ class TestByHand:
         assert after["shifts"].tolist() == [math.hypot(0.125, 0.875 - 0.40625)]
         error = math.sqrt(1.5 * (protocol.sum_deviation**2 + (0.5 * protocol.count_deviation) ** 2)) / 100
         assert after["deviations"] == pytest.approx(np.array([[error * 0.5], [0.5]]))
-        last = protocol.combine(state.arrays.replace(shifts=np.zeros(4)), total)
+        last = protocol.combine(state.arrays.replace(shifts=np.zeros(15)), total)
         assert last["centers"].tolist() == [[0.25], [0.875]]
         none = protocol.combine(state.arrays, Arrays(counts=[0.0, -50.0], sums=[[1.0], [1.0]]))
         assert none["centers"].tolist() == [[0.125], [0.875]]
@@ -90,12 +90,41 @@ class TestByHand:
         assert (after["origin"] + after["centers"]).ravel().tolist() == moved
         assert (after["deviations"].ravel() == 4.0).tolist() == [True, False, True, False, True]
 
+    def test_the_last_rounds_add_up_what_those_before_found(self) -> None:
+        job = job_of(([0.0], [8.0]), init=[[1.0], [7.0]], max_rounds=5)
+        arrays_, protocol = engine.begin(job).arrays, private_of(job)
+        total = Arrays(counts=[100.0, 200.0], sums=[[-50.0], [50.0]])
+        sizes = []
+        for number in range(5):
+            arrays_ = protocol.combine(arrays_, total)
+            assert (arrays_["origin"] + arrays_["centers"]).ravel().tolist() == [2.0, 5.0]
+            # Half a half width below the middle, of 100 rows in each of so many rounds.
+            together = (1, 1, 1, 2, 3)[number]
+            error = (
+                math.sqrt(1.5 * (protocol.sum_deviation**2 + (0.5 * protocol.count_deviation) ** 2) / together) / 100
+            )
+            assert float(arrays_["deviations"][0, 0]) == pytest.approx(4.0 * error)
+            sizes.append(arrays_["past_weights"].tolist())
+        assert sizes == [[0.0, 0.0], [0.0, 0.0], [100.0, 200.0], [200.0, 400.0], [0.0, 0.0]]
+
+    def test_a_cluster_that_begins_anew_forgets_what_it_was(self) -> None:
+        job = job_of(([0.0], [8.0]), n_clusters=3, init=[[1.0], [4.0], [7.0]], max_rounds=5)
+        arrays_ = engine.begin(job).arrays.replace(
+            shifts=np.zeros(3),
+            past_weights=np.array([500.0, 0.0, 300.0]),
+            past_sums=np.array([[-250.0], [0.0], [150.0]]),
+        )
+        after = private_of(job).combine(arrays_, Arrays(counts=[500.0, 0.0, 300.0], sums=[[-250.0], [0.0], [150.0]]))
+        # The second shares the rows of the first from now on, so neither has the totals of the rounds before.
+        assert after["past_weights"].tolist() == [0.0, 0.0, 600.0]
+        assert after["past_sums"].ravel().tolist() == [0.0, 0.0, 300.0]
+
     @pytest.mark.parametrize("scaling", ["none", "minmax"])
     def test_with_hardly_any_noise_it_is_k_means_over_clipped_rows(self, scaling: str) -> None:
         peers = [np.tile(X, (500, 1)) for X in self.peers]
         job = job_of(([0.0], [8.0]), init=[[1.0], [7.0]], privacy=LOOSE, scaling=scaling)
         state = run(job, peers)
-        assert (state.status, state.converged, state.arrays["shifts"].size) == ("done", True, 5)
+        assert (state.status, state.converged, state.arrays["shifts"].size) == ("done", True, 16)
         assert summaries.raw_centers(state) == pytest.approx(np.array([[5 / 3], [8.0]]), abs=0.01)
         labels = [kept["labels"] for kept in conclude(job, state, [Local(X) for X in peers])]
         assert [one[:2].tolist() for one in labels] == [[0, 0], [0, 1], [1, 1]]
@@ -267,10 +296,10 @@ class TestStates:
         ("change", "reason"),
         [
             ({"epsilon": np.float64(1.0)}, "another epsilon or delta"),
-            ({"shifts": np.zeros(5)}, "more than the 5 rounds"),
+            ({"shifts": np.zeros(16)}, "more than the 16 rounds"),
             (
                 {name: np.ones(2) for name in ("origin", "scale")}
-                | {name: np.ones((2, 2)) for name in ("centers", "deviations")},
+                | {name: np.ones((2, 2)) for name in ("centers", "deviations", "past_sums")},
                 "another number of columns",
             ),
         ],
