@@ -109,22 +109,24 @@ class _Attacks:
 
     def all(self) -> list[AttackResult]:
         """Return what every attack found."""
-        observer = self._audit.observer
-        found = [
-            self._on_sent(observer, "rows that move alone", rows_that_moved_alone),
-            self._on_sent(observer, "copies in centers", proposed_rows),
-        ]
-        main = labelling_stage(self._audit.job)[1]
+        observer, main = self._audit.observer, labelling_stage(self._audit.job)[1]
+        copies = self._on_sent(observer, "copies in centers", proposed_rows)
+        if not isinstance(main, Additive):
+            return [copies]  # it sends centers, and no sums of rows
+        # Of a fuzzy job this reads the crisp sums of its start.
+        found = [self._on_sent(observer, "rows that move alone", rows_that_moved_alone), copies]
         if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
             solve = partial(self._solved, fuzzifier=fuzzifier)
             found.append(self._on_sent(observer, "least squares over the rounds", solve))
         found += [
             self._on_sent(observer, "clusters of one row", single_rows),
             self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
-            self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states)),
         ]
-        if isinstance(main, Additive):
-            found += [self._without_a_device(), self._with_a_new_row()]
+        if fuzzifier is None:
+            found.append(
+                self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
+            )
+        found += [self._without_a_device(), self._with_a_new_row()]
         return found
 
     # -- one run --------------------------------------------------------------------------------------------------------
@@ -144,9 +146,10 @@ class _Attacks:
         """Attack what was sent for all peers together."""
         began = self._audit.clock()
         sent = sorted({peer for peers in self._sights.sent for peer in peers})
-        rows = np.concatenate([self._audit.locals[peer].X for peer in sent] or [np.zeros((0, 0))])
-        hits = recovered(reads(), rows, self._rows)
-        return AttackResult(observer, attack, len(rows), hits, self._audit.clock() - began, {})
+        read = reads()
+        hits = sum(recovered(read, self._audit.locals[peer].X, self._rows) for peer in sent)
+        rows = sum(self._audit.locals[peer].n_samples for peer in sent)
+        return AttackResult(observer, attack, rows, hits, self._audit.clock() - began, {})
 
     def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
         by_peer = {peer: hits for peer, hits in found.items() if hits}
@@ -184,7 +187,7 @@ class _Attacks:
         now = self._again(locals_)
         devices = self._some_devices(2)
         for peer in devices:
-            before = [*locals_[:peer], locals_[peer].with_rows(locals_[peer].X[:-1]), *locals_[peer + 1 :]]
+            before = [*locals_[:peer], _without_the_last(locals_[peer]), *locals_[peer + 1 :]]
             then = self._again(before)
             sums = [of.totals if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
             read = single_rows(differences(*sums)[:1])
@@ -198,3 +201,9 @@ class _Attacks:
     def _some_devices(self, least_rows: int) -> list[int]:
         able = [n for n, one in enumerate(self._audit.locals) if one.n_samples >= least_rows and not one.problem]
         return [able[int(place)] for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round())]
+
+
+def _without_the_last(local: Local) -> Local:
+    """Return a peer's rows without the last one."""
+    labels, weights = (None if array is None else array[:-1] for array in (local.labels, local.weights))
+    return Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)

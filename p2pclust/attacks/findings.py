@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -85,7 +86,7 @@ def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
     >>> recovered(np.array([[0.1], [0.1], [0.7]]), np.array([[0.1], [0.5]]), np.ones(1))
     1
     """
-    if not found.size or not rows.size:
+    if not found.size or not rows.size or rows.shape[1] != found.shape[1]:
         return 0
     hit = np.zeros(len(rows), dtype=bool)
     for one in found:
@@ -95,5 +96,9 @@ def recovered(found: Floats, rows: Floats, ranges: Floats) -> int:
 
 def ranges_of(locals: Iterable[Local]) -> Floats:
     """Return the range of each feature over all rows, shape (F,); 1 for one that does not vary."""
-    ranges = np.ptp(np.concatenate([local.X for local in locals if local.X.size]), axis=0)
+    usable = [local.X for local in locals if local.X.size and not local.problem]
+    # A peer with another number of columns takes no part.
+    n_features = Counter(X.shape[1] for X in usable).most_common(1)[0][0] if usable else 1
+    rows = np.concatenate([np.zeros((0, n_features)), *(X for X in usable if X.shape[1] == n_features)])
+    ranges = np.ptp(rows, axis=0) if len(rows) else np.ones(n_features)
     return np.where(ranges > 0, ranges, 1.0)

@@ -154,7 +154,7 @@ def attack_models(job: Job, locals: Sequence[Local], *, clock: Callable[[], floa
 
 def _parted(local: Local, rng: np.random.Generator) -> tuple[Local, Floats]:
     """Return a peer's rows without those that are withheld, and these, shape (m, F)."""
-    if local.n_samples < _WITHHELD:
+    if local.n_samples < _WITHHELD or local.problem:
         return local, np.zeros((0, local.n_features))
     out = np.sort(rng.permutation(local.n_samples)[: local.n_samples // _WITHHELD])
     kept = np.setdiff1d(np.arange(local.n_samples), out)
@@ -192,7 +192,7 @@ def _first_exchange(job: Job, protocol: FedCRefProtocol, locals: Sequence[Local]
 
 def _last_round(job: Job, protocol: UIFCAProtocol, locals: Sequence[Local]) -> dict[int, SeenModels]:
     """Return the flows that each peer sent to the aggregator in the last round."""
-    asked: list[JobState] = []
+    asked = [engine.begin(job)]
 
     def keep(state: JobState) -> None:
         if state.status == "running":
@@ -254,7 +254,8 @@ def _copies(
     began, ranges = clock(), ranges_of(trained)
     by_peer, near, far, rows = {}, [], [], 0
     for peer, own in models.items():
-        attacker = trained[(peer + 1) % len(trained)]
+        able = [number for number in models if number != peer] or [peer]
+        attacker = trained[next((number for number in able if number > peer), able[0])]
         drawn = own.copies(attacker.X, random_streams.attacking(seed, len(trained) + peer))
         if hits := recovered(drawn, trained[peer].X, ranges):
             by_peer[peer] = hits

@@ -14,14 +14,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.attacks.sights import Sight
+from p2pclust.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import State
 
 __all__ = ["rows_from_centers", "rows_that_moved_alone"]
 
 Floats = NDArray[np.float64]
 
-#: Two readings of one row agree up to the rounding of the sums.
+#: Two readings of one row agree up to the rounding of the sums, as a share of the largest.
 _AGREE = 1e-9
 #: Numbers of rows that follow from centers are whole up to the rounding of the centers.
 _NEARLY_WHOLE = 1e-5
@@ -30,10 +30,13 @@ _NEARLY_WHOLE = 1e-5
 def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     """Return the rows that consecutive sums of the same peers give away, in the data's units, shape (n, F).
 
+    Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it.
+    That reading proves nothing by itself.
+
     Parameters
     ----------
     sights : sequence of Sight
-        In the order of rounds; those without ``counts`` and ``sums`` of clusters are passed over.
+        In the order of rounds; those without sums of crisp clusters are passed over.
 
     Examples
     --------
@@ -46,35 +49,34 @@ def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
     >>> rows_that_moved_alone([seen(0, [2.0, 1.0], [[5.0], [9.0]]), seen(1, [1.0, 2.0], [[1.0], [13.0]])])
     array([[4.]])
     """
-    found = []
-    for before, after in pairwise(sight for sight in sights if _has_sums(sight)):
-        if (before.peers, before.stage) != (after.peers, after.stage):
+    crisp = [(sight, found) for sight in sights if (found := sums_of_clusters(sight)) is not None and found[2]]
+    rows: list[Floats] = []
+    for (before, (counts, sums, _)), (after, (next_counts, next_sums, _)) in pairwise(crisp):
+        if before.peers != after.peers or counts.ndim != next_counts.ndim:
             continue
-        origin, scale = after.state["origin"], after.state["scale"]
-        for row in _read(before.shown["counts"], before.shown["sums"], after.shown["counts"], after.shown["sums"]):
-            found.append(origin + row * scale)
-    features = sights[0].state["origin"].size if sights and "origin" in sights[0].state else 0
-    return np.array(found) if found else np.zeros((0, features))
-
-
-def _has_sums(sight: Sight) -> bool:
-    return "centers" in sight.state and "counts" in sight.shown and "sums" in sight.shown
+        if counts.ndim > 1:
+            if len(counts) == len(next_counts):  # the same starts still move
+                each = zip(counts, sums, next_counts, next_sums, strict=True)
+                rows += [row for start in each for row in _read(*start)]
+        else:
+            rows += _read(counts, sums, next_counts, next_sums)
+    features = crisp[0][1][1].shape[-1] if crisp else 0
+    return np.array(rows) if rows else np.zeros((0, features))
 
 
 def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
-    """Return the rows in working coordinates; of several starts side by side, those of each."""
+    more = round(float(next_counts.sum() - counts.sum()))
+    if abs(more) == 1:
+        return [more * (next_sums.sum(axis=0) - sums.sum(axis=0))]
     if counts.shape != next_counts.shape:
-        return []  # another number of starts still moves
-    if counts.ndim > 1:
-        each = zip(counts, sums, next_counts, next_sums, strict=True)
-        return [row for start in each for row in _read(*start)]
+        return []  # cells were split
     change = np.rint(next_counts - counts)
     lost, gained = np.flatnonzero(change == -1), np.flatnonzero(change == 1)
     if not len(lost) == len(gained) == 1 or np.count_nonzero(change) != 2:
         return []
     row = next_sums[gained[0]] - sums[gained[0]]
     other = sums[lost[0]] - next_sums[lost[0]]
-    return [row] if np.allclose(row, other, rtol=0.0, atol=_AGREE) else []
+    return [row] if np.abs(row - other).max() <= _AGREE * np.abs(sums).max() else []
 
 
 def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from p2pclust.protocols.engine import engine, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -16,7 +17,10 @@ from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, replayed, rows_at
 from p2pclust.protocols.engine.sums import added_up, floats_of
 
-__all__ = ["Sight", "Sights", "branches_of", "sights_of"]
+__all__ = ["Sight", "Sights", "branches_of", "sights_of", "sums_of_clusters"]
+
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,21 @@ def sights_of(
             if total is not None:
                 sights.totals.append(_sight(job, state, peers, total))
     return sights
+
+
+def sums_of_clusters(sight: Sight) -> tuple[Floats, Floats, bool] | None:
+    """Return clusters' numbers of rows (or weights), the sums of their rows in the data's units, and whether they are crisp.
+
+    None if no sums of clusters were shown. Several starts side by side have one dimension more.
+    """
+    state, shown = sight.state, sight.shown
+    name = next((name for name in ("counts", "weights") if name in shown), "")
+    if not name or "sums" not in shown or "origin" not in state or not ("centers" in state or "cells" in state):
+        return None
+    weights, sums = shown[name], shown["sums"]
+    if "cells" in state:
+        sums = sums + weights[..., np.newaxis] * state["cells"]  # of a cell's rows, from the cell
+    return weights, sums * state["scale"] + weights[..., np.newaxis] * state["origin"], name == "counts"
 
 
 def branches_of(parents: Sequence[int], contributors: Sequence[int]) -> list[tuple[int, ...]]:

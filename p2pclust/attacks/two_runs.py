@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.attacks.moving_rows import rows_that_moved_alone
-from p2pclust.attacks.sights import Sight
+from p2pclust.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays
 
 __all__ = ["differences", "rows_in_differences", "single_rows"]
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 #: Sums of two runs agree up to the rounding of the sums.
 _ALONE = 1e-6
+_ALIKE = 1e-9
 
 
 def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
@@ -42,44 +43,39 @@ def differences(first: Sequence[Sight], second: Sequence[Sight]) -> list[Sight]:
     [[4.0]]
     """
     made = []
-    for one, other in zip(filter(_weight_name, first), filter(_weight_name, second), strict=False):
-        name = _weight_name(one)
-        if one.stage != other.stage or one.shown[name].shape != other.shown[name].shape:
+    shown = [[(sight, found) for sight in run if (found := sums_of_clusters(sight))] for run in (first, second)]
+    for (one, (weights, sums, crisp)), (other, (lighter, less, _)) in zip(*shown, strict=False):
+        if one.stage != other.stage or weights.shape != lighter.shape:
             break  # the runs are too far apart to be compared
-        (weights, sums), (lighter, less) = _in_units_of_data(one), _in_units_of_data(other)
         n_features = sums.shape[-1]
-        public = one.state.replace(origin=np.zeros(n_features), scale=np.ones(n_features))
+        public = Arrays(origin=np.zeros(n_features), scale=np.ones(n_features), centers=np.zeros((1, n_features)))
+        name = "counts" if crisp else "weights"
         made.append(replace(one, state=public, shown=Arrays({name: weights - lighter, "sums": sums - less})))
     return made
 
 
 def rows_in_differences(seen: Sequence[Sight]) -> Floats:
     """Return the rows that differences give away: clusters of one row, and rows that move alone; shape (n, F)."""
-    return np.concatenate([single_rows(seen), rows_that_moved_alone(seen)]) if seen else np.zeros((0, 0))
+    found = [rows for rows in (single_rows(seen), rows_that_moved_alone(seen)) if len(rows)]
+    return np.concatenate(found) if found else np.zeros((0, 0))
 
 
 def single_rows(sights: Sequence[Sight]) -> Floats:
     """Return the rows of clusters that have exactly one, in the data's units, shape (n, F).
 
-    The sum of a crisp cluster with one row is that row. In fuzzy sums every row has a part in every cluster; the sum divided
-    by the weight is a row if there is only one.
+    The sum of a crisp cluster with one row is that row. In fuzzy sums every row has a part in every cluster: if all clusters
+    have the same mean, that is the only row.
     """
     found, features = [], 0
     for sight in sights:
-        if name := _weight_name(sight):
-            weights, sums = _in_units_of_data(sight)
-            features = sums.shape[-1]
-            alone = np.abs(weights - 1.0) < _ALONE if name == "counts" else weights > _ALONE
-            found.append(sums[alone] / weights[alone][:, np.newaxis])
+        shown = sums_of_clusters(sight)
+        if shown is None:
+            continue
+        weights, sums, crisp = shown
+        features = sums.shape[-1]
+        if crisp:
+            found.append(sums[np.abs(weights - 1.0) < _ALONE])
+        elif (weights > _ALONE).all() and len(means := (sums / weights[..., np.newaxis]).reshape(-1, features)) > 1:
+            alike = np.ptp(means, axis=0) <= _ALIKE * np.abs(sums).max()
+            found.append(means[:1] if alike.all() else means[:0])
     return np.concatenate(found) if found else np.zeros((0, features))
-
-
-def _weight_name(sight: Sight) -> str:
-    """Return what the clusters' numbers of rows, or their weights, are called; empty if no sums of clusters were shown."""
-    names = [name for name in ("counts", "weights") if name in sight.shown]
-    return names[0] if names and "sums" in sight.shown and "centers" in sight.state else ""
-
-
-def _in_units_of_data(sight: Sight) -> tuple[Floats, Floats]:
-    weights, sums = sight.shown[_weight_name(sight)], sight.shown["sums"]
-    return weights, sums * sight.state["scale"] + weights[..., np.newaxis] * sight.state["origin"]

@@ -12,6 +12,7 @@ from p2pclust.attacks.models import attack_models, exchanges_models
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, JobResult, OnEvent
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.scenario.file.load import check_backend, starting_overlay
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.outcome.audited import AuditedJob
@@ -61,6 +62,10 @@ def audit_scenario(
     for number, job in enumerate(run.jobs, 1):
         if job.by_columns:
             raise UsageError(f"audit: the attacks are on rows; in job {number} the peers hold columns")
+        if mu_squared_of(job) > 0.0:
+            raise UsageError(
+                f"audit: the noise of job {number} cannot be drawn again: its promise is epsilon and delta"
+            )
     audited: list[AuditedJob] = []
 
     def attack(run: CheckedRun, found: FleetResult) -> Sequence[AuditedJob]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from p2pclust.peer.core.tasks import JobKeys
-from p2pclust.protocols.engine.base import Labelling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
@@ -41,7 +40,7 @@ class Floor:
     Examples
     --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> Floor(secure=True).refusal(cluster_job("llf-cm", n_clusters=2), None)
+    >>> Floor(secure=True).refusal(cluster_job("llf-cm", n_clusters=2), None, 100)
     'this device contributes only to jobs with secure sums'
     """
 
@@ -59,19 +58,19 @@ class Floor:
         given = {name: value for name, value in config.items() if name != "budget"}
         return cls(**{**given, "protocols": tuple(given.get("protocols", ())), "private": private})
 
-    def refusal(self, job: Job, keys: JobKeys | None) -> str:
-        """Return why this device does not contribute to a job, or an empty string; `keys` is None without secure sums."""
+    def refusal(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
+        """Return why a device with so many rows does not contribute to a job, or an empty string.
+
+        `keys` is None without secure sums.
+        """
         protocol, private = job.stages[job.main].protocol, mu_squared_of(job) > 0.0
         protocol = asked_as(protocol)
         if self.protocols and protocol not in self.protocols:
             return f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
         if self.private and not private:
             return "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
-        if self.min_cell and not private and not self._withholds(job):
-            return (
-                f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and {protocol} cannot "
-                "leave them out: choose llf-cm"
-            )
+        if self.min_cell and not private and (refusal := self._refusal_of_cells(job, n_rows)):
+            return refusal
         if keys is None:
             asks = self.secure or self.keep or self.cohort > 0
             return "this device contributes only to jobs with secure sums" if asks else ""
@@ -79,6 +78,13 @@ class Floor:
             return f"this device asks for a cohort of {self.cohort}, and the job has {keys.secure.cohort}"
         return ""
 
-    def _withholds(self, job: Job) -> bool:
-        protocol = job.protocols[job.main]
-        return isinstance(protocol, Labelling) and protocol.withholds_below(self.min_cell)
+    def _refusal_of_cells(self, job: Job, n_rows: int) -> str:
+        """Return why sums of few rows could not be withheld in a job, or an empty string."""
+        if not all(protocol.withholds_below(self.min_cell) for protocol in job.protocols):
+            return (
+                f"this device sends nothing of clusters with fewer than {self.min_cell} of its rows, and this job cannot "
+                "leave them out: llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
+            )
+        if n_rows < self.min_cell:
+            return f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
+        return ""

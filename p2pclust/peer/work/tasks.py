@@ -141,7 +141,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     job = job_of(task.job)
     state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
-    if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys)):
+    if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys, local.n_samples)):
         local = local.refusing(refusal)
     if task.keys is not None:
         return perform_secured(job, state, task, local, blobs, _secured(task.keys, life))

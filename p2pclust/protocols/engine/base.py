@@ -108,6 +108,13 @@ class Rules(ABC):
         """Return, where :meth:`sums_only` is false, what it does and what would work instead; for a message to people."""
         return "needs what single peers send, not only the sum: choose llf-cm or llf-fcm"
 
+    def withholds_below(self, n_rows: int) -> bool:
+        """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.
+
+        The device asks by :attr:`.Local.min_cell`; a job with a stage that cannot do it gets nothing from the device.
+        """
+        return True
+
     def refusal(self, state: State, local: Local) -> str:
         """Return why a peer's rows cannot take part, or an empty string."""
         return local.refusal(state)
@@ -342,10 +349,6 @@ class Labelling(Protocol):
     reveals: ClassVar[str] = ""
 
     def withholds_below(self, n_rows: int) -> bool:
-        """Return whether a peer sends nothing of a cluster with fewer of its rows, if its device asks for that.
-
-        The device asks by :attr:`.Local.min_cell`; a job whose protocol cannot do it gets nothing from the device.
-        """
         return False
 
     @classmethod

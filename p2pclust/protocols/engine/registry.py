@@ -72,6 +72,7 @@ CLUSTERING = (
 
 _ASKED_AS = {
     "private-cm": "llf-cm", "vertical-cm-by-sums": "vertical-cm", "vertical-fcm-by-sums": "vertical-fcm",
+    "fedavg": "fedcref",
 }  # fmt: skip
 
 

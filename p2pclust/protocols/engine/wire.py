@@ -68,6 +68,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch": ("int64", ()),
     "past_weights": ("float64", ("C",)),
     "past_sums": ("float64", ("C", "F")),
+    "past_rounds": ("int64", ("C",)),
     "opened": ("float64", ("C", "F")),
     "cost": ("float64", ()),
     "drift": ("float64", ("B", "5")),

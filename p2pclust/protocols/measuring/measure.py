@@ -95,6 +95,9 @@ class Measure(Evaluation):
             raise UsageError("measure: put a clustering of peers with different rows before it")
         return state.without(*(name for name in state if name.startswith("measured_")))
 
+    def withholds_below(self, n_rows: int) -> bool:
+        return False  # its fuzzy sums are over all rows, and with a fuzzifier near 1 those of one cluster
+
     def expects(self, state: State) -> Mapping[str, Slot]:
         per_cluster = Slot((len(state["centers"]),))
         slots = {"rows": Slot(()), "hidden": Slot(())} | dict.fromkeys(_TOTALS, Slot(()))

@@ -134,6 +134,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
     stops: ClassVar[str] = "all its rounds are done"
     works_on: ClassVar[tuple[str, ...]] = (
         "origin", "scale", "centers", "shifts", "deviations", "epsilon", "delta", "past_weights", "past_sums",
+        "past_rounds",
     )  # fmt: skip
 
     n_clusters: int
@@ -226,6 +227,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
             centers=box.clipped(centers), shifts=np.zeros(0),
             deviations=np.tile(box.half, (self.n_clusters, 1)),
             past_weights=np.zeros(self.n_clusters), past_sums=np.zeros(centers.shape),
+            past_rounds=np.zeros(self.n_clusters, np.int64),
             epsilon=np.float64(self.epsilon), delta=np.float64(self.delta),
         )  # fmt: skip
 
@@ -257,17 +259,17 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def combine(self, state: State, total: Any) -> State:
         box, before = self._box(state), state["shifts"].size
-        together = max(0, before + 1 - self.alone) + 1  # rounds whose totals are in these
         counts, sums = (
             np.array(total[n]) + state[past] for n, past in (("counts", "past_weights"), ("sums", "past_sums"))
         )
-        # A cluster that began anew has the noise of fewer rounds.
-        noise = math.sqrt(together)
+        together = state["past_rounds"] + 1  # the rounds whose noise is in each of these
+        noise = np.sqrt(together)
         enough = counts >= _ENOUGH * self.count_deviation * noise
         means = np.clip(sums[enough] / counts[enough, np.newaxis], -1.0, 1.0)
         centers, deviations = np.array(state["centers"]), np.array(state["deviations"])
         centers[enough] = box.clipped(box.middle + means * box.half)
-        error = noise * np.sqrt(_ALL_SHARES * (self.sum_deviation**2 + (means * self.count_deviation) ** 2))
+        error = np.sqrt(_ALL_SHARES * (self.sum_deviation**2 + (means * self.count_deviation) ** 2))
+        error *= noise[enough, np.newaxis]
         deviations[enough] = np.minimum(error / counts[enough, np.newaxis], 1.0) * box.half
         if before + 1 < self.rounds and enough.any():
             few, most = np.flatnonzero(~enough), np.argsort(-counts, kind="stable")[: np.count_nonzero(enough)]
@@ -276,12 +278,13 @@ class PrivateCMeansProtocol(Additive, Clustering):
             deviations[few] = box.half
             counts[few] = counts[shared] = 0.0
             sums[few] = sums[shared] = 0.0
+            together[few] = together[shared] = 0
         if not self.alone <= before + 1 < self.rounds:
-            counts, sums = np.zeros_like(counts), np.zeros_like(sums)
+            counts, sums, together = np.zeros_like(counts), np.zeros_like(sums), np.zeros_like(together)
         shift = np.sqrt(np.sum((centers - state["centers"]) ** 2))
         return state.replace(
             centers=centers, deviations=deviations, shifts=np.append(state["shifts"], shift), past_weights=counts,
-            past_sums=sums,
+            past_sums=sums, past_rounds=together,
         )  # fmt: skip
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
@@ -292,6 +295,8 @@ class PrivateCMeansProtocol(Additive, Clustering):
             return f"more than the {self.rounds} rounds of the job"
         if float(state["epsilon"]) != self.epsilon or float(state["delta"]) != self.delta:
             return "another epsilon or delta than that of the job"
+        if not ((state["past_rounds"] >= 0) & (state["past_rounds"] < self.rounds)).all():
+            return "totals of more rounds than the job has"
         if state["origin"].shape != (len(self.lo),):
             return "another number of columns than its bounds have"
         return ""

@@ -25,9 +25,7 @@ def attacks_section(story: JobStory) -> Section | None:
         "Attacks that a peer could do on what it got, done after the run and compared with the rows. A row came back "
         "exactly if each value is within a thousandth of its feature's range."
     )
-    table = [
-        ["observer", "attack", "rows", "recovered", "AUC", "nearest copy", "of a row not used", "seconds", "devices"]
-    ]
+    table = [["observer", "attack", "rows", "found", "devices"]]
     table += [_line(audited, one) for one in audited.findings]
     pictures: list[Picture] = []
     if canvas.can_draw():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,22 @@ def test_a_fleet_that_cannot_finish_is_named(cli: Cli) -> None:
     ended = cli("audit", "lost-majority")
     assert ended.code == 3
     assert "did not finish, so it was not attacked" in ended.err
+
+
+def test_a_table_of_the_report_has_as_many_cells_as_headings(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "audited"
+    assert cli("audit", "iris-kmeans", "--out", str(out)).code == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    section = page[page.index("<h2>What a curious peer could read</h2>") :]
+    rows = re.findall(r"<tr>(.*?)</tr>", section[: section.index("</table>")], re.DOTALL)
+    assert {len(re.findall(r"<t[hd]", row)) for row in rows} == {5}
+
+
+def test_a_private_job_is_refused_before_it_runs(cli: Cli, tmp_path: Path) -> None:
+    job = '{protocol="llf-cm", clusters=3, secure=true, privacy={epsilon=2.0, delta=1e-6}}'
+    private = [f"jobs=[{job}]", "data.bounds=[[0.0, 8.0]]", "faults=[]", "expect={}"]
+    overrides = [part for one in private for part in ("--set", one)]
+    ended = cli("audit", "iris-kmeans", "--out", str(tmp_path / "out"), *overrides)
+    assert ended.code == 2
+    assert "audit: the noise of job 1 cannot be drawn again" in ended.err
+    assert not (tmp_path / "out").exists()

@@ -11,15 +11,24 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.measuring.measure import measured
 from p2pclust.protocols.secure.parameters import SecureSums
 
 PLAIN = cluster_job("llf-cm", n_clusters=2)
 PRIVATE = cluster_job(
     "llf-cm", n_clusters=2, secure=True, privacy={"epsilon": 2.0, "delta": 1e-6}, bounds=([0.0], [1.0])
 )
+COMMUNITY = Job((Stage("fedavg", {"n_features": 2, "clusters": [[0], [1]]}),), 0)
 KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
+
+
+def cannot_withhold(n_rows: int) -> str:
+    return (
+        f"this device sends nothing of clusters with fewer than {n_rows} of its rows, and this job cannot leave them out: "
+        "llf-cm, fkm and k-fed can, without accelerate, n_init and measures"
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,15 +45,27 @@ KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
         (Floor(min_cell=5), PLAIN, None, ""),
         (Floor(min_cell=5), PRIVATE, KEYS, ""),
         (Floor(min_cell=10), cluster_job("fedcref"), None, ""),
+        (Floor(min_cell=10, protocols=("fedcref",)), COMMUNITY, None, ""),
+        (Floor(min_cell=21), PLAIN, None, "it has fewer rows than the 21 of a cluster that this device sends anything of"),
         (
             Floor(min_cell=11), cluster_job("fedcref"), None,
-            "this device sends nothing of clusters with fewer than 11 of its rows, and fedcref cannot leave them out: "
-            "choose llf-cm",
+            cannot_withhold(11),
         ),
         (
             Floor(min_cell=5), cluster_job("llf-fcm", n_clusters=2), None,
-            "this device sends nothing of clusters with fewer than 5 of its rows, and llf-fcm cannot leave them out: choose "
-            "llf-cm",
+            cannot_withhold(5),
+        ),
+        (
+            Floor(min_cell=5), cluster_job("llf-cm", n_clusters=2, accelerate=True), None,
+            cannot_withhold(5),
+        ),
+        (
+            Floor(min_cell=5), cluster_job("llf-cm", n_clusters=2, n_init=2), None,
+            cannot_withhold(5),
+        ),
+        (
+            Floor(min_cell=5), measured(PLAIN), None,
+            cannot_withhold(5),
         ),
         (
             Floor(private=True), PLAIN, KEYS,
@@ -53,7 +74,7 @@ KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
     ],
 )  # fmt: skip
 def test_what_is_below_the_floor(floor: Floor, job: Job, keys: JobKeys | None, reason: str) -> None:
-    assert floor.refusal(job, keys) == reason
+    assert floor.refusal(job, keys, 20) == reason
 
 
 def test_a_contribution_below_the_floor_is_an_abstention() -> None:

@@ -113,11 +113,23 @@ class TestByHand:
             shifts=np.zeros(3),
             past_weights=np.array([500.0, 0.0, 300.0]),
             past_sums=np.array([[-250.0], [0.0], [150.0]]),
+            past_rounds=np.array([1, 0, 1]),
         )
         after = private_of(job).combine(arrays_, Arrays(counts=[500.0, 0.0, 300.0], sums=[[-250.0], [0.0], [150.0]]))
         # The second shares the rows of the first from now on, so neither has the totals of the rounds before.
         assert after["past_weights"].tolist() == [0.0, 0.0, 600.0]
         assert after["past_sums"].ravel().tolist() == [0.0, 0.0, 300.0]
+        assert after["past_rounds"].tolist() == [0, 0, 2]
+
+    def test_a_small_cluster_that_shares_its_rows_again_and_again_is_kept(self) -> None:
+        # Two centers are empty, so those of both filled clusters give half of what they are to them in every round.
+        job = job_of(([0.0], [8.0]), n_clusters=4, init=[[1.0], [7.0], [3.0], [5.0]])
+        arrays_, protocol = engine.begin(job).arrays, private_of(job)
+        small = 3.0 * protocol.count_deviation
+        total = Arrays(counts=[9e4, small, 0.0, 0.0], sums=[[-6.75e4], [0.75 * small], [0.0], [0.0]])
+        for _ in range(16):
+            arrays_ = protocol.combine(arrays_, total)
+            assert (arrays_["origin"] + arrays_["centers"])[:2].ravel() == pytest.approx([1.0, 7.0])
 
     @pytest.mark.parametrize("scaling", ["none", "minmax"])
     def test_with_hardly_any_noise_it_is_k_means_over_clipped_rows(self, scaling: str) -> None:
@@ -297,6 +309,7 @@ class TestStates:
         [
             ({"epsilon": np.float64(1.0)}, "another epsilon or delta"),
             ({"shifts": np.zeros(16)}, "more than the 16 rounds"),
+            ({"past_rounds": np.array([0, 16])}, "totals of more rounds than the job has"),
             (
                 {name: np.ones(2) for name in ("origin", "scale")}
                 | {name: np.ones((2, 2)) for name in ("centers", "deviations", "past_sums")},
