@@ -142,6 +142,7 @@ def one_by_one(
 
 
 def whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
+    """Return all bytes of a payload, also of one that is read in blocks elsewhere."""
     source = blobs.source(job, ref)
     return source if isinstance(source, bytes) else b"".join(blobs.read(ref.digest))
 
@@ -149,6 +150,7 @@ def whole(job: Job, ref: Ref, blobs: BlobAccess) -> bytes:
 def describe(
     job: Job, state: JobState, task: DescribeState, blobs: BlobAccess, secured: SecuredJob | None = None
 ) -> Outcome:  # fmt: skip
+    """Return what the core must know of a state that arrived, and keep its bytes if they came in the message."""
     if task.state.payload is None:
         # Its bytes are canonical, so encoding it again would only make the same blob.
         return StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))

@@ -85,6 +85,7 @@ class RangeBySums(Additive):
         return {"buckets": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Return ones in the buckets at and above each end of this peer's ranges, if it has the prefix found so far."""
         hold_other_columns(state, local)
         hold_few_rows(local, self.min_rows, "declare bounds")
         lo, hi = local.range()
@@ -97,6 +98,7 @@ class RangeBySums(Additive):
         return Arrays(buckets=np.where(here[..., np.newaxis] & above, 1.0, 0.0))
 
     def combine(self, state: State, total: Any) -> State:
+        """Continue each prefix by the first bucket that any peer is in; the last round gives the ranges."""
         bits = _bits(int(state["n_columns"]))
         lowest = (total["buckets"] != 0).argmax(axis=-1).astype(np.uint64)
         prefixes = state["prefixes"].view(np.uint64) << np.uint64(bits) | lowest

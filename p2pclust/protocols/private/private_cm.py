@@ -258,6 +258,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
         }
 
     def combine(self, state: State, total: Any) -> State:
+        """Move each center to its noisy mean, as far as its noisy count is worth it; see the module's text."""
         box, before = self._box(state), state["shifts"].size
         counts, sums = (
             np.array(total[n]) + state[past] for n, past in (("counts", "past_weights"), ("sums", "past_sums"))
