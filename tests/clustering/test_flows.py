@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pclust.clustering.flows import FlowArchitecture, log_likelihoods, random_flows, train_flows
+from p2pclust.clustering.flows import FlowArchitecture, generated_rows, log_likelihoods, random_flows, train_flows
 from p2pclust.errors import DataError, UsageError
 
 torch = pytest.importorskip("torch", reason="flows need torch: pip install 'p2pclust[models]'")
@@ -256,3 +256,20 @@ print(sorted({"torch", "scipy", "sklearn"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_rows_that_a_model_draws_are_mapped_back_to_what_they_were_drawn_from() -> None:
+    torch = pytest.importorskip("torch")
+    from p2pclust.clustering import flow_network as network
+
+    shape = FlowArchitecture(5, couplings=3, hidden=(8, 8))
+    weights = 3.0 * random_flows(shape, [np.random.default_rng(0)])
+    codes = np.random.default_rng(1).normal(size=(20, 5)).astype(np.float32)
+    rows = generated_rows(shape, weights, codes)[0]
+    assert np.abs(rows - codes).max() > 0.1, "these weights move every row"
+    halves = [torch.from_numpy(rows[:, half]) for half in shape.halves]
+    for coupling, conditioner in enumerate(network._conditioners(shape, torch.from_numpy(weights[0]))):
+        s, t = network._scale_and_shift(conditioner, halves[coupling % 2])
+        halves[1 - coupling % 2] = halves[1 - coupling % 2] * s.exp() + t
+    for half, found in zip(shape.halves, halves, strict=True):
+        assert found.numpy() == pytest.approx(codes[:, half], abs=1e-4)
