@@ -21,8 +21,9 @@ __all__ = ["differences", "rows_in_differences", "single_rows"]
 
 Floats = NDArray[np.float64]
 
-#: Sums of two runs agree up to the rounding of the sums.
+#: A number of rows is 1 up to the rounding of two sums.
 _ALONE = 1e-6
+#: Means are the same row up to the rounding of the sums, as a share of the largest.
 _ALIKE = 1e-9
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from p2pclust.attacks.audit import Audit, audit_job
-from p2pclust.attacks.models import attack_models, exchanges_models
+from p2pclust.attacks.models import exchanges_models
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, JobResult, OnEvent
@@ -88,7 +87,7 @@ def _attacked(run: CheckedRun, found: FleetResult, patience_s: float) -> list[Au
         if done is None or done.state is None:
             raise FleetError(f"job {number + 1} did not finish, so it was not attacked: {found.failure}")
         if exchanges_models(job):
-            findings = attack_models(job, [rows[name] for name in done.roster], clock=time.perf_counter)
+            findings = audit_job(Audit(job, [rows[name] for name in done.roster], ()))
         else:
             findings = audit_job(_audit_of(run, found, number, done, patience_s))
         audited.append(AuditedJob(number + 1, run.scenario.jobs[number].protocol, done.roster, findings))

@@ -259,7 +259,6 @@ print(sorted({"torch", "scipy", "sklearn"} & set(sys.modules)))
 
 
 def test_rows_that_a_model_draws_are_mapped_back_to_what_they_were_drawn_from() -> None:
-    torch = pytest.importorskip("torch")
     from p2pclust.clustering import flow_network as network
 
     shape = FlowArchitecture(5, couplings=3, hidden=(8, 8))
