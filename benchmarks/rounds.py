@@ -31,13 +31,13 @@ def peers_of(n_peers: int, features: int = FEATURES) -> tuple[PeerSpec, ...]:
     return tuple(PeerSpec(f"peer-{i:02d}", rng.random((ROWS, features))) for i in range(n_peers))
 
 
-def request_of(n_rounds: int, features: int = FEATURES, *, secure: bool = False) -> JobRequest:
-    """Return a job of so many rounds of `llf-fcm`, plain or with secure sums."""
+def request_of(n_rounds: int, features: int = FEATURES, *, secure: bool = False, verify: str = "") -> JobRequest:
+    """Return a job of so many rounds of `llf-fcm`: plain, with secure sums, with proofs of its states, or with both."""
     job = cluster_job(
         "llf-fcm", n_clusters=CLUSTERS, scaling="minmax", init="uniform", fuzzifier=2.0, tol=0.0, max_rounds=n_rounds,
         privacy_gate=False, secure=secure, bounds=([0.0] * features, [1.0] * features) if secure else None,
     )  # fmt: skip
-    return JobRequest(job, Treatment(secure=secure))
+    return JobRequest(job, Treatment(secure=secure, verify=verify))
 
 
 def steady_rounds(peers: tuple[PeerSpec, ...], request: JobRequest) -> tuple[list[float], FleetResult]:

@@ -1,4 +1,4 @@
-"""What secure sums cost: the same rounds plain and secured, one after the other, in one run.
+"""What secure sums and proofs cost: the same rounds plain, secured, verified and both, one after the other, in one run.
 
 python benchmarks/secure_rounds.py [--peers 20] [--rounds 100] [--repeats 3] [--features 64 784]
 """
@@ -14,6 +14,8 @@ from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec
 
 MANY_PEERS, MANY_ROUNDS = 100, 20
+#: A name; whether sums are secure; whether states have proofs.
+KINDS = (("plain", False, ""), ("secured", True, ""), ("verified", False, "all"), ("both", True, "all"))
 
 
 def sent(result: FleetResult) -> float:
@@ -22,13 +24,12 @@ def sent(result: FleetResult) -> float:
 
 
 def on_processes(n_peers: int, features: int, n_rounds: int) -> None:
-    """Print the milliseconds of a round and the bytes per peer and round, plain and secured."""
+    """Print the milliseconds of a round and the bytes per peer and round of each kind of job."""
     peers, medians = peers_of(n_peers, features), []
-    for secure in (False, True):
-        seconds, result = steady_rounds(peers, request_of(n_rounds, features, secure=secure))
+    for name, secure, verify in KINDS:
+        seconds, result = steady_rounds(peers, request_of(n_rounds, features, secure=secure, verify=verify))
         medians.append(1000 * statistics.median(seconds))
-        name = "secured" if secure else "plain"
-        ratio = f"{medians[1] / medians[0]:9.2f}" if secure else ""
+        ratio = f"{medians[-1] / medians[0]:9.2f}"
         kilobytes = sent(result) / n_rounds / 1000
         row = f"{n_peers:6d} x {CLUSTERS} x {features:<5d}{name:>10}{medians[-1]:12.2f}{kilobytes:14.1f}"
         print(row + ratio, flush=True)
@@ -36,11 +37,11 @@ def on_processes(n_peers: int, features: int, n_rounds: int) -> None:
 
 def simulated(n_peers: int, n_rounds: int) -> None:
     """Print the virtual milliseconds of a round and the bytes per peer and round of a large fleet."""
-    for secure in (False, True):
-        spec = FleetSpec(peers_of(n_peers), (request_of(n_rounds, secure=secure),))
+    for name, secure, verify in KINDS:
+        spec = FleetSpec(peers_of(n_peers), (request_of(n_rounds, secure=secure, verify=verify),))
         result = backend("simulated").carry_out(spec, lambda event: None)
         assert not result.failure, result.failure
-        name, took_s = "secured" if secure else "plain", result.jobs[0].seconds
+        took_s = result.jobs[0].seconds
         row = f"{n_peers:6d} x {CLUSTERS} x 64   {name:>10}{1000 * took_s / n_rounds:12.2f}"
         print(f"{row}{sent(result) / n_rounds / 1000:14.1f}  (virtual time)", flush=True)
 

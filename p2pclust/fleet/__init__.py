@@ -64,10 +64,11 @@ class Backend:
 
         Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
         """
-        if treatment is not None and treatment.secure and self.name == "in-process":
+        if treatment is not None and treatment.keyed and self.name == "in-process":
+            asked, done = ("secure", "hide") if treatment.secure else ("verify", "check")
             raise UsageError(
-                "secure: nothing crosses a link in process, so there is nothing to hide: take fleet = 'processes' or "
-                "'simulated', or leave secure out"
+                f"{asked}: nothing crosses a link in process, so there is nothing to {done}: take fleet = 'processes' or "
+                f"'simulated', or leave {asked} out"
             )
         from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
 

@@ -91,6 +91,8 @@ class JobRequest:
             raise UsageError(flaw)
         if treatment.secure and (flaw := unsecurable(self.job)):
             raise UsageError(flaw)
+        if treatment.verify and self.job.unverifiable:
+            raise UsageError(self.job.unverifiable)
         tolerance = treatment.tolerance or (TOLERANCE if gossip else 0.0)
         object.__setattr__(self, "treatment", replace(treatment, missing=missing, tolerance=tolerance))
 

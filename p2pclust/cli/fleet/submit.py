@@ -65,6 +65,10 @@ def submit(
         bool,
         typer.Option("--secure", help="Secure sums: no peer sees what a single other one contributes."),
     ] = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(metavar="all", help="Which peers make each state again before they adopt it; default none."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
     ] = None,
@@ -89,6 +93,7 @@ def submit(
       p2pclust submit llf-fcm --clusters 3 --scaling minmax
       p2pclust submit llf-cm --clusters 10 --tol 1e-4 --missing all --wait
       p2pclust submit llf-cm --clusters 3 --secure --cohort 5
+      p2pclust submit llf-cm --clusters 3 --verify all
       p2pclust submit llf-fcm --clusters 3 --every 1h
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
@@ -98,6 +103,7 @@ def submit(
     options = {
         "protocol": protocol, "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience,
         "deadline_s": deadline, "collect": collect, "every": every, "seed": seed,
+        "verify": verify,
     }  # fmt: skip
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if roster is not None:

@@ -28,7 +28,7 @@ class Finding:
 class Asked(NamedTuple):
     """The options of ``p2pclust simulate`` that choose what is tried."""
 
-    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series", "lasting" or "secure"
+    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series", "lasting", "secure" or "verified"
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
@@ -41,12 +41,21 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """
-    from p2pclust.simulation.swarms import cancel, fedcref, lasting, leaderless, secure, series, swarm  # noqa: PLC0415
+    from p2pclust.simulation.swarms import (  # noqa: PLC0415
+        cancel,
+        fedcref,
+        lasting,
+        leaderless,
+        secure,
+        series,
+        swarm,
+        verified,
+    )
     from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415
 
     own = {
         "fedcref": fedcref, "leaderless": leaderless, "cancel": cancel, "series": series, "lasting": lasting,
-        "secure": secure,
+        "secure": secure, "verified": verified,
     }  # fmt: skip
     run = own[asked.protocol].run if asked.protocol in own else swarm.run
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():

@@ -35,7 +35,7 @@ def simulate(
             metavar="ID",
             help="fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
             "series: it is repeated; lasting: only a majority recovers, and the others hang, flap or stay cut off; "
-            "secure: secure sums; by default llf-cm or llf-fcm, as drawn.",
+            "secure: secure sums; verified: all check each state, and one lies; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -104,9 +104,9 @@ def _check(asked: Asked) -> None:
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol not in (None, "leaderless", "cancel", "series", "lasting", "secure"):
+    elif protocol not in (None, "leaderless", "cancel", "series", "lasting", "secure", "verified"):
         raise UsageError(
-            f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, secure, or nothing"
+            f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, secure, verified, or nothing"
         )
     if mutant is None:
         return
@@ -114,7 +114,7 @@ def _check(asked: Asked) -> None:
 
     own = {
         None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
-        "secure": mutants.SECURE_MUTANTS,
+        "secure": mutants.SECURE_MUTANTS, "verified": mutants.VERIFIED_MUTANTS,
     }  # fmt: skip
     known = mutants.MUTANTS | own.get(protocol, mutants.WORKSPACE_MUTANTS)
     if mutant not in known:

@@ -92,7 +92,7 @@ class _SimulatedFleet(FleetPort):
             preset(spec.timing).allowing(spec.quiet_s), Limits(), np.random.default_rng([spec.seed, 3]),
             (Invariants(),),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
-            keyed=any(request.treatment.secure for request in spec.jobs),
+            keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip
         for number, peer in enumerate(spec.peers):
             self._world.cpu_share[peer.name] = peer.cpu_share

@@ -57,9 +57,7 @@ class Document:
     nonce: str  # distinguishes equal jobs; of a child job: the parent's id, the round and a name, separated by slashes
     links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
     turn: Turn | None = None  # of a job that is repeated
-    pins: bytes = (
-        b""  # of a job with secure sums: the signature of the fleet roster, and the device keys of the job roster
-    )
+    pins: bytes = b""  # where devices sign: the signature of the fleet roster, and the device keys of the job roster
 
     def __post_init__(self) -> None:
         if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
@@ -73,8 +71,8 @@ class Document:
             raise UsageError("every_s: for a job that is repeated, and for no other")
         if self.treatment.secure:
             self.treatment.secure_sums.check(len(self.roster))
-        if len(self.pins) != (_PINNED_BYTES + _KEY_BYTES * len(self.roster) if self.treatment.secure else 0):
-            raise UsageError("pins: the keys of a job with secure sums, and of no other")
+        if len(self.pins) != (_PINNED_BYTES + _KEY_BYTES * len(self.roster) if self.treatment.keyed else 0):
+            raise UsageError("pins: the keys of a job with secure sums or with verify, and of no other")
         if self.treatment.collect == "gossip":
             self._check_gossip()
         elif self.links:
@@ -130,8 +128,16 @@ class Document:
 
     @cached_property
     def keys(self) -> JobKeys | None:
-        """What tasks need with secure sums."""
-        return JobKeys(self.id, self.treatment.secure_sums, self.pins) if self.treatment.secure else None
+        """What tasks need where devices sign; None elsewhere."""
+        treatment = self.treatment
+        if not treatment.keyed:
+            return None
+        return JobKeys(self.id, treatment.secure_sums if treatment.secure else None, self.pins, bool(treatment.verify))
+
+    def pins_of(self, indices: Sequence[int]) -> bytes:
+        """Return the pins of a job with these peers of the roster, which has the same fleet roster."""
+        keys = [self.pins[at : at + _KEY_BYTES] for at in (_PINNED_BYTES + _KEY_BYTES * index for index in indices)]
+        return self.pins[:_PINNED_BYTES] + b"".join(keys)
 
     @cached_property
     def named(self) -> tuple[str, str | None]:
@@ -174,9 +180,9 @@ class Document:
             fields += [treatment.tolerance, treatment.mixing, self.links, treatment.ticks]
         if self.turn is not None:
             fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
-        if treatment.secure:
-            secure = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave, self.pins]
-            fields.append(msgpack.packb(secure))
+        if treatment.keyed:
+            keyed = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave, self.pins]
+            fields.append(msgpack.packb([*keyed, treatment.verify, treatment.secure] if treatment.verify else keyed))
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -195,8 +201,8 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
-            secure = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
-            keepers, cohort, burnt, leave, pins = (0, 0, "", "", b"") if secure is None else msgpack.unpackb(secure)
+            keyed = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
+            keepers, cohort, burnt, leave, pins, verify, secure = _keyed_fields(keyed)
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
             rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
             series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)
@@ -205,7 +211,7 @@ class Document:
                 raise WireError("job document: wrong types")
             if not all(
                 type(x) is str
-                for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, series or "")
+                for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, verify, series or "")
             ):
                 raise WireError("job document: wrong types")
             if not all(type(x) is float for x in (patience_s, deadline_s, tolerance, every_s)):
@@ -214,12 +220,21 @@ class Document:
                 raise WireError("job document: wrong types")
             treatment = Treatment(
                 missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s,
-                secure is not None, keepers, cohort, burnt, leave,
+                secure, keepers, cohort, burnt, leave, verify,
             )  # fmt: skip
             turn = None if series is None else Turn(series, number, fixed)
             return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, pins)
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
+
+
+def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, bytes, str, bool]:
+    """Return keepers, cohort, burnt, leave, pins, verify and secure of a document."""
+    if data is None:
+        return 0, 0, "", "", b"", "", False
+    keepers, cohort, burnt, leave, pins, *verified = msgpack.unpackb(data)
+    verify, secure = verified or ("", True)
+    return keepers, cohort, burnt, leave, pins, verify, secure
 
 
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:
@@ -259,20 +274,21 @@ def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) ->
 
 
 def pins_of(pins: Pins | None, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
-    """Return the keys that the document of a job names; empty without secure sums.
+    """Return the keys that the document of a job names; empty where devices do not sign.
 
     Raises
     ------
     UsageError
         If this peer does not know them all.
     """
-    if not treatment.secure:
+    if not treatment.keyed:
         return b""
+    asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
     if pins is None:
         raise UsageError(
-            "secure: this fleet has no keys, so any process could pretend to be a keeper: `p2pclust keys init`"
+            f"{asked}: this fleet has no keys, so any process could pretend to be {who}: `p2pclust keys init`"
         )
     unknown = [name for name in roster if name not in pins.devices]
     if unknown:
-        raise UsageError(f"secure: the fleet roster of this peer has no key of {', '.join(unknown)}")
+        raise UsageError(f"{asked}: the fleet roster of this peer has no key of {', '.join(unknown)}")
     return pins.packed(roster)

@@ -186,6 +186,22 @@ class Contradiction(JobReport):
 
 
 @dataclass(frozen=True, slots=True)
+class RefutesState(JobReport):
+    """A state that a peer sent does not follow from its proof: that peer is not followed any more in this job."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked(JobReport):
+    """This peer cannot say whether a state follows from its proof, and does not adopt it."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BadTree(JobReport):
     """The tree that an aggregator sent cannot be."""
 

@@ -24,6 +24,8 @@ __all__ = [
     "AnswerToken",
     "BeginJob",
     "CancelJob",
+    "CheckState",
+    "CheckToken",
     "CloseGossipRound",
     "CombineRound",
     "ContinueJob",
@@ -46,8 +48,10 @@ __all__ = [
     "Ref",
     "RenewKeys",
     "SecureInfo",
+    "StateChecked",
     "StateInfo",
     "StateMade",
+    "StateRefuted",
     "StateTask",
     "SumPadded",
     "SumToken",
@@ -81,11 +85,12 @@ Given = tuple[tuple[int, ...], Ref]
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """What a worker must know of a job with secure sums beside its mathematics."""
+    """What a worker must know of a job in which devices sign, beside its mathematics."""
 
     job: str  # its id
-    secure: SecureSums
+    secure: SecureSums | None
     pins: bytes  # as its document has them
+    verify: bool = False  # whether states have proofs (docs/verified-rounds.md)
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------
@@ -113,7 +118,7 @@ class BeginJob(Task):
     kind: ClassVar[str] = "begin"
     job: bytes  # the job's mathematics, as the document holds it
     n_peers: int
-    keys: JobKeys | None = None  # with secure sums
+    keys: JobKeys | None = None  # where devices sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ class StateTask(Task):
     job: bytes
     n_peers: int
     state: Ref
-    keys: JobKeys | None = field(default=None, kw_only=True)  # with secure sums
+    keys: JobKeys | None = field(default=None, kw_only=True)  # where devices sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,14 @@ class DescribeState(StateTask):
     """Say what the core may know about a state. Outcome: `StateMade`, with the same state."""
 
     kind: ClassVar[str] = "describe"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState(StateTask):
+    """Make a state again from its proof. Outcome: `StateChecked` or `StateRefuted`."""
+
+    kind: ClassVar[str] = "check"
+    held: Ref | None  # the state in this peer's register
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,14 +339,29 @@ class StateMade(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
+class StateChecked(Outcome):
+    """A state follows from its proof."""
+
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateRefuted(Outcome):
+    """A state does not follow from its proof: the peer that made it, or has handed it on, is faulty."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Contributed(Outcome):
-    """This peer's contribution to a round."""
+    """This peer's contribution to a round; with `abstains`, its signed refusal."""
 
     ref: Ref
     published: tuple[tuple[bytes, int], ...] = ()  # digest and size of blobs that it keeps for others
     note: bytes | None = None  # what this peer keeps for itself
     rows: bytes = b""  # with secure sums: a digest of the rows
     noisy: bool = False  # whether it has noise: then each one costs privacy
+    abstains: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +491,17 @@ class AnswerToken(JobToken):
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it."""
         return ("job", self.job, self.kind, self.state.hex(), str(self.proposer))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckToken(JobToken):
+    """A follower checks a state before it adopts it."""
+
+    state: bytes  # its digest
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind, self.state.hex())
 
 
 @dataclass(frozen=True, slots=True)

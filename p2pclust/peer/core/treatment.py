@@ -18,13 +18,16 @@ from p2pclust.protocols.secure.parameters import (
     usual_cohort,
 )
 
-__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "Treatment", "every_flaw", "secure_fields"]
+__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "VERIFY", "Treatment", "every_flaw", "secure_fields"]
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
 
 #: How contributions come together (docs/peer/tree.md, "Sums along a tree").
 COLLECT: Final = ("star", "tree", "gossip")
+
+#: Which peers make each state again before they adopt it (docs/verified-rounds.md); empty: none.
+VERIFY: Final = ("", "all")
 
 #: A person may not set less: a peer would be passed over before a message to it could be repeated once. Documents that are
 #: here already are read whatever they say.
@@ -75,6 +78,8 @@ class Treatment:
         The fewest peers whose sum may be revealed; by default 5, in a small fleet 3.
     burnt, leave : str
         See :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
+    verify : {"", "all"}
+        ``"all"``: every peer makes each state again from signed contributions before it adopts it (docs/verified-rounds.md).
 
     Examples
     --------
@@ -98,6 +103,12 @@ class Treatment:
     cohort: int = 0
     burnt: str = ""
     leave: str = ""
+    verify: str = ""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the job needs the keys of its peers' devices."""
+        return self.secure or bool(self.verify)
 
     @property
     def secure_sums(self) -> SecureSums:
@@ -132,6 +143,8 @@ class Treatment:
             raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
         if self.missing == "drop" and self.deadline_s == 0:
             raise UsageError("missing = 'drop' needs deadline_s above 0")
+        if self.verify:
+            self._check_verify()
         if self.collect != "gossip" and (self.tolerance or self.mixing or self.ticks):
             raise UsageError(f"tolerance, mixing and ticks are for collect = 'gossip', not {self.collect!r}")
         if self.collect == "gossip" and (self.aggregator or self.missing == "drop"):
@@ -139,6 +152,13 @@ class Treatment:
             raise UsageError(f"{given}: collect = 'gossip' has no aggregator, and so no deadline")
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
+        self._check_secure()
+        if type(self.every_s) is not float:
+            raise UsageError("every_s: expected seconds")
+        if self.every_s and (flaw := every_flaw(self.every_s)):
+            raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
+
+    def _check_secure(self) -> None:
         if self.secure and self.collect == "gossip":
             raise UsageError(
                 "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
@@ -147,10 +167,20 @@ class Treatment:
             raise UsageError("secure, keepers, cohort: expected true or false, and whole numbers")
         if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave) != (0, 0, "", ""):
             raise UsageError("keepers, cohort, burnt and leave are for secure = true")
-        if type(self.every_s) is not float:
-            raise UsageError("every_s: expected seconds")
-        if self.every_s and (flaw := every_flaw(self.every_s)):
-            raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
+
+    def _check_verify(self) -> None:
+        if self.verify not in VERIFY:
+            raise UsageError(f"verify = {self.verify!r}: expected 'all', or leave it out")
+        if self.collect not in ("", "star"):
+            raise UsageError(
+                f"verify: with collect = {self.collect!r} contributions are added up on the way, and what single peers have "
+                "signed does not arrive: choose collect = 'star'"
+            )
+        if self.every_s:
+            raise UsageError(
+                "verify: what the next turn of a repeated job is, its aggregator alone says: leave every_s out, and submit "
+                "each job by itself"
+            )
 
 
 def every_flaw(every_s: float) -> str:

@@ -61,7 +61,7 @@ class Floor:
     def refusal(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
         """Return why a device with so many rows does not contribute to a job, or an empty string.
 
-        `keys` is None without secure sums.
+        `keys` is None where devices do not sign.
         """
         protocol, private = job.stages[job.main].protocol, mu_squared_of(job) > 0.0
         protocol = asked_as(protocol)
@@ -71,11 +71,12 @@ class Floor:
             return "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
         if self.min_cell and not private and (refusal := self._refusal_of_cells(job, n_rows)):
             return refusal
-        if keys is None:
+        secure = None if keys is None else keys.secure
+        if secure is None:
             asks = self.secure or self.keep or self.cohort > 0
             return "this device contributes only to jobs with secure sums" if asks else ""
-        if keys.secure.cohort < self.cohort:
-            return f"this device asks for a cohort of {self.cohort}, and the job has {keys.secure.cohort}"
+        if secure.cohort < self.cohort:
+            return f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
         return ""
 
     def _refusal_of_cells(self, job: Job, n_rows: int) -> str:

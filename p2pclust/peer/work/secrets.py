@@ -50,16 +50,21 @@ class Secrets:
     reserve: Callable[[str, float], str] = field(default=lambda job, mu_squared: "", repr=False)
     _pairs: dict[str, tuple[bytes, KeyPair]] = field(default_factory=dict, repr=False)
     _terms: dict[str, Terms] = field(default_factory=dict, repr=False)
-    _keepers: dict[str, tuple[tuple[KeyEntry, ...], dict[int, bytes]]] = field(default_factory=dict, repr=False)
+    _keepers: dict[str, tuple[tuple[KeyEntry, ...], int, dict[int, bytes]]] = field(default_factory=dict, repr=False)
     _believed: dict[str, tuple[KeyEntry, ...]] = field(default_factory=dict, repr=False)
     _rows: tuple[Local, bytes] | None = field(default=None, repr=False)
 
     def terms(self, keys: JobKeys) -> Terms:
         """Return what all peers know of a job from its document."""
         if keys.job not in self._terms:
-            self._terms[keys.job] = Terms(keys.job, keys.secure, FleetKeys.pinned(self.fleet, keys.pins))
+            assert keys.secure is not None, "a job without secure sums"
+            self._terms[keys.job] = Terms(keys.job, keys.secure, self.fleet_keys(keys))
             _forget_oldest(self._terms)
         return self._terms[keys.job]
+
+    def fleet_keys(self, keys: JobKeys) -> FleetKeys:
+        """Return the keys that a job's document names."""
+        return FleetKeys.pinned(self.fleet, keys.pins)
 
     def renew(self, keys: JobKeys, state: bytes, index: int, columns: int) -> KeyEntry:
         """Return this peer's entry for a state that is open for keys; the keys of an earlier state are forgotten.
@@ -98,10 +103,11 @@ class Secrets:
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
         """Return who keeps pads of a padded state, with their public keys."""
         known = self._keepers.get(keys.job)
-        if known is None or known[0] is not part.entries:
-            known = self._keepers[keys.job] = (part.entries, secure_rounds.keepers(part, self.terms(keys)))
+        if known is None or known[0] is not part.entries or known[1] != part.maker.index:
+            keepers = secure_rounds.keepers(part, self.terms(keys))  # without the maker, which may be another by now
+            known = self._keepers[keys.job] = (part.entries, part.maker.index, keepers)
             _forget_oldest(self._keepers)
-        return known[1]
+        return known[2]
 
 
 def _digest_of(local: Local) -> bytes:

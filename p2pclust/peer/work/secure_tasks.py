@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -37,9 +38,20 @@ from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
+from p2pclust.protocols.secure.proofs import OpenPads
 from p2pclust.tools.bit_sets import as_mask, members_of
 
-__all__ = ["answer_with_key", "combine_keys", "contribute_padded", "info_of", "padded_sum", "take_pads", "total_of"]
+__all__ = [
+    "answer_with_key",
+    "combine_keys",
+    "contribute_padded",
+    "info_of",
+    "own_pads",
+    "padded_sum",
+    "read_keys",
+    "take_pads",
+    "total_of",
+]
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
 _OTHER_ROWS: Final = (
@@ -135,8 +147,10 @@ def _refusal(
     return "" if pads.rows in (b"", rows) else _OTHER_ROWS
 
 
-def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets) -> bytes | NoResult:
-    """Return this keeper's pads of some peers, sealed for the aggregator that asks; or why it refuses."""
+def take_pads(
+    job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets, *, in_open: bool = False
+) -> bytes | NoResult:  # fmt: skip
+    """Return this keeper's pads of some peers, sealed for the aggregator that asks, or signed; or why it refuses."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     members = task.members
     if part.wants_keys or (task.sum is None and part.maker != task.maker):
@@ -151,24 +165,63 @@ def take_pads(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
         return NoResult("it keeps no pads in this round")
     context = secure_rounds.context_of(terms, task.state.digest)
     removed = _removed(part.entries, pair, task.me, members, layout_of(job, state).size, context)
+    if in_open:
+        return open_pads(removed, task.me, task.state.digest, members, keys, secrets).encode()
     return pair.seal(removed, task.me, asker, context, members_of(members)).data
+
+
+def own_pads(
+    job: Job, state: JobState, digest: bytes, members: int, me: int, keys: JobKeys, secrets: Secrets
+) -> OpenPads | None:  # fmt: skip
+    """Return this peer's own pads of some peers, signed; None if it keeps none.
+
+    Raises
+    ------
+    WireError
+        If it has new keys.
+    """
+    part = secure_rounds.secured_of(state)
+    if me not in secrets.keepers(keys, part):
+        return None
+    pair = _own(part.entries, me, keys, secrets)
+    if pair is None:
+        raise WireError("this peer was restarted and has new keys")
+    context = secure_rounds.context_of(secrets.terms(keys), digest)
+    removed = _removed(part.entries, pair, me, members, layout_of(job, state).size, context)
+    return open_pads(removed, me, digest, members, keys, secrets)
+
+
+def open_pads(
+    numbers: Numbers, me: int, digest: bytes, members: int, keys: JobKeys, secrets: Secrets
+) -> OpenPads:  # fmt: skip
+    """Return pads with this device's signature."""
+    bare = OpenPads(me, np.ascontiguousarray(numbers, dtype="<u8").tobytes())
+    return replace(bare, signature=secrets.sign(bare.statement(secrets.fleet, keys.job, digest, members)))
 
 
 def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, secrets: Secrets) -> JobState | TooFew:
     """Return the padded state that follows from the keys that came."""
     assert task.maker is not None
-    answers, abstained = {}, dict(task.abstained)
-    for (index,), ref in task.contributions:
-        try:
-            answers[index] = KeyAnswer.decode(index, ref.payload or b"")
-        except WireError as error:
-            abstained[index] = f"malformed: {error}"
+    given = {index: ref.payload or b"" for (index,), ref in task.contributions}
+    answers, malformed = read_keys(given)
+    abstained = {**task.abstained, **malformed}
     try:
         return secure_rounds.keys_closed(
             job, state, answers, abstained, secrets.terms(keys), task.maker, cancelled_by=task.cancelled_by
         )
     except secure_rounds.NotEnough as waits:
         return TooFew(waits.reason)
+
+
+def read_keys(given: Mapping[int, bytes]) -> tuple[dict[int, KeyAnswer], dict[int, str]]:
+    """Read what peers answered to a state that is open for keys; return also the peers whose answer is unreadable."""
+    answers, malformed = {}, {}
+    for index, data in given.items():
+        try:
+            answers[index] = KeyAnswer.decode(index, data)
+        except WireError as error:
+            malformed[index] = f"malformed: {error}"
+    return answers, malformed
 
 
 def padded_sum(

@@ -41,7 +41,7 @@ from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of
 
-__all__ = ["perform_secured"]
+__all__ = ["handed_over", "pads_taken", "perform_secured"]
 
 
 def perform_secured(
@@ -69,7 +69,7 @@ def perform_secured(
             total, peers = secure_tasks.padded_sum(job, state, task, keys, secrets, reader)
             outcome = Summed(None if total is None else blobs.keep(total.encode()), peers)
         case TakePads():
-            outcome = _pads(job, state, task, blobs, secured)
+            outcome = pads_taken(job, state, task, blobs, secured)
         case FinishRound():
             outcome = _finish(job, state, task, blobs, secured)
         case RenewKeys():
@@ -83,8 +83,10 @@ def perform_secured(
     return outcome
 
 
-def _pads(job: Job, state: JobState, task: TakePads, blobs: BlobAccess, secured: SecuredJob) -> Outcome:
-    sealed = secure_tasks.take_pads(job, state, task, secured.keys, secured.secrets)
+def pads_taken(job: Job, state: JobState, task: TakePads, blobs: BlobAccess, secured: SecuredJob) -> Outcome:
+    """Return a keeper's pads, and with them the sum if it hands over both."""
+    in_open = secured.keys.verify
+    sealed = secure_tasks.take_pads(job, state, task, secured.keys, secured.secrets, in_open=in_open)
     if isinstance(sealed, NoResult):
         return sealed
     return PadsTaken(
@@ -118,20 +120,21 @@ def _finish(job: Job, state: JobState, task: FinishRound, blobs: BlobAccess, sec
     """Close the round of another aggregator, from the sum and the pads that its keepers hold."""
     terms = secured.secrets.terms(secured.keys)
     try:
-        sealed, sum_ = _handed_over(job, state, task, blobs, terms)
+        sealed, sum_ = handed_over(job, state, task, blobs, terms)
     except WireError:
         after = secure_rounds.renewed(state, task.state.digest, {}, (), terms)
         return made(job, after, task.n_peers, blobs, secured=secured)
     part = secure_rounds.secured_of(state)
     others = [peer for peer in members_of(part.asked) if not task.members >> peer & 1]
     abstained = dict.fromkeys(others, f"{LEFT_OUT}: the aggregator before did not count it")
-    return _closed(job, state, task, task.members, task.maker, sum_, sealed, abstained, blobs, secured)
+    members, padded = task.members, _numbers(sum_)
+    return _closed(job, state, task, members, task.maker, padded, sealed, abstained, blobs, secured)
 
 
-def _handed_over(
+def handed_over(
     job: Job, state: JobState, task: FinishRound, blobs: BlobAccess, terms: secure_rounds.Terms
-) -> tuple[dict[int, bytes], NDArray[np.uint64]]:  # fmt: skip
-    """Return the sealed pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
+) -> tuple[dict[int, bytes], bytes]:  # fmt: skip
+    """Return the pads, and the sum, that keepers hold of a round whose maker is gone; or raise WireError."""
     if flaw := secure_rounds.set_flaw(job, state, task.members, terms):
         raise WireError(flaw)
     sealed, sums = {}, {}
@@ -143,7 +146,7 @@ def _handed_over(
             sealed[keeper], sums[keeper] = _pair(data)
     if not sums:
         raise WireError("no keeper has handed over a sum")
-    return sealed, _numbers(next(iter(sums.values())))
+    return sealed, next(iter(sums.values()))
 
 
 def _closed(

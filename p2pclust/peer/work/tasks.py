@@ -7,7 +7,7 @@ this in a worker thread, the simulator in virtual time.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import msgpack
@@ -17,6 +17,7 @@ from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
     CancelJob,
+    CheckState,
     CloseGossipRound,
     CombineRound,
     Continued,
@@ -24,12 +25,15 @@ from p2pclust.peer.core.tasks import (
     Contribute,
     Contributed,
     DescribeState,
+    FinishRound,
     JobKeys,
     MakeOffer,
     NoResult,
     Offered,
     Outcome,
+    RenewKeys,
     StateTask,
+    SumPadded,
     Task,
     Verified,
     VerifyBlob,
@@ -41,6 +45,7 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import perform_secured
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, one_by_one
+from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, WithWorkspace
@@ -139,20 +144,55 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         return _begin(task, blobs, life)
     assert isinstance(task, StateTask), task
     job = job_of(task.job)
+    if isinstance(task, CheckState):
+        return _verifier(job, task, task.keys, life).check(task, blobs)
     state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys, local.n_samples)):
         local = local.refusing(refusal)
-    if task.keys is not None:
+    if task.keys is not None and task.keys.verify:
+        return _perform_verified(job, state, task, local, blobs, life)
+    return _perform_unproved(job, state, task, local, blobs, life)
+
+
+def _perform_unproved(
+    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
+) -> Outcome:  # fmt: skip
+    if task.keys is not None and task.keys.secure is not None:
         return perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
     return _perform_plain(job, state, task, local, blobs, life.memories)
 
 
+def _perform_verified(
+    job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
+) -> Outcome:  # fmt: skip
+    verifier = _verifier(job, task, task.keys, life)
+    match task:
+        case Contribute():
+            return verifier.signed(state, task, _perform_unproved(job, state, task, local, blobs, life), blobs)
+        case SumPadded():
+            return verifier.added_up(state, task, blobs)
+        case CombineRound() | FinishRound() | RenewKeys():
+            return verifier.proved(state, task, blobs)
+        case CancelJob():
+            state = replace(state, proof=b"")
+    return _perform_unproved(job, state, task, local, blobs, life)
+
+
+def _verifier(job: Job, task: BeginJob | StateTask, keys: JobKeys | None, life: Life) -> Verifier:
+    assert keys is not None
+    if life.secrets is None:
+        raise UsageError("verify: this peer has no keys")
+    return Verifier(job, task.n_peers, keys, life.secrets)
+
+
 def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     job = job_of(task.job)
-    if task.keys is None:
+    if task.keys is not None and task.keys.verify and job.unverifiable:
+        raise UsageError(job.unverifiable)
+    if task.keys is None or task.keys.secure is None:
         return made(job, engine.begin(job), task.n_peers, blobs)
     if flaw := secure_rounds.unfit(job):
         raise UsageError(flaw)

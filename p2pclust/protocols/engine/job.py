@@ -17,7 +17,7 @@ import msgpack
 
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import ByColumns, Protocol, WithWorkspace
+from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
@@ -30,7 +30,7 @@ __all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
 Status = Literal["running", "done", "failed"]
 
 _VERSION = 1
-_FIELDS = (10, 11)  # the last one is the secured part
+_FIELDS = (10, 11, 12)  # the last ones are the secured part and the proof
 _MAX_STAGES = 64
 _MAX_PACKAGE = 100
 
@@ -133,6 +133,17 @@ class Job:
         """Whether peers keep notes of their own, which contain their part of the result."""
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
+    @property
+    def unverifiable(self) -> str:
+        """Why not every peer can make the states of the job again, or an empty string."""
+        for protocol in self.protocols:
+            if self.by_columns or isinstance(protocol, Remembering):
+                return (
+                    f"verify: contributions to {protocol.id} have a number for each row, too many for every peer to get "
+                    "those of all: leave verify out"
+                )
+        return ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the job document, as plain values."""
         return {
@@ -199,6 +210,9 @@ class JobState:
         What the protocols work on.
     secured : Secured, optional
         Of a job with secure sums; no protocol reads it.
+    proof : bytes
+        Of a job with verify: from which signed contributions the state follows, an encoded
+        :class:`~p2pclust.protocols.secure.proofs.Proof`; empty in its first state. No protocol reads it.
     """
 
     round: int
@@ -211,26 +225,32 @@ class JobState:
     log: tuple[RoundRecord, ...]
     arrays: State
     secured: Secured | None = None
+    proof: bytes = b""
 
     def encode(self) -> bytes:
         """Return canonical bytes: equal states give equal bytes."""
-        fields = [*self._counts(), self._log(), self.arrays.pack(), *self._secured()]
+        fields = [*self._counts(), self._log(), self.arrays.pack(), *self._optional()]
         return bytes(msgpack.packb(fields, use_bin_type=True))
+
+    def plain(self) -> JobState:
+        """Return the state that the same rounds of a job without secure sums and proofs have."""
+        return replace(self, secured=None, proof=b"")
 
     def pieces(self) -> Pieces:
         """Return the bytes of :meth:`encode` without putting large arrays among them."""
         packer = msgpack.Packer(use_bin_type=True)
         log = self._log()
         counts = self._counts()
-        secured = [bytes(packer.pack(part)) for part in self._secured()]
-        fields = packer.pack_array_header(len(counts) + 2 + len(secured))
+        optional = [bytes(packer.pack(part)) for part in self._optional()]
+        fields = packer.pack_array_header(len(counts) + 2 + len(optional))
         head = bytes(fields) + b"".join(packer.pack(item) for item in counts)
         pieces: list[bytes | memoryview | StoredArray] = [head]
         pieces += [bytes(packer.pack(log))] if len(log) <= LARGE_BYTES else [bin_header(len(log)), memoryview(log)]
-        return Pieces([*pieces, *self.arrays.pieces(), *secured])
+        return Pieces([*pieces, *self.arrays.pieces(), *optional])
 
-    def _secured(self) -> list[Any]:
-        return [] if self.secured is None else [self.secured.packed()]
+    def _optional(self) -> list[Any]:
+        secured = [] if self.secured is None else [self.secured.packed()]
+        return secured if not self.proof else [*secured, self.proof]
 
     def _counts(self) -> list[Any]:
         counts = (self.round, self.stage, self.stage_round)
@@ -273,8 +293,11 @@ class JobState:
             or type(fields[0]) is not int
             or fields[0] != _VERSION
         ):
-            raise WireError(f"job state: expected ten or eleven fields of version {_VERSION}")
-        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays, *secured = fields
+            raise WireError(f"job state: expected ten to twelve fields of version {_VERSION}")
+        _, round_, stage, stage_round, status, reason, converged, empty_rounds, log, arrays, *optional = fields
+        proof = optional.pop() if optional and isinstance(optional[-1], bytes) else b""
+        if len(optional) > 1 or (not proof and len(fields) == max(_FIELDS)):
+            raise WireError("job state: a malformed optional part")
         if not all(is_count(number) for number in (round_, stage, stage_round, empty_rounds)):
             raise WireError("job state: a count is malformed")
         known: dict[object, Status] = {"running": "running", "done": "done", "failed": "failed"}
@@ -288,7 +311,7 @@ class JobState:
         unpacked = Arrays.unpack(arrays, stored)
         return cls(
             round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked,
-            Secured.unpacked(secured[0]) if secured else None,
+            Secured.unpacked(optional[0]) if optional else None, proof,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CANCELLED", "HELD", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA"]
+__all__ = ["CANCELLED", "HELD", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED"]
 
 #: Characters; a longer reason is cut off.
 MAX_REASON: Final = 200
@@ -18,6 +18,8 @@ NOT_DRAWN: Final = "not drawn"
 NOT_ASKED: Final = "not asked"
 #: A peer that did not answer: it did not abstain by itself, and may contribute again.
 LEFT_OUT: Final = "left out"
+#: A peer that was revoked in a job with secure sums: no key is waited for.
+REVOKED: Final = "it was revoked"
 #: A peer that has no row.
 NO_DATA: Final = "no data"
 #: A peer with too few rows in this stage; it may contribute to a later one.

@@ -72,6 +72,19 @@ class FleetKeys:
         devices = [pins[at : at + _KEY_BYTES] for at in range(_SIGNATURE_BYTES, len(pins), _KEY_BYTES)]
         return cls(fleet, pins[:_SIGNATURE_BYTES], devices)
 
+    def signed_by(self, index: int, signature: bytes, statement: bytes) -> bool:
+        """Return whether the device of a peer of the job roster has signed these bytes."""
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+
+        if index >= len(self.devices):
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(self.devices[index]).verify(signature, statement)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
@@ -128,8 +141,6 @@ class KeyList:
 
     def flaw(self, known: FleetKeys, job: str) -> str:
         """Return why this peer must not contribute under the list, or an empty string."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.x25519 import (  # noqa: PLC0415
             X25519PrivateKey,
             X25519PublicKey,
@@ -138,10 +149,7 @@ class KeyList:
         for entry in self.entries:
             if entry.index >= len(known.devices):
                 return f"peer {entry.index} is not on the job roster"
-            try:
-                device = Ed25519PublicKey.from_public_bytes(known.devices[entry.index])
-                device.verify(entry.signature, entry.statement(known.fleet, job))
-            except (InvalidSignature, ValueError):
+            if not known.signed_by(entry.index, entry.signature, entry.statement(known.fleet, job)):
                 return f"peer {entry.index} has not signed its entry in the list of keys"
             try:
                 # A point of low order gives every peer the same secret, and is refused here instead of in every round.

@@ -72,6 +72,9 @@ class _JobKeys(TomlTable):
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
     #: Secure sums: no peer sees what a single other one contributes. True, or a table of their parameters.
     secure: bool | SecureSpec = False
+    #: "all": every peer makes each state again from signed contributions before it adopts it, so that a lying aggregator
+    #: is found out.
+    verify: Literal["all"] | None = None
     #: Differential privacy for each row, with protocol llf-cm, secure sums and declared bounds.
     privacy: PrivateSpec | None = None
 
@@ -129,6 +132,11 @@ class JobSpec(OwnParameters, _JobKeys):
         if self.secured and self.collect == "gossip":
             problems.append(
                 "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
+            )
+        if self.verify and self.collect in ("tree", "gossip"):
+            problems.append(
+                f"verify: with collect = {self.collect!r} contributions are added up on the way, and what single peers have "
+                "signed does not arrive: expected 'star'"
             )
         if self.patience_s is not None and self.missing == "drop":
             problems.append("patience_s is for missing = 'wait' or 'all', not 'drop'")

@@ -228,6 +228,11 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
         raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
     for number, job in enumerate(scenario.jobs, 1):
+        if job.verify and backend == "in-process":
+            raise UsageError(
+                f"[[jobs]] {number}: verify: nothing crosses a link in process, so there is nothing to check: choose "
+                "another backend, or leave verify out"
+            )
         if not job.secured:
             continue
         if backend == "in-process":

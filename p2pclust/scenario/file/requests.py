@@ -42,6 +42,7 @@ def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0
     """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
     treatment = Treatment(
         spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, aggregator, spec.collect or "",
-        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, every_s, **spec.secured,
+        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, every_s,
+        verify=spec.verify or "", **spec.secured,
     )  # fmt: skip
     return JobRequest(job, treatment, spec.all_to_all)

@@ -7,7 +7,7 @@ peer has whole centers either; the scenario writes each peer's own columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -72,7 +72,7 @@ class Done:
         except UsageError:
             return False  # the record does not belong to this job over these rows
         # A replay has the same rounds, and no keys.
-        return step.encode() == replace(self.state, secured=None).encode()
+        return step.encode() == self.state.plain().encode()
 
     def attempt(self, measure: Callable[[], _Measure]) -> _Measure | None:
         """Measure something; where the code of a plug-in fails, keep the reason as evidence and return None."""

@@ -32,6 +32,7 @@ from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys
+from p2pclust.protocols.secure.proofs import SignedAnswer
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import FLEET, Peer
 from p2pclust.simulation.world.world import World
@@ -78,7 +79,7 @@ class Secrecy(Observer):
                 elif isinstance(effect.message, Unpad) and effect.message.members:
                     asked = self._asked.setdefault(effect.message.digest, {})
                     asked[unpacked(effect.message.members)] = None
-            case Compute(task=Contribute() as task) if task.keys is not None and peer.core is not None:
+            case Compute(task=Contribute() as task) if task.keys and task.keys.secure and peer.core is not None:
                 self._learn(peer, task)
 
     def _written(self, peer: Peer, table: str, row: bytes) -> None:
@@ -99,7 +100,10 @@ class Secrecy(Observer):
         state = self._states.get(message.digest)
         if state is None or state.secured is None or not state.secured.wants_keys or not message.payload:
             return
-        public = KeyAnswer.decode(0, message.payload[0]).entry.public
+        data = message.payload[0]
+        if peer.core is not None and peer.core.jobs.jobs[message.job].document.treatment.verify:
+            data = SignedAnswer.decode(data).body
+        public = KeyAnswer.decode(0, data).entry.public
         known = self._public.setdefault(public, message.digest)
         assert known == message.digest, f"P1: {peer.name} has one key for two exchanges"
 
@@ -115,6 +119,7 @@ class Secrecy(Observer):
     def _learn(self, peer: Peer, task: Contribute) -> None:
         """Note what a peer is about to pad, as bytes to be found nowhere (P1, P3)."""
         assert task.keys is not None
+        assert task.keys.secure is not None
         assert peer.core is not None
         if self._terms is None:
             self._terms = Terms(task.keys.job, task.keys.secure, FleetKeys.pinned(FLEET, task.keys.pins))

@@ -19,6 +19,7 @@ from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.rounds import aggregator, unpadding
+from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
@@ -27,14 +28,17 @@ from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import PadsKept
+from p2pclust.peer.core.tasks import PadsKept, Ref
+from p2pclust.peer.work import verified
 from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
 __all__ = [
-    "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS", "WORKSPACE_MUTANTS", "planted",
+    "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
+    "VERIFIED_MUTANTS", "WORKSPACE_MUTANTS", "planted",
 ]  # fmt: skip
 
 
@@ -76,6 +80,12 @@ def _keeps_none(desk: JobWorkspace, round_: int) -> list[Any]:
     return desk._children.running(desk._document.id)
 
 
+def _passes_whatever_it_is_called(states: CheckedStates, source: str, ref: Ref, *, final: bool) -> bool:
+    if ref.digest not in states._good:
+        states._ask(source, ref)
+    return ref.digest in states._good
+
+
 def _newest_in_memory_only(tombstones: Tombstones, series: str, number: int) -> None:
     tombstones._newest[series] = max(number, tombstones.newest(series))
 
@@ -84,7 +94,7 @@ def _never(machine: Any, *of: Any) -> bool:
     return False
 
 
-def _always(machine: Any, *of: Any) -> bool:
+def _always(*_: Any, **__: Any) -> bool:
     return True
 
 
@@ -212,6 +222,16 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
 }
 
+#: The same where every peer checks each state, and one lies.
+VERIFIED_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "states-not-checked": ((CheckedStates, "passes", _always),),
+    "answers-not-verified": ((Verifier, "is_signed", _always),),
+    "pads-not-verified": ((Verifier, "are_signed", _always),),
+    "any-start-of-a-proof": ((Verifier, "_check_before", _never),),
+    "one-signature-is-enough": ((verified, "majority", lambda n_peers: 1),),
+    "end-as-it-is-called": ((CheckedStates, "passes", _passes_whatever_it_is_called),),
+}
+
 #: The same where a job is cancelled.
 CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
@@ -257,6 +277,7 @@ def planted(name: str) -> Iterator[None]:
     True
     """
     planted_bugs = MUTANTS | CANCEL_MUTANTS | WORKSPACE_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS | SECURE_MUTANTS
+    planted_bugs |= VERIFIED_MUTANTS
     patches = planted_bugs[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:

@@ -36,7 +36,7 @@ from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkCheck
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.tasks import StateMade
+from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
@@ -84,6 +84,8 @@ class World:
         self._trace = hashlib.blake2b(digest_size=16)
         self.n_events = 0
         self.crash_point: CrashPoint = lambda peer, effect: False
+        #: What a worker that lies returns in the place of an outcome.
+        self.falsify: Callable[[Peer, Outcome], Outcome] = lambda peer, outcome: outcome
         #: What a peer finds when it reads its rows again; by default nothing new.
         self.reload: Callable[[Peer], Local] = lambda peer: peer.local
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
@@ -438,6 +440,7 @@ class World:
                 return
             blobs = BlobAccess(read, peer.disk.store_blob, self._limits)
             outcome = perform(effect.task, local, blobs, peer.working)  # at the end: what it reads may be gone by then
+            outcome = self.falsify(peer, outcome)
             if isinstance(outcome, StateMade):
                 for observer in self._observers:
                     observer.computed(self, peer, effect, outcome.ref.digest)

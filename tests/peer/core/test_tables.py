@@ -176,8 +176,8 @@ def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: d
         ({"cohort": 4}, "cohort = 4"),
         ({"burnt": ""}, "burnt = ''"),
         ({"leave": "together"}, "leave = 'together'"),
-        ({"pins": PINS[:-1]}, "pins: the keys of a job with secure sums, and of no other"),
-        ({"pins": b""}, "pins: the keys of a job with secure sums, and of no other"),
+        ({"pins": PINS[:-1]}, "pins: the keys of a job with secure sums or with verify"),
+        ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
         ({"secure": False}, "keepers, cohort, burnt and leave are for secure = true"),
         ({"secure": 1}, "expected true or false"),
         ({"cohort": 3.0}, "expected true or false, and whole numbers"),
@@ -207,6 +207,46 @@ def test_a_hostile_secured_part_of_a_document_is_a_wire_error(secure: bytes) -> 
         Document.decode(msgpack.packb([*fields[:-1], secure]))
 
 
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_document_of_a_job_with_verify_survives_its_encoding(secure: bool) -> None:
+    document = _document(**(SECURE if secure else {"pins": PINS}) | {"verify": "all"})
+    assert Document.decode(document.encode()) == document
+    keys = document.keys
+    assert keys is not None
+    assert keys.verify
+    assert (keys.secure is not None) is secure
+    assert document.id != _document(**SECURE).id
+    assert document.pins_of((0, 2)) == PINS[:96] + PINS[128:]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"verify": "some"}, "verify = 'some': expected 'all'"),
+        ({"collect": "tree"}, "verify: with collect = 'tree' contributions are added up on the way"),
+        ({"every_s": 9.0, "turn": Turn("series-1", 4, fixed=True)}, "verify: what the next turn of a repeated job is"),
+        ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
+        ({"keepers": 2}, "keepers, cohort, burnt and leave are for secure = true"),
+    ],
+)
+def test_the_document_of_a_job_with_verify_refuses(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        _document(**{"pins": PINS, "verify": "all"} | changed)
+
+
+@pytest.mark.parametrize(
+    "keyed",
+    [
+        [0, 0, "", "", PINS, "all", 0], [0, 0, "", "", PINS, b"all", False], [0, 0, "", "", PINS, "none", False],
+        [0, 0, "", "", PINS, "all"], [2, 0, "", "", PINS, "all", False], [0, 0, "", "", PINS, "all", False, 1],
+    ],
+)  # fmt: skip
+def test_a_hostile_verified_part_of_a_document_is_a_wire_error(keyed: list[Any]) -> None:
+    fields = msgpack.unpackb(_document(pins=PINS, verify="all").encode())
+    with pytest.raises(WireError, match="document"):
+        Document.decode(msgpack.packb([*fields[:-1], msgpack.packb(keyed)]))
+
+
 def test_a_document_names_the_keys_of_its_roster_and_says_which_are_missing() -> None:
     treatment = Treatment(secure=True)
     pins = Pins(b"s" * 64, {"a": b"a" * 32, "b": b"b" * 32})
@@ -214,8 +254,10 @@ def test_a_document_names_the_keys_of_its_roster_and_says_which_are_missing() ->
     assert pins_of(pins, Treatment(), ("a", "b")) == b""
     with pytest.raises(UsageError, match="the fleet roster of this peer has no key of c"):
         pins_of(pins, treatment, ("a", "b", "c"))
-    with pytest.raises(UsageError, match="this fleet has no keys"):
+    with pytest.raises(UsageError, match="secure: this fleet has no keys"):
         pins_of(None, treatment, ("a", "b"))
+    with pytest.raises(UsageError, match="verify: this fleet has no keys"):
+        pins_of(None, Treatment(verify="all"), ("a", "b"))
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:

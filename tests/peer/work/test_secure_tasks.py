@@ -164,7 +164,7 @@ def test_a_job_has_the_bits_of_the_plain_one(inline_bytes: int) -> None:
         ref = workers.closed(ref)
         rounds += 1
     ended = workers.state(ref)
-    assert replace(ended, secured=None).encode() == run_in_process(workers.job, workers.locals).encode()
+    assert ended.plain().encode() == run_in_process(workers.job, workers.locals).encode()
     assert rounds == ended.round + 1, "keys are exchanged once"
 
 
@@ -459,7 +459,7 @@ def test_a_secured_state_in_a_plain_job_and_a_plain_state_in_a_secured_job_are_r
     workers = Workers()
     state = workers.padded()
     assert "without secure sums" in refusal(workers.do(0, Contribute(workers.data, 5, state, 0)))
-    data = replace(workers.state(state), secured=None).encode()
+    data = workers.state(state).plain().encode()
     assert "no secured part" in refusal(workers.contribute(Ref(b"p" * 32, len(data), data), 0))
 
 

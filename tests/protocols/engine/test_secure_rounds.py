@@ -96,7 +96,7 @@ def test_rounds_of_totals_have_the_bits_of_the_plain_job_and_one_exchange_of_key
         assert not part_of(state).wants_keys
         state = closed(fleet, state, range(4))
     plain = run_in_process(JOB, locals_of(4))
-    assert replace(state, secured=None).encode() == plain.encode()
+    assert state.plain().encode() == plain.encode()
     assert part_of(state) == Secured(3, columns=2, revealed=(0b1111,)), "the last state has no keys"
     assert secure_rounds.exposed_peers(state) == ()
 

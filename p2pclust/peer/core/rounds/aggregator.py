@@ -58,7 +58,7 @@ from p2pclust.peer.core.tasks import (
     TermToken,
     TooFew,
 )
-from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["AggregatorTerm", "TermHooks"]
@@ -320,7 +320,8 @@ class AggregatorTerm:
         if opened is None or opened.combining:
             return
         if not opened.adopted_by_majority:
-            if not has_majority(opened.adopted, self._document.roster):
+            roster = self._document.roster
+            if not has_majority(opened.holders(roster, signed=bool(self._document.treatment.verify)), roster):
                 return
             opened.adopted_by_majority = True
             self._headway.reached(opened.round)
@@ -403,7 +404,9 @@ class AggregatorTerm:
             self._secure.close(opened, abstained)
             return
         n_peers = len(self._document.roster)
-        self._compute(CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained))
+        self._compute(
+            CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained, keys=self._document.keys)
+        )
 
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
         """Return the peers whose contributions are missing, with reasons."""
@@ -416,7 +419,7 @@ class AggregatorTerm:
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
                 if opened.secure is not None and name in self._ctx.barred:
-                    abstained[index] = "it was revoked"  # it never comes back, so no key is waited for
+                    abstained[index] = REVOKED
         return abstained
 
     def _compute(self, task: Task) -> None:

@@ -33,7 +33,8 @@ class Answers:
         if self._document.counts(source, message.store_id):
             opened.adopted[source] = None
         ref = None
-        if not message.abstains and not opened.final:
+        signed = bool(message.contribution) and bool(self._document.treatment.verify)
+        if (not message.abstains or signed) and not opened.final:
             payload = message.payload[0] if message.payload else None
             ref = Ref(message.contribution, message.size_bytes, payload)
         return self.take(opened, source, ref, message.abstains)
@@ -57,12 +58,16 @@ class Answers:
         return True
 
     def take(self, opened: OpenRound, name: str, ref: Ref | None, abstains: str) -> bool:
-        """Take one peer's contribution, or the reason why there is none; fetch a contribution that is a blob."""
+        """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
         index = self._document.index(name)
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
             self._ctx.report(AnswerDiffers(*self._document.named, round=opened.round, peer=name))
+        if ref is not None and abstains:
+            if ref.payload is not None:
+                opened.refusals[index] = ref
+            ref = None
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
             self._patience.works(name)
@@ -100,7 +105,7 @@ class Answers:
         roster, index = self._document.roster, self._document.index(name)
         opened.adopted.pop(name, None)
         opened.answered.pop(name, None)
-        for kept in (opened.contributions, opened.abstained, opened.pulling):
+        for kept in (opened.contributions, opened.abstained, opened.pulling, opened.refusals):
             kept.pop(index, None)
         others = [] if opened.branches is None else list(opened.branches.drop(index))
         for other in others:

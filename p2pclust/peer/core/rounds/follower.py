@@ -13,6 +13,7 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, HeartbeatReply, HeldState, Open, Partial
 from p2pclust.peer.core.round_reports import BadTree, Contradiction, PhaseBegun
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
+from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.handover import state_of
 from p2pclust.peer.core.rounds.headway import Headway
@@ -48,6 +49,7 @@ class Follower:
         self._headway = headway
         self._notes = notes
         self.keeper = Keeper(job, election, notes)
+        self.states = CheckedStates(job, self._leave)
         self._own_term = own_term
         self._me = self._document.index(self._ctx.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
@@ -71,7 +73,8 @@ class Follower:
         refs = [ref for ref in (self._ledger.register.ref, *own, *sums) if ref is not None and ref.payload is None]
         waiting = [] if self._pending is None else [self._pending[1].digest]
         computing = [token.state for token in self._computing]
-        return [ref.digest for ref in refs] + waiting + computing + self.keeper.blobs_in_use()
+        in_use = [*self.keeper.blobs_in_use(), *self.states.blobs_in_use()]
+        return [ref.digest for ref in refs] + waiting + computing + in_use
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""
@@ -84,6 +87,12 @@ class Follower:
         """Stop waiting for a state that a revoked peer opened."""
         if self._pending is not None and self._pending[0] == name:
             self._pending = None
+
+    def _leave(self, name: str) -> None:
+        """Follow a peer no more that sent a refuted state."""
+        self.revoked(name)
+        if not self._ledger.finished:
+            self._election.revoked(name)
 
     # -- a place in the tree ----------------------------------------------------------------------------------------
 
@@ -185,12 +194,18 @@ class Follower:
         self._adopt(message.term, message.round, ref, final=message.final)
 
     def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
-        """Return the state that a message names; None while it is fetched, or if its digest is wrong."""
-        register = self._ledger.register
-        if register.ref is not None and register.ref.digest == message.digest:
+        """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
+        register, final = self._ledger.register, isinstance(message, Close) or message.final
+        held = register.ref is not None and register.ref.digest == message.digest
+        if held and (register.final is final or not self._document.treatment.verify):
             return register.ref
         present = [n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)]
-        return state_of(self._ctx, self._blobs, self._document, message, [source, *present])
+        ref = state_of(self._ctx, self._blobs, self._document, message, [source, *present])
+        return ref if ref is not None and self.states.passes(source, ref, final=final) else None
+
+    def awaits(self, digest: bytes) -> bool:
+        """Return whether a state is fetched or checked: then :meth:`resolve` may return it later."""
+        return self._blobs.fetching(digest) or self.states.checking(digest)
 
     def adopt_own(self, term: int, opened: OpenRound) -> bool:
         """Adopt what this peer opened, or answer it again; return whether it is new."""
@@ -245,9 +260,9 @@ class Follower:
     def _pins_flaw(self) -> str:
         """Return why this peer does not believe the keys that the job's document names, or an empty string."""
         pins, document = self._ctx.pins, self._document
-        if not document.treatment.secure:
+        if not document.treatment.keyed:
             return ""
-        return "secure sums: this peer has no keys" if pins is None else pins.flaw(document.roster, document.pins)
+        return "this peer has no keys to sign with" if pins is None else pins.flaw(document.roster, document.pins)
 
     def _compute(self, task: Contribute) -> None:
         token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)
@@ -281,9 +296,9 @@ class Follower:
                 self._workspace.prepare(register.round, task, outcome)
             return
         assert isinstance(outcome, Contributed | NoResult), outcome
-        answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, "")
+        answer = (None, outcome.reason) if isinstance(outcome, NoResult) else (outcome.ref, outcome.abstains)
         self._workspace.took(register.round, outcome)
-        if isinstance(outcome, Contributed):
+        if isinstance(outcome, Contributed) and not outcome.abstains:
             self._notes.contributed(outcome.rows, noisy=outcome.noisy)
         self._answers[token.state, token.proposer] = answer
         if token.proposer == self._proposer:
@@ -314,7 +329,7 @@ class Follower:
     def _works_on(self, position: tuple[int, int]) -> bool:
         """Return whether an answer to that round is being computed, or its state fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
-            return self._blobs.fetching(self._pending[1].digest)
+            return self.awaits(self._pending[1].digest)
         gathers = self._place is not None and self._place.busy()
         works = bool(self._computing) or self._workspace.busy or gathers or self.keeper.busy
         return works and self._ledger.register.position == position

@@ -36,7 +36,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import AnswerToken, JobToken, Outcome, PadsToken, Ref, SumToken, TermToken
+from p2pclust.peer.core.tasks import AnswerToken, CheckToken, JobToken, Outcome, PadsToken, Ref, SumToken, TermToken
 
 __all__ = ["AggregatedJob"]
 
@@ -82,7 +82,7 @@ class AggregatedJob:
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message of this job from a roster peer."""
-        if self._leaps(source, message):
+        if self._leaps(source, message) or self._distrusts(source, message):
             return
         match message:
             case Close():
@@ -107,6 +107,11 @@ class AggregatedJob:
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.forgot("a peer holds a later promise of it")
+
+    def _distrusts(self, source: str, message: Message) -> bool:
+        """Return whether the message asks this peer to follow, or to vote for, a peer that sent a refuted state."""
+        asks = isinstance(message, PreVote | RequestVote | Open | Heartbeat)
+        return asks and not self.ledger.finished and source in self._follower.states.distrusted
 
     def _leaps(self, source: str, message: Message) -> bool:
         """Return whether the message has a term that elections cannot have reached.
@@ -199,7 +204,7 @@ class AggregatedJob:
             self._ctx.report(CatchesUp(*self.document.named, peer=source, term=position[0], round=position[1]))
             self._follower.learn(*position, ref, final=message.final)
             self.election.stand_again()
-        elif self._blobs.fetching(message.digest):
+        elif self._follower.awaits(message.digest):
             self._offered = (source, message)
 
     def fire(self, key: TimerKey) -> None:
@@ -224,6 +229,9 @@ class AggregatedJob:
                 self._follower.added(token, outcome)
             case PadsToken():
                 self._follower.keeper.taken(token, outcome)
+            case CheckToken():
+                self._follower.states.checked(token, outcome)
+                self.blob_ready(token.state)
             case TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 
@@ -377,7 +385,7 @@ class AggregatedJob:
             running = held.ref is not None and held.ref.digest == message.digest and not held.final
             ref = None if running else self._follower.resolve(source, message)
             if ref is None:
-                if message.size_bytes > self._ctx.limits.inline_bytes:
+                if message.size_bytes > self._ctx.limits.inline_bytes or self._follower.awaits(message.digest):
                     self._final = (source, message)
                 elif not message.state and not running:
                     self._ctx.send(source, CloseReply(self.id, True))

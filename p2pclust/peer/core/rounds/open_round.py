@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from p2pclust.peer.core.job_messages import Open
@@ -26,6 +26,7 @@ class OpenRound:
     adopted: dict[str, None] = field(default_factory=dict)
     contributions: dict[int, Ref] = field(default_factory=dict)
     abstained: dict[int, str] = field(default_factory=dict)
+    refusals: dict[int, Ref] = field(default_factory=dict)  # signed, with verify
     answered: dict[str, None] = field(default_factory=dict)
     left_out: dict[int, None] = field(default_factory=dict)
     pulling: dict[int, Ref] = field(default_factory=dict)  # contributions that are blobs, not here yet
@@ -34,7 +35,7 @@ class OpenRound:
     sent_at: dict[str, float] = field(default_factory=dict)
     adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
-    used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined
+    used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined; and signed refusals
     tree: Tree | None = None  # for sums; None: peers answer directly
     branches: Branches | None = None  # partial sums from the tree
     proposer: int = -1
@@ -81,10 +82,23 @@ class OpenRound:
         for index in self.wanted():
             if index in self.contributions and index not in summed:
                 yield (index,), self.contributions[index]
+        for index in self._refusing():
+            yield (index,), self.refusals[index]
+
+    def _refusing(self) -> list[int]:
+        return [index for index in self.refusals if index not in self.contributions]
 
     def contributors(self) -> list[int]:
         """Return the peers whose contributions are combined, in roster order."""
-        return sorted(index for peers, _ in self.used for index in peers)
+        refusing = self._refusing()
+        return sorted(index for peers, _ in self.used for index in peers if index not in refusing)
+
+    def holders(self, roster: Sequence[str], *, signed: bool) -> Mapping[str, None]:
+        """Return the peers that have adopted the state; with `signed`, those of them whose signed answer is here."""
+        if self.final or not signed:
+            return self.adopted
+        answers = {roster[index]: None for index in (*self.contributions, *self.refusals)}
+        return {name: None for name in self.adopted if name in answers}
 
     def blobs(self) -> list[bytes]:
         """Return the blobs of this round, complete or on their way."""

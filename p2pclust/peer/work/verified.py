@@ -1,0 +1,348 @@
+"""The tasks of jobs with ``verify = "all"``: signed answers, states with proofs, and their checks (docs/verified-rounds.md).
+
+The maker of a state and every peer that checks it call the same function, :meth:`Verifier.follows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import msgpack
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.tasks import (
+    CheckState,
+    CombineRound,
+    Contribute,
+    Contributed,
+    FinishRound,
+    Given,
+    JobKeys,
+    NoResult,
+    Outcome,
+    Ref,
+    RenewKeys,
+    StateChecked,
+    StateRefuted,
+    Summed,
+    SumPadded,
+    TooFew,
+)
+from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.secured import handed_over
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, made, whole
+from p2pclust.protocols.engine import engine, secure_rounds
+from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.padded import layout_of
+from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
+from p2pclust.protocols.engine.wire import PADDED
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.key_list import FleetKeys
+from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import as_mask
+
+__all__ = ["Verifier"]
+
+#: A state that asks for new keys has the whole padded state before it in its proof, which may have one in its own.
+_MOST_WITHIN: Final = 3
+_NOTHING: Final = Ref(b"", 0, b"")
+
+
+class _NotKnownError(WireError):
+    """Whether the state is sound cannot be said here."""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """What one peer proves and checks of one job."""
+
+    job: Job
+    n_peers: int
+    keys: JobKeys
+    secrets: Secrets
+
+    @property
+    def secured(self) -> SecuredJob | None:
+        """What tasks need with secure sums."""
+        return None if self.keys.secure is None else SecuredJob(self.keys, self.secrets)
+
+    # -- answers --------------------------------------------------------------------------------------------------------
+
+    def signed(self, state: JobState, task: Contribute, outcome: Outcome, blobs: BlobAccess) -> Outcome:
+        """Return an answer with this device's signature; what is no answer yet is returned as it is."""
+        if not isinstance(outcome, Contributed | NoResult):
+            return outcome
+        if isinstance(outcome, NoResult):
+            bare = SignedAnswer(task.me, outcome.reason[:MAX_REASON], b"")
+            outcome = Contributed(_NOTHING, abstains=bare.reason)
+        else:
+            bare = SignedAnswer(task.me, "", whole(self.job, outcome.ref, blobs))
+        statement = self._statement(bare, task.state.digest, _without_proof(state))
+        return replace(outcome, ref=blobs.keep(replace(bare, signature=self.secrets.sign(statement)).encode()))
+
+    def _statement(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bytes:
+        return answer.statement(self.secrets.fleet, self.keys.job, digest, digest_of(bare))
+
+    def _answers(
+        self, state: JobState, digest: bytes, given: tuple[Given, ...], blobs: BlobAccess
+    ) -> tuple[list[SignedAnswer], dict[int, str]]:
+        """Read answers; return also the peers of those that are malformed or not signed."""
+        answers, left_out, bare = [], {}, _without_proof(state)
+        for (index,), ref in given:
+            try:
+                answer = SignedAnswer.decode(whole(self.job, ref, blobs))
+                if answer.index != index or not self.is_signed(answer, digest, bare):
+                    raise WireError("it has not signed its answer")
+            except WireError as error:
+                left_out[index] = f"{LEFT_OUT}: malformed: {error}"
+            else:
+                answers.append(answer)
+        return sorted(answers, key=lambda answer: answer.index), left_out
+
+    def is_signed(self, answer: SignedAnswer, digest: bytes, bare: bytes) -> bool:
+        """Return whether the peer's device has signed its answer to the state of that digest, whose bare bytes are given."""
+        return self._fleet_keys.signed_by(answer.index, answer.signature, self._statement(answer, digest, bare))
+
+    def are_signed(self, pads: OpenPads, digest: bytes, members: int) -> bool:
+        """Return whether the keeper's device has signed its pads of these peers, in the state of that digest."""
+        statement = pads.statement(self.secrets.fleet, self.keys.job, digest, members)
+        return self._fleet_keys.signed_by(pads.keeper, pads.signature, statement)
+
+    @cached_property
+    def _fleet_keys(self) -> FleetKeys:
+        return self.secrets.fleet_keys(self.keys)
+
+    # -- proofs ---------------------------------------------------------------------------------------------------------
+
+    def added_up(self, state: JobState, task: SumPadded, blobs: BlobAccess) -> Outcome:
+        """Return the padded answers, and this peer's own pads if it keeps some, in the place of their sum."""
+        answers, _ = self._answers(state, task.state.digest, task.contributions, blobs)
+        padded, _ = self._contributions(state, answers)
+        members = as_mask(padded)
+        pads = secure_tasks.own_pads(
+            self.job, state, task.state.digest, members, task.me, self.keys, self.secrets
+        )  # fmt: skip
+        fields = [[answer.packed() for answer in answers], [] if pads is None else [pads.packed()]]
+        return Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
+
+    def proved(
+        self, state: JobState, task: CombineRound | FinishRound | RenewKeys, blobs: BlobAccess
+    ) -> Outcome:  # fmt: skip
+        """Make the next state, with its proof."""
+        digest, bare = task.state.digest, replace(state, proof=b"")
+        renewal = Proof(whole(self.job, task.state, blobs), digest)
+        if isinstance(task, RenewKeys):
+            proof = replace(renewal, left_out=task.abstained, silent=sorted(task.silent))
+        else:
+            try:
+                proof = self._proof(state, task, blobs)
+                assert proof.answers, "a round is closed with the answers of a majority"
+                return self._made(bare, proof, blobs, cancelled_by=getattr(task, "cancelled_by", ""))
+            except secure_rounds.NotEnough as few:
+                return TooFew(few.reason)
+            except WireError:
+                if bare.secured is None or bare.secured.wants_keys:
+                    raise
+            proof = renewal  # what came of a padded state does not belong together
+        return self._made(bare, proof, blobs)
+
+    def _made(self, before: JobState, proof: Proof, blobs: BlobAccess, *, cancelled_by: str = "") -> Outcome:
+        after = replace(self.follows(before, proof, cancelled_by=cancelled_by), proof=proof.encode())
+        shown = before if proof.answers and not (before.secured and before.secured.wants_keys) else None
+        return made(self.job, after, self.n_peers, blobs, before=shown, secured=self.secured)
+
+    def _proof(self, state: JobState, task: CombineRound | FinishRound, blobs: BlobAccess) -> Proof:
+        digest = task.state.digest
+        pads: dict[int, OpenPads] = {}
+        if state.secured is None or state.secured.wants_keys:
+            assert isinstance(task, CombineRound)
+            answers, left_out = self._answers(state, digest, task.contributions, blobs)
+            left_out = {**_unsigned(task.abstained), **left_out}
+        else:
+            answers, pads = self._kept(state, task, blobs)
+            left_out = _unsigned(task.abstained) if isinstance(task, CombineRound) else self._not_counted(state)
+        signed = {answer.index for answer in answers}
+        left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
+        opened = [pads[keeper] for keeper in sorted(pads)]
+        return Proof(_without_proof(state), digest, answers, opened, left_out, maker=task.maker or Maker())
+
+    def _kept(
+        self, state: JobState, task: CombineRound | FinishRound, blobs: BlobAccess
+    ) -> tuple[list[SignedAnswer], dict[int, OpenPads]]:
+        """Return the padded answers, and the pads of all keepers."""
+        assert task.maker is not None
+        if isinstance(task, FinishRound):
+            given, data = handed_over(self.job, state, task, blobs, self.secrets.terms(self.keys))
+        else:
+            given = {keeper: whole(self.job, ref, blobs) for keeper, ref in task.removed}
+            data = whole(self.job, task.contributions[0][1], blobs)
+        answers, kept = _bundle(data)
+        pads = {one.keeper: one for one in (*kept, *map(OpenPads.decode, given.values()))}
+        if isinstance(task, FinishRound):
+            own = secure_tasks.own_pads(
+                self.job, state, task.state.digest, task.members, task.maker.index, self.keys, self.secrets
+            )
+            pads |= {} if own is None else {own.keeper: own}
+        return answers, pads
+
+    def _not_counted(self, state: JobState) -> dict[int, str]:
+        part = secure_rounds.secured_of(state)
+        others = [peer for peer in range(self.n_peers) if part.asked >> peer & 1]
+        return dict.fromkeys(others, f"{LEFT_OUT}: the aggregator before did not count it")
+
+    # -- what follows ---------------------------------------------------------------------------------------------------
+
+    def follows(self, before: JobState, proof: Proof, *, cancelled_by: str = "") -> JobState:
+        """Return the state that follows from a proof, without the proof; `before` has none either.
+
+        Raises
+        ------
+        WireError
+            If the proof is not sound.
+        NotEnough
+            If more peers must send their keys.
+        """
+        if not proof.answers:
+            if self.keys.secure is None:
+                raise WireError("it has a proof without answers")
+            terms = self.secrets.terms(self.keys)
+            return secure_rounds.renewed(before, proof.digest, proof.left_out, proof.silent, terms)
+        bare, by = before.encode(), {answer.index for answer in proof.answers}
+        for answer in proof.answers:
+            if not self.is_signed(answer, proof.digest, bare):
+                raise WireError(f"peer {answer.index} has not signed its answer")
+        if any(peer in by or not why.startswith((LEFT_OUT, REVOKED)) for peer, why in proof.left_out.items()):
+            raise WireError("a peer abstains that has not signed it")
+        refusals = {a.index: a.reason for a in proof.answers if a.reason and a.reason != NOT_ASKED}
+        abstained = {**proof.left_out, **refusals}
+        if before.secured is None:
+            given, malformed = self._contributions(before, proof.answers)
+            abstained |= malformed
+            return engine.advance(self.job, before, list(given.items()), abstained, n_peers=self.n_peers)
+        terms = self.secrets.terms(self.keys)
+        if before.secured.wants_keys:
+            keys, malformed = secure_tasks.read_keys({a.index: a.body for a in proof.answers if not a.reason})
+            return secure_rounds.keys_closed(
+                self.job, before, keys, {**abstained, **malformed}, terms, proof.maker, cancelled_by=cancelled_by
+            )
+        members, total, malformed = self._total(before, proof)
+        return secure_rounds.closed(
+            self.job, before, total, members, {**abstained, **malformed}, terms, proof.maker
+        )  # fmt: skip
+
+    def _contributions(
+        self, before: JobState, answers: Sequence[SignedAnswer]
+    ) -> tuple[dict[int, Contribution], dict[int, str]]:
+        """Read the contributions; return also the peers of those that are malformed."""
+        reader = engine.ContributionReader(self.job, before, n_peers=self.n_peers)
+        given, malformed = {}, {}
+        for answer in answers:
+            if not answer.reason:
+                try:
+                    given[answer.index] = reader.read(answer.body, summed=1)
+                except WireError as error:
+                    malformed[answer.index] = f"malformed: {error}"
+        return given, malformed
+
+    def _total(self, before: JobState, proof: Proof) -> tuple[int, Contribution, dict[int, str]]:
+        """Return the members of a padded sum, their total, and the peers whose contribution is malformed."""
+        part, terms = secure_rounds.secured_of(before), self.secrets.terms(self.keys)
+        padded, malformed = self._contributions(before, proof.answers)
+        members = as_mask(padded)
+        if flaw := secure_rounds.set_flaw(self.job, before, members, terms):
+            raise WireError(flaw)
+        if [one.keeper for one in proof.pads] != list(self.secrets.keepers(self.keys, part)):
+            raise WireError("the pads are not those of all keepers")
+        for one in proof.pads:
+            if not self.are_signed(one, proof.digest, members):
+                raise WireError(f"keeper {one.keeper} has not signed its pads for these peers")
+        vectors = [np.asarray(given[PADDED]).view(np.uint64) for given in padded.values()]
+        removed = [np.frombuffer(one.numbers, dtype="<u8").astype(np.uint64) for one in proof.pads]
+        total = layout_of(self.job, before).unpadded(vectors, removed, members.bit_count())
+        return members, total, malformed
+
+    # -- checks ---------------------------------------------------------------------------------------------------------
+
+    def check(self, task: CheckState, blobs: BlobAccess) -> Outcome:
+        """Say whether a state follows from its proof."""
+        try:
+            state = self._decoded(whole(self.job, task.state, blobs))
+            self._check(state, None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs)), 0)
+        except secure_rounds.NotEnough as few:
+            return StateRefuted(f"it follows from too few keys: {few.reason}"[:MAX_REASON])
+        except _NotKnownError as error:
+            return NoResult(str(error))
+        except WireError as error:
+            return StateRefuted(str(error)[:MAX_REASON])
+        return StateChecked(state.status != "running")
+
+    def _decoded(self, data: bytes) -> JobState:
+        state = engine.decode_state(self.job, data)
+        if (state.secured is None) != (self.keys.secure is None):
+            raise WireError("job state: a secured part in a job without secure sums, or none in one with them")
+        if self.keys.secure is not None and (flaw := secure_rounds.flaw(state, self.secrets.terms(self.keys))):
+            raise WireError(f"job state: {flaw}")
+        return state
+
+    def _check(self, state: JobState, held: tuple[bytes, bytes] | None, within: int) -> None:
+        """Raise WireError, or NotEnough, if a state does not follow from what its proof has."""
+        if state.status == "failed" and state.reason.startswith(CANCELLED):
+            return  # it has no result, and a peer can cancel any job
+        if not state.proof:
+            if state.encode() != self._first().encode():
+                raise WireError("it has no proof, and is not the first state of the job")
+            return
+        proof = Proof.decode(state.proof)
+        before = self._decoded(proof.before)
+        if held is None or held[0] != proof.digest:
+            self._check_before(before, proof, within)
+        elif _without_proof(engine.decode_state(self.job, held[1])) != _without_proof(before):
+            raise WireError("its proof begins with another state than its digest says")
+        if _without_proof(state) != self.follows(replace(before, proof=b""), proof).encode():
+            raise WireError("it does not follow from the signed answers")
+
+    def _check_before(self, before: JobState, proof: Proof, within: int) -> None:
+        """Raise WireError if the state before, which this peer does not have, need not be one that the fleet adopted."""
+        if digest_of(proof.before) == proof.digest:
+            if within == _MOST_WITHIN:
+                raise WireError("too many proofs within its proof")
+            self._check(before, None, within + 1)
+        elif len(proof.answers) < majority(self.n_peers):
+            raise _NotKnownError(
+                f"{len(proof.answers)} of {self.n_peers} peers have signed the state before, and this peer does not have it"
+            )
+
+    def _first(self) -> JobState:
+        if self.keys.secure is None:
+            return engine.begin(self.job)
+        return secure_rounds.begin(self.job, self.secrets.terms(self.keys))
+
+
+def _without_proof(state: JobState) -> bytes:
+    """Return the bytes of a state without its proof."""
+    return (replace(state, proof=b"") if state.proof else state).encode()
+
+
+def _unsigned(abstained: Mapping[int, str]) -> dict[int, str]:
+    """Return the reasons why peers without a signed answer are left out."""
+    return {
+        peer: why if why.startswith((LEFT_OUT, REVOKED)) else f"{LEFT_OUT}: {why}"[:MAX_REASON]
+        for peer, why in abstained.items()
+    }
+
+
+def _bundle(data: bytes) -> tuple[list[SignedAnswer], list[OpenPads]]:
+    """Read what :meth:`Verifier.added_up` made."""
+    try:
+        answers, pads = msgpack.unpackb(data, max_ext_len=0)
+        return [SignedAnswer.unpacked(answer) for answer in answers], [OpenPads.unpacked(one) for one in pads]
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"padded answers: {error}") from None

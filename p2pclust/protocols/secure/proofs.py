@@ -1,0 +1,230 @@
+"""Signed answers, and the proof of a state: from which signed answers it follows (docs/verified-rounds.md).
+
+In a job with ``verify = "all"`` each peer's device signs what the peer answers to a state. The aggregator puts the answers
+into the next state, as its proof, and every peer makes that state again from them before it adopts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.secure.secured import Maker
+
+__all__ = ["OpenPads", "Proof", "SignedAnswer"]
+
+_ANSWER_FORMAT: Final = b"p2pclust answer 1"
+_PADS_FORMAT: Final = b"p2pclust open pads 1"
+_DIGEST_BYTES: Final = 32
+_MOST_PEERS: Final = 4096
+_MOST_REASON: Final = 200
+_MOST_COUNT: Final = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAnswer:
+    """What one peer answered to a state.
+
+    Parameters
+    ----------
+    index : int
+        The peer, by roster index.
+    reason : str
+        Why it does not contribute; empty where it does.
+    body : bytes
+        Its contribution as it would be sent without a signature; empty where there is none.
+    signature : bytes
+        Of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
+    """
+
+    index: int
+    reason: str
+    body: bytes = field(repr=False)
+    signature: bytes = field(default=b"", repr=False)
+
+    def statement(self, fleet: bytes, job: str, state: bytes, bare: bytes) -> bytes:
+        """Return what the device signs.
+
+        Parameters
+        ----------
+        fleet : bytes
+            The fleet's public key.
+        job : str
+            The job's id.
+        state : bytes
+            The digest of the state that is answered, 32 bytes.
+        bare : bytes
+            The digest of the same state without its proof, 32 bytes.
+        """
+        return _joined(
+            _ANSWER_FORMAT,
+            fleet,
+            job.encode(),
+            state,
+            bare,
+            struct.pack("<H", self.index),
+            self.reason.encode(),
+            self.body,
+        )
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        return bytes(msgpack.packb(self.packed()))
+
+    def packed(self) -> list[Any]:
+        """Return plain values."""
+        return [self.index, self.reason, self.body, self.signature]
+
+    @classmethod
+    def decode(cls, data: bytes) -> SignedAnswer:
+        """Read an answer, which may be hostile; raise WireError if it is none."""
+        return cls.unpacked(_unpacked(data, "signed answer"))
+
+    @classmethod
+    def unpacked(cls, fields: object) -> SignedAnswer:
+        """Read what :meth:`packed` returned; raise WireError for anything else."""
+        index, reason, body, signature = _of(fields, (int, str, bytes, bytes), "signed answer")
+        if not 0 <= index < _MOST_PEERS or len(reason) > _MOST_REASON or (reason and body):
+            raise WireError("signed answer: wrong values")
+        return cls(index, reason, body, signature)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPads:
+    """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total.
+
+    Parameters
+    ----------
+    keeper : int
+        By roster index.
+    numbers : bytes
+        uint64, little-endian.
+    signature : bytes
+        Of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
+    """
+
+    keeper: int
+    numbers: bytes = field(repr=False)
+    signature: bytes = field(default=b"", repr=False)
+
+    def statement(self, fleet: bytes, job: str, state: bytes, members: int) -> bytes:
+        """Return what the device signs; `members` is the set of peers whose pads these are."""
+        mask = members.to_bytes(_MOST_PEERS // 8, "little")
+        return _joined(
+            _PADS_FORMAT, fleet, job.encode(), state, mask, struct.pack("<H", self.keeper), self.numbers
+        )  # fmt: skip
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        return bytes(msgpack.packb(self.packed()))
+
+    def packed(self) -> list[Any]:
+        """Return plain values."""
+        return [self.keeper, self.numbers, self.signature]
+
+    @classmethod
+    def decode(cls, data: bytes) -> OpenPads:
+        """Read pads, which may be hostile; raise WireError if these are none."""
+        return cls.unpacked(_unpacked(data, "open pads"))
+
+    @classmethod
+    def unpacked(cls, fields: object) -> OpenPads:
+        """Read what :meth:`packed` returned; raise WireError for anything else."""
+        keeper, numbers, signature = _of(fields, (int, bytes, bytes), "open pads")
+        if not 0 <= keeper < _MOST_PEERS or len(numbers) % 8:
+            raise WireError("open pads: wrong values")
+        return cls(keeper, numbers, signature)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """From what a state follows.
+
+    Parameters
+    ----------
+    before : bytes
+        The state before: without its own proof if `answers` are there, else whole.
+    digest : bytes
+        The digest of the whole state before, 32 bytes.
+    answers : sequence of SignedAnswer
+        In roster order. Empty in the proof of a state that asks for new keys after a padded one had no total.
+    pads : sequence of OpenPads
+        With secure sums: of each keeper, in roster order.
+    left_out : mapping of int to str
+        Peers that have not answered, with reasons: the word of the aggregator alone.
+    silent : sequence of int
+        Keepers that have not answered: the word of the aggregator alone.
+    maker : Maker
+        With secure sums: of the state that is proved.
+    """
+
+    before: bytes = field(repr=False)
+    digest: bytes
+    answers: Sequence[SignedAnswer] = ()
+    pads: Sequence[OpenPads] = ()
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    silent: Sequence[int] = ()
+    maker: Maker = field(default_factory=Maker)
+
+    def encode(self) -> bytes:
+        """Return canonical bytes."""
+        absent = [part for peer, reason in sorted(self.left_out.items()) for part in (peer, reason)]
+        maker = [self.maker.index, self.maker.term, self.maker.round]
+        answers = [answer.packed() for answer in self.answers]
+        pads = [one.packed() for one in self.pads]
+        return bytes(
+            msgpack.packb([self.before, self.digest, answers, pads, absent, list(self.silent), maker])
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, data: bytes) -> Proof:
+        """Read a proof, which may be hostile; raise WireError if it is none."""
+        kinds = (bytes, bytes, list, list, list, list, list)
+        before, digest, answers, pads, absent, silent, maker = _of(_unpacked(data, "proof"), kinds, "proof")
+        signed = [SignedAnswer.unpacked(answer) for answer in answers]
+        opened = [OpenPads.unpacked(one) for one in pads]
+        peers, reasons = absent[0::2], absent[1::2]
+        counts = [*peers, *silent, *maker]
+        if len(digest) != _DIGEST_BYTES or len(peers) != len(reasons) or len(maker) != 3:
+            raise WireError("proof: wrong lengths")
+        if any(type(count) is not int or not 0 <= count < _MOST_COUNT for count in counts):
+            raise WireError("proof: wrong numbers")
+        if any(type(reason) is not str or len(reason) > _MOST_REASON for reason in reasons):
+            raise WireError("proof: wrong reasons")
+        for indices in ([one.index for one in signed], [one.keeper for one in opened], peers, silent):
+            if indices != sorted(set(indices)):
+                raise WireError("proof: peers that are not in roster order, each once")
+        return cls(
+            before, digest, signed, opened, dict(zip(peers, reasons, strict=True)), silent, Maker(*maker)
+        )  # fmt: skip
+
+
+def _joined(*parts: bytes) -> bytes:
+    """Return a digest of parts of any length; no two sequences of parts have the same one."""
+    whole = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "little"))
+        whole.update(part)
+    return whole.digest()
+
+
+def _unpacked(data: bytes, what: str) -> object:
+    try:
+        return msgpack.unpackb(data, raw=False, max_ext_len=0)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise WireError(f"{what}: not msgpack: {type(error).__name__}") from None
+
+
+def _of(fields: object, kinds: tuple[type, ...], what: str) -> list[Any]:
+    """Return a list whose items have these types; raise WireError otherwise."""
+    if not isinstance(fields, list) or len(fields) != len(kinds):
+        raise WireError(f"{what}: expected {len(kinds)} fields")
+    if any(type(value) is not kind for value, kind in zip(fields, kinds, strict=True)):
+        raise WireError(f"{what}: wrong types")
+    return fields

@@ -1,0 +1,71 @@
+"""Jobs with verify under faults and with an aggregator that lies: no other peer adopts a lie."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.simulation.swarms.lies import LIES
+from p2pclust.simulation.swarms.mutants import VERIFIED_MUTANTS
+from p2pclust.simulation.swarms.mutants import planted as plant
+from p2pclust.simulation.swarms.verified import run
+
+#: By planted bug: a seed that finds it, and how the failure begins.
+FOUND_BY = {
+    "states-not-checked": 0,
+    "answers-not-verified": 30,
+    "pads-not-verified": 38,
+    "any-start-of-a-proof": 37,
+    "one-signature-is-enough": 37,
+    "end-as-it-is-called": 2,
+}
+
+
+def counted(seeds: range, overlay: str | None) -> Counter[str]:
+    """Run these seeds; return what happened in all of them."""
+    counts: Counter[str] = Counter()
+    for finding in try_seeds(seeds, Asked("verified", overlay=overlay)):
+        where = "" if overlay is None else f" --overlay {overlay}"
+        again = f"p2pclust simulate --seeds {finding.seed}:{finding.seed + 1} --protocol verified{where}"
+        assert not finding.failure, f"{finding.failure}\n{again}"
+        counts.update(finding.counts)
+    return counts
+
+
+def test_a_few_seeds_break_no_promise() -> None:
+    counts = counted(range(1, 5), None)
+    assert counts["crash"] > 0
+    assert counts["finished"] == 4
+    assert counts["state refuted"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
+@pytest.mark.parametrize("n_seeds", [12, pytest.param(60, marks=pytest.mark.swarms)])
+def test_seeds_break_no_promise(overlay: str | None, n_seeds: int) -> None:
+    counts = counted(range(n_seeds), overlay)
+    assert counts["crash"] > n_seeds
+    lies = sum(counts[f"lie: {kind}"] for kind in LIES)
+    assert counts["state refuted"] >= lies > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", VERIFIED_MUTANTS)
+def test_a_planted_bug_is_found(mutant: str) -> None:
+    failure, seed = "", 0
+    with plant(mutant):
+        for seed in (FOUND_BY[mutant], *range(200)):
+            try:
+                failure = run(seed).failure
+            except AssertionError as error:
+                failure = repr(error)
+            if failure:
+                break
+    assert failure
+    assert not run(seed).failure, f"without the bug, seed {seed}"
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert set(FOUND_BY) == set(VERIFIED_MUTANTS)
