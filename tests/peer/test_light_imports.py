@@ -34,7 +34,7 @@ SCRIPT = """
 import sys
 import p2pclust.peer.main
 import msgpack
-from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute
+from p2pclust.peer.core.tasks import (BeginJob, CombineRound, Contribute)
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform

@@ -57,8 +57,9 @@ from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVe
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import Fact, Facts
-from p2pclust.peer.core.tasks import Contributed, JobToken, PadsTaken, StateMade, Summed, Token, Verified, VerifyToken
+from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
 from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.tasks import Task, Token
+from p2pclust.peer.core.tasks import Task
+from p2pclust.peer.core.tokens import Token
 
 __all__ = [
     "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload",

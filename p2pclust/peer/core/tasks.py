@@ -1,4 +1,4 @@
-"""The mathematics that a core asks a worker for: one class per task, one per outcome, and tokens that pair the two.
+"""The mathematics that a core asks a worker for: one class per task, and one per outcome.
 
 A core holds states and contributions as bytes and never reads them. It puts a task into a `Compute` effect; the worker
 (:mod:`p2pclust.peer.work.tasks`) returns the outcome in a `Computed` event with the same token.
@@ -6,7 +6,6 @@ A core holds states and contributions as bytes and never reads them. It puts a t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -21,11 +20,9 @@ from p2pclust.protocols.secure.secured import Maker
 
 __all__ = [
     "AddUp",
-    "AnswerToken",
     "BeginJob",
     "CancelJob",
     "CheckState",
-    "CheckToken",
     "CloseGossipRound",
     "CombineRound",
     "ContinueJob",
@@ -35,16 +32,13 @@ __all__ = [
     "DescribeState",
     "FinishRound",
     "Given",
-    "GossipToken",
     "JobKeys",
-    "JobToken",
     "MakeOffer",
     "NoResult",
     "Offered",
     "Outcome",
     "PadsKept",
     "PadsTaken",
-    "PadsToken",
     "Ref",
     "RenewKeys",
     "SecureInfo",
@@ -54,16 +48,12 @@ __all__ = [
     "StateRefuted",
     "StateTask",
     "SumPadded",
-    "SumToken",
     "Summed",
     "TakePads",
     "Task",
-    "TermToken",
-    "Token",
     "TooFew",
     "Verified",
     "VerifyBlob",
-    "VerifyToken",
     "Wanted",
     "WantedBlob",
     "WantedJob",
@@ -425,105 +415,3 @@ class Continued(Outcome):
     """The mathematics of the next job of a series."""
 
     mathematics: bytes
-
-
-# -- tokens -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Token(ABC):
-    """Base of all tokens: which machine asked for a task, and within what the outcome counts."""
-
-    @abstractmethod
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyToken(Token):
-    """A blob is verified."""
-
-    digest: bytes
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("blob", self.digest.hex())
-
-
-@dataclass(frozen=True, slots=True)
-class JobToken(Token):
-    """Base of the tokens of a job's tasks. `kind` is the task's."""
-
-    job: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class TermToken(JobToken):
-    """The aggregator of a term asked for it."""
-
-    term: int
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, str(self.term))
-
-
-@dataclass(frozen=True, slots=True)
-class SumToken(JobToken):
-    """A peer in the tree of a round adds up."""
-
-    term: int
-    round: int
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, f"{self.term}.{self.round}")
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerToken(JobToken):
-    """A follower makes its answer to a state."""
-
-    state: bytes  # its digest
-    proposer: int
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex(), str(self.proposer))
-
-
-@dataclass(frozen=True, slots=True)
-class CheckToken(JobToken):
-    """A follower checks a state before it adopts it."""
-
-    state: bytes  # its digest
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex())
-
-
-@dataclass(frozen=True, slots=True)
-class PadsToken(JobToken):
-    """A keeper takes pads away, for the aggregator of a term."""
-
-    term: int
-    state: bytes  # its digest
-    members: int
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, str(self.term), self.state.hex(), str(self.members))
-
-
-@dataclass(frozen=True, slots=True)
-class GossipToken(JobToken):
-    """A gossip job asked for it."""
-
-    state: bytes  # its digest; empty before the first state
-    within: str  # the outcome counts only within this epoch, or for these members; empty: always
-
-    def words(self) -> tuple[str, ...]:
-        """Return the token as traces record it."""
-        return ("job", self.job, self.kind, self.state.hex(), self.within)

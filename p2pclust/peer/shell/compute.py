@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import JobToken, Token, Verified, VerifyToken
+from p2pclust.peer.core.tasks import Verified
 from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets

@@ -12,8 +12,9 @@ import pytest
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, TermToken, Verified, VerifyBlob, VerifyToken
+from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, Verified, VerifyBlob
 from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.core.tokens import TermToken, VerifyToken
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain

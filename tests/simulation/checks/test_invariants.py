@@ -16,8 +16,9 @@ from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, Held
 from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
 from p2pclust.peer.core.reports import JobFinished
 from p2pclust.peer.core.round_reports import Elected
-from p2pclust.peer.core.tasks import CombineRound, Ref, TermToken
+from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.invariants import Invariants

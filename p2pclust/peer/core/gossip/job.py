@@ -43,17 +43,8 @@ from p2pclust.peer.core.round_reports import (
 from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import (
-    CloseGossipRound,
-    GossipToken,
-    JobToken,
-    NoResult,
-    Offered,
-    Outcome,
-    Ref,
-    StateInfo,
-    StateMade,
-)
+from p2pclust.peer.core.tasks import CloseGossipRound, NoResult, Offered, Outcome, Ref, StateInfo, StateMade
+from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer

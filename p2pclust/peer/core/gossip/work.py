@@ -7,16 +7,8 @@ from math import inf
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.tasks import (
-    BeginJob,
-    CloseGossipRound,
-    DescribeState,
-    GossipToken,
-    MakeOffer,
-    Ref,
-    StateTask,
-    Task,
-)
+from p2pclust.peer.core.tasks import BeginJob, CloseGossipRound, DescribeState, MakeOffer, Ref, StateTask, Task
+from p2pclust.peer.core.tokens import GossipToken
 from p2pclust.protocols.gossip.averaging import Averaging
 
 __all__ = ["GossipWork"]

@@ -7,7 +7,8 @@ from typing import Final
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.reports import Abstains
-from p2pclust.peer.core.tasks import Contribute, JobToken, NoResult, Offered, Outcome
+from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
+from p2pclust.peer.core.tokens import JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
 __all__ = ["Abstentions"]

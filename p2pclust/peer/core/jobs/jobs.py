@@ -31,7 +31,8 @@ from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import JobToken, Outcome
+from p2pclust.peer.core.tasks import Outcome
+from p2pclust.peer.core.tokens import JobToken
 
 __all__ = ["Jobs"]
 

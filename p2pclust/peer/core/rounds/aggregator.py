@@ -55,9 +55,9 @@ from p2pclust.peer.core.tasks import (
     StateMade,
     Summed,
     Task,
-    TermToken,
     TooFew,
 )
+from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.round_reports import NotChecked, RefutesState
 from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import CheckState, CheckToken, NoResult, Outcome, Ref, StateChecked, StateRefuted
+from p2pclust.peer.core.tasks import CheckState, NoResult, Outcome, Ref, StateChecked, StateRefuted
+from p2pclust.peer.core.tokens import CheckToken
 
 __all__ = ["CheckedStates"]
 

@@ -23,7 +23,8 @@ from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import AnswerToken, Contribute, Contributed, NoResult, Outcome, Ref, SumToken, Wanted
+from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Outcome, Ref, Wanted
+from p2pclust.peer.core.tokens import AnswerToken, SumToken
 
 __all__ = ["Follower"]
 

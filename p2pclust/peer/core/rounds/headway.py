@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.tasks import AnswerToken
+from p2pclust.peer.core.tokens import AnswerToken
 
 __all__ = ["Headway"]
 

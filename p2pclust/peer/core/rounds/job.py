@@ -36,7 +36,8 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import AnswerToken, CheckToken, JobToken, Outcome, PadsToken, Ref, SumToken, TermToken
+from p2pclust.peer.core.tasks import Outcome, Ref
+from p2pclust.peer.core.tokens import AnswerToken, CheckToken, JobToken, PadsToken, SumToken, TermToken
 
 __all__ = ["AggregatedJob"]
 

@@ -23,7 +23,8 @@ from p2pclust.peer.core.job_messages import Open, Partial
 from p2pclust.peer.core.round_reports import ContributionsUnread
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed, SumToken
+from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed
+from p2pclust.peer.core.tokens import SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["Branches", "Part", "Tree", "TreeSum", "tree_of"]

@@ -15,7 +15,8 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
-from p2pclust.peer.core.tasks import VerifyBlob, VerifyToken
+from p2pclust.peer.core.tasks import VerifyBlob
+from p2pclust.peer.core.tokens import VerifyToken
 from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["Blobs", "digest_of"]
