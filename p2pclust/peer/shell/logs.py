@@ -23,9 +23,9 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "averaged", "circle", "fenced", "floor", "late-answer", "mixing", "outside", "phase", "pulling", "took",
     ),
     "info": (
-        "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected",
-        "finished", "job", "keys-exchanged", "left", "mdns", "member", "metrics", "not-checked", "proposer", "refuted",
-        "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version", "without",
+        "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected", "finished",
+        "job", "keys-exchanged", "left", "mdns", "member", "metrics", "not-checked", "proposer", "refuted", "relayed",
+        "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version", "without",
     ),
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
