@@ -234,6 +234,27 @@ def test_a_key_round_ends_where_no_other_peer_can_come(what: str) -> None:
     assert fleet.state().reason.startswith("secure sums: 4 peers can contribute, and 5 are needed (peer ")
 
 
+def test_a_peer_that_is_revoked_while_the_sum_is_made_is_not_in_the_total() -> None:
+    """The sum was made already, and its pads were asked for nevertheless."""
+    fleet = Fleet(cohort=3, keepers=2)
+    fleet.submit()
+    padded: list[bytes] = []
+
+    def sums() -> bool:
+        core = fleet.world.peers["p0"].core
+        assert core is not None
+        job = core.jobs.jobs.get(fleet.marks.job)
+        closing = None if job is None or job._term is None else job._term._secure._closing  # type: ignore[attr-defined]
+        if closing is not None and closing.message is None and not padded:
+            padded.append(closing.state.digest)
+        return bool(padded)
+
+    assert fleet.until(sums)
+    fleet.world.give_roster("p0", paper_roster(1, fleet.names[:4]))
+    assert fleet.until(lambda: all(core.jobs.jobs[fleet.marks.job].ledger.finished for core in fleet.cores()[:4]))
+    assert all(4 not in record.contributors for record in fleet.state().log)
+
+
 @pytest.mark.parametrize("what", ["impossible peers", "garbage"])
 def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, released, handed = Fleet(cohort=3, keepers=2, burnt="record"), [], []

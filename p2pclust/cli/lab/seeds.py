@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import time
 import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from p2pclust.errors import UsageError
 from p2pclust.tools.workers import in_processes
 
-__all__ = ["Asked", "Finding", "explore", "try_seeds"]
+if TYPE_CHECKING:
+    from p2pclust.simulation.fleets.fleet import FleetResult
+    from p2pclust.simulation.swarms.swarm import SeedResult
+
+__all__ = ["PROTOCOLS", "Asked", "Finding", "KeptFindings", "explore", "try_seeds"]
 
 
 @dataclass(frozen=True)
@@ -23,14 +33,20 @@ class Finding:
     virtual_s: float
     n_events: int
     counts: Mapping[str, int]
+    cpu_s: float = 0.0
 
 
 class Asked(NamedTuple):
     """The options of ``p2pclust simulate`` that choose what is tried."""
 
-    protocol: str | None = None  # "fedcref", "leaderless", "cancel", "series", "lasting", "secure" or "verified"
+    protocol: str | None = None  # one of `PROTOCOLS`; otherwise llf-cm or llf-fcm on few peers
     mutant: str | None = None
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
+
+
+#: Swarms of one kind of job each; the others draw worlds of any kind.
+_OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "verified")
+PROTOCOLS: Final = ("any", "any-core", "any-long", *_OF_ONE_KIND)
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable
@@ -41,41 +57,42 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     >>> [finding.failure for finding in try_seeds(range(1))]
     ['']
     """
-    from p2pclust.simulation.swarms import (  # noqa: PLC0415
-        cancel,
-        fedcref,
-        lasting,
-        leaderless,
-        secure,
-        series,
-        swarm,
-        verified,
-    )
     from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415
 
-    own = {
-        "fedcref": fedcref, "leaderless": leaderless, "cancel": cancel, "series": series, "lasting": lasting,
-        "secure": secure, "verified": verified,
-    }  # fmt: skip
-    run = own[asked.protocol].run if asked.protocol in own else swarm.run
+    run = _swarm(asked)
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
+            begun = time.process_time()
             try:
-                outcome = run(seed, overlay=asked.overlay)
+                outcome = run(seed)
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
-                yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {})
+                yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {}, time.process_time() - begun)
             else:
                 yield Finding(
-                    seed, outcome.failure, outcome.trace, outcome.virtual_s, outcome.n_events, dict(outcome.counts)
-                )
+                    seed, outcome.failure, outcome.trace, outcome.virtual_s, outcome.n_events, dict(outcome.counts),
+                    time.process_time() - begun,
+                )  # fmt: skip
 
 
-def explore(first: int, last: int, asked: Asked, n_workers: int) -> Iterator[Finding]:
-    """Run the seeds from `first` up to `last`, in any order; with one worker in this process, for a debugger."""
+def _swarm(asked: Asked) -> Callable[[int], SeedResult | FleetResult]:
+    """Return what runs one seed."""
+    from p2pclust.simulation.fleets import run as fleets  # noqa: PLC0415
+    from p2pclust.simulation.swarms import swarm  # noqa: PLC0415
+
+    if asked.protocol in fleets.SWARMS:
+        return partial(fleets.run, swarm=asked.protocol)
+    name = asked.protocol if asked.protocol in _OF_ONE_KIND else "swarm"
+    kind = swarm if name == "swarm" else import_module(f"p2pclust.simulation.swarms.{name}")
+    return partial(kind.run, overlay=asked.overlay)
+
+
+def explore(seeds: Sequence[int], asked: Asked, n_workers: int) -> Iterator[Finding]:
+    """Run seeds, in any order; with one worker in this process, for a debugger."""
     if n_workers <= 1:
-        yield from try_seeds(range(first, last), asked)
+        for seed in seeds:
+            yield from try_seeds(range(seed, seed + 1), asked)
         return
-    tasks = ((seed, asked) for seed in range(first, last))
+    tasks = ((seed, asked) for seed in seeds)
     for _, finding in in_processes(_try_one, tasks, n_workers, advice="run again with --jobs 1 to see why"):
         yield finding
 
@@ -83,3 +100,52 @@ def explore(first: int, last: int, asked: Asked, n_workers: int) -> Iterator[Fin
 def _try_one(task: tuple[int, Asked]) -> Finding:
     seed, asked = task
     return next(try_seeds(range(seed, seed + 1), asked))
+
+
+class KeptFindings:
+    """The results of seeds in a file, a line of JSON for each; none without a path.
+
+    Raises UsageError for a file whose results are of other options, and FleetError if it cannot be written.
+    """
+
+    def __init__(self, path: Path | None, asked: Asked) -> None:
+        self._path = path
+        self._asked = dict(asked._asdict())
+        self._file: TextIO | None = None
+
+    def load(self) -> list[Finding]:
+        """Read what is kept; a last line that is not whole is left out."""
+        if self._path is None or not self._path.exists():
+            return []
+        found = []
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                plain = json.loads(line)
+                asked, finding = plain.pop("asked"), Finding(**plain)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue  # a run that was stopped while it wrote
+            if asked != self._asked:
+                raise UsageError(f"--resume {self._path}: line {number} is of other options: {asked}")
+            found.append(finding)
+        return found
+
+    def add(self, finding: Finding) -> None:
+        """Keep one more."""
+        if self._file is not None:
+            self._file.write(json.dumps({"asked": self._asked, **asdict(finding)}) + "\n")
+            self._file.flush()
+
+    def __enter__(self) -> KeptFindings:
+        if self._path is not None:
+            try:
+                whole = not self._path.exists() or self._path.read_bytes()[-1:] in (b"", b"\n")
+                self._file = self._path.open("a", encoding="utf-8")
+            except OSError as error:
+                raise UsageError(f"--resume {self._path}: {error.strerror}") from error
+            if not whole:
+                self._file.write("\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.lab.seeds import Asked, Finding, explore
+from p2pclust.cli.lab.planted_bugs import Found, bug_names, look_for_all
+from p2pclust.cli.lab.seeds import PROTOCOLS, Asked, Finding, KeptFindings, explore
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
@@ -33,9 +35,11 @@ def simulate(
         str | None,
         typer.Option(
             metavar="ID",
-            help="fedcref: peers run child jobs; leaderless: gossip without an aggregator; cancel: the job is cancelled; "
-            "series: it is repeated; lasting: only a majority recovers, and the others hang, flap or stay cut off; "
-            "secure: secure sums; verified: all check each state, and one lies; by default llf-cm or llf-fcm, as drawn.",
+            help="any: each seed draws a world of its own, with any jobs and faults; any-core: only a majority of it "
+            "recovers; any-long: it lasts for 10,000 s. Of one kind of job: fedcref: peers run child jobs; leaderless: "
+            "gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority "
+            "recovers, and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and "
+            "one lies; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -48,6 +52,14 @@ def simulate(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the results of seeds in this file, and run only those that it lacks."),
+    ] = None,
+    minimise: Annotated[
+        bool,
+        typer.Option("--minimise", help="Of the first seed of any that fails: find the smallest world that fails too."),
+    ] = False,
     seed_trace: Annotated[
         bool, typer.Option("--seed-trace", help="Print each seed with the hash of its trace.")
     ] = False,
@@ -56,7 +68,8 @@ def simulate(
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
     Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
-    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed.
+    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed. With
+    --mutant all, each planted bug is looked for in the swarm that should find it, and a table has the seeds.
 
     \b
     Examples:
@@ -64,20 +77,26 @@ def simulate(
       p2pclust simulate --seeds 17:18
       p2pclust simulate --seeds 0:100 --protocol fedcref
       p2pclust simulate --seeds 0:100 --overlay sparse
+      p2pclust simulate --seeds 0:30000 --protocol any --resume seeds.jsonl
+      p2pclust simulate --seeds 0:200 --mutant all
     """
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.simulation.fleets.minimise import broken  # noqa: PLC0415
+    from p2pclust.simulation.fleets.plan import draw  # noqa: PLC0415
+    from p2pclust.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
+
     first, last = _range(seeds)
-    asked = Asked(protocol, mutant, overlay)
-    _check(asked)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
-    findings: list[Finding] = []
-    n_workers = min(jobs or n_cores(), last - first)
-    with progress_bar("seeds", last - first) as advance:
-        for finding in explore(first, last, asked, n_workers):
-            findings.append(finding)
-            if advance is not None:
-                advance(len(findings))
-    findings.sort(key=lambda finding: finding.seed)
+    if mutant == "all":
+        raise typer.Exit(_all_bugs(range(first, last), jobs or n_cores(), as_json=as_json))
+    asked = Asked(protocol, mutant, overlay)
+    _check(asked)
+    if protocol in SWARMS and last == first + 1 and not as_json:
+        for line in draw(first, SWARMS[protocol]).lines():
+            stdout().print(Text(line), soft_wrap=True)
+    findings = _findings(range(first, last), asked, jobs or n_cores(), resume)
     if seed_trace:
         for finding in findings:
             typer.echo(f"{finding.seed} {finding.trace}")
@@ -85,8 +104,48 @@ def simulate(
         put_json(_summary(first, last, asked, findings))
     else:
         _show(stderr() if seed_trace else stdout(), findings, asked)
+    failed = [finding for finding in findings if finding.failure]
+    if minimise and failed and protocol in SWARMS:
+        stderr().print(Text(f"\nthe smallest world found in which {broken(failed[0].failure)} is broken:"))
+        for line in explained(failed[0].seed, protocol, failed[0].failure):
+            stderr().print(Text(line), soft_wrap=True)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)
+
+
+def _findings(seeds: range, asked: Asked, n_workers: int, resume: Path | None) -> list[Finding]:
+    """Run the seeds that a file of earlier results lacks, and return all findings in the order of seeds."""
+    kept = KeptFindings(resume, asked)
+    findings = [finding for finding in kept.load() if finding.seed in seeds]
+    known = {finding.seed for finding in findings}
+    left = [seed for seed in seeds if seed not in known]
+    with progress_bar("seeds", len(seeds)) as advance, kept:
+        for finding in explore(left, asked, min(n_workers, len(left))):
+            findings.append(finding)
+            kept.add(finding)
+            if advance is not None:
+                advance(len(findings))
+    return sorted(findings, key=lambda finding: finding.seed)
+
+
+def _all_bugs(seeds: range, n_workers: int, *, as_json: bool) -> int:
+    """Look for each planted bug, print the table, and return the exit code."""
+    found: list[Found] = []
+    with progress_bar("bugs", len(bug_names())) as advance:
+        for one in look_for_all(seeds, n_workers):
+            found.append(one)
+            if advance is not None:
+                advance(len(found))
+    if as_json:
+        put_json([one._asdict() for one in found])
+    else:
+        from p2pclust.cli.show.tables import table  # noqa: PLC0415
+
+        rows = (
+            (one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken) for one in found
+        )
+        stdout().print(table(("planted bug", "swarm", "seed", "promise broken"), rows, right=("seed",)))
+    return int(any(one.seed is None for one in found))
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -100,25 +159,23 @@ def _check(asked: Asked) -> None:
     protocol, mutant = asked.protocol, asked.mutant
     if asked.overlay not in (None, "sparse", "moving"):
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
+    from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
+
     if protocol == "fedcref":
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
-    elif protocol not in (None, "leaderless", "cancel", "series", "lasting", "secure", "verified"):
-        raise UsageError(
-            f"--protocol {protocol}: expected fedcref, leaderless, cancel, series, lasting, secure, verified, or nothing"
-        )
+    elif protocol not in (None, *PROTOCOLS):
+        raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
+    if asked.overlay and protocol in SWARMS:
+        raise UsageError(f"--overlay: each seed of {protocol} draws its own")
     if mutant is None:
         return
     from p2pclust.simulation.swarms import mutants  # noqa: PLC0415
 
-    own = {
-        None: {}, "cancel": mutants.CANCEL_MUTANTS, "lasting": mutants.LASTING_MUTANTS, "series": mutants.SERIES_MUTANTS,
-        "secure": mutants.SECURE_MUTANTS, "verified": mutants.VERIFIED_MUTANTS,
-    }  # fmt: skip
-    known = mutants.MUTANTS | own.get(protocol, mutants.WORKSPACE_MUTANTS)
+    known = [name for name, (swarm, _) in mutants.BUGS.items() if swarm in ("", protocol) or protocol in SWARMS]
     if mutant not in known:
-        raise UsageError(f"--mutant {mutant}: expected one of {', '.join(known)}")
+        raise UsageError(f"--mutant {mutant}: expected all, or one of {', '.join(known)}")
 
 
 def _replay(seed: int, asked: Asked) -> str:
@@ -140,6 +197,7 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
         "counts": _counts(findings),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
+        "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1),
         "failed": [
             {"seed": finding.seed, "failure": finding.failure, "replay": _replay(finding.seed, asked)}
             for finding in findings
@@ -163,4 +221,6 @@ def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
         seeds = ", ".join(f"{finding.seed}" for finding in failed[_STORIES:])
         console.print(Text(f"\nthese failed too: {seeds}"), soft_wrap=True)
     virtual_h = sum(finding.virtual_s for finding in findings) / 3600
-    console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time: {len(failed)} failed")
+    cpu_s, n_events = sum(finding.cpu_s for finding in findings), sum(finding.n_events for finding in findings)
+    work = f"{n_events / 1e6:.1f} million events in {cpu_s:.0f} s of processor time"
+    console.print(f"\n{len(findings)} seeds, {virtual_h:.1f} hours of virtual time, {work}: {len(failed)} failed")

@@ -172,6 +172,7 @@ class BlobCorrupt(Report):
     """A fetched blob is not what its digest says."""
 
     blob: str
+    sources: list[str]  # of its chunks
 
 
 # -- jobs and series ----------------------------------------------------------------------------------------------------

@@ -80,6 +80,15 @@ class Invariants(Observer):
         self._unsynced.pop(peer.name, None)
         self.story.append(f"{world.now:9.3f} {peer.name} crashes, {lost_writes} unsynced rows lost")
 
+    def restored(self, world: World, peer: Peer) -> None:
+        """What was on the disk may be there no more."""
+        self.story.append(f"{world.now:9.3f} an older store of {peer.name} is put back")
+        of = (peer.name, peer.disk.store_id)
+        self._incarnations.pop(of, None)
+        for known in (self._positions, self._terms):
+            for key in [key for key in known if key[:2] == of]:
+                del known[key]
+
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Check what this effect touches."""
         match effect:
@@ -115,7 +124,7 @@ class Invariants(Observer):
 
     def _persist(self, peer: Peer, effect: Persist) -> None:
         key = (peer.name, peer.disk.store_id, effect.key)
-        if effect.table == "self" and effect.value is not None:
+        if (effect.table, effect.key) == ("self", "incarnation") and effect.value is not None:
             value = int(effect.value)
             self._assert(value >= self._incarnations.get(key[:2], 0), "S7", f"{peer.name}: incarnation fell to {value}")
             self._incarnations[key[:2]] = value

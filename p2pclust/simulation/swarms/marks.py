@@ -7,7 +7,6 @@ from collections import Counter
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
-from p2pclust.simulation.swarms.plan import SwarmPlan
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -59,8 +58,8 @@ class Marks(Observer):
 class PhaseCrashes:
     """Crashes the peer that is the k-th to reach a phase, a few effects later."""
 
-    def __init__(self, plan: SwarmPlan, marks: Marks) -> None:
-        self._waiting = {phase: (k, after) for phase, k, after in plan.phase_crashes}
+    def __init__(self, crashes: tuple[tuple[str, int, int], ...], marks: Marks) -> None:
+        self._waiting = {phase: (k, after) for phase, k, after in crashes}
         self._marks = marks
         self._armed: dict[str, tuple[str, int]] = {}
         self.crashed: list[str] = []

@@ -37,7 +37,7 @@ from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
 __all__ = [
-    "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
+    "BUGS", "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
     "VERIFIED_MUTANTS", "WORKSPACE_MUTANTS", "planted",
 ]  # fmt: skip
 
@@ -262,6 +262,17 @@ LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 }
 
 
+#: All planted bugs: by name, the swarm that should find it, as ``--protocol`` has it, and what is replaced.
+BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
+    name: (swarm, patches)
+    for swarm, group in (
+        ("", MUTANTS), ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS), ("cancel", CANCEL_MUTANTS),
+        ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
+    )
+    for name, patches in group.items()
+}  # fmt: skip
+
+
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Plant one bug for as long as the context lasts.
@@ -276,9 +287,7 @@ def planted(name: str) -> Iterator[None]:
     >>> Document.counts is before
     True
     """
-    planted_bugs = MUTANTS | CANCEL_MUTANTS | WORKSPACE_MUTANTS | LASTING_MUTANTS | SERIES_MUTANTS | SECURE_MUTANTS
-    planted_bugs |= VERIFIED_MUTANTS
-    patches = planted_bugs[name]
+    _, patches = BUGS[name]
     originals = [getattr(owner, attribute) for owner, attribute, _ in patches]
     for owner, attribute, replacement in patches:
         setattr(owner, attribute, replacement)

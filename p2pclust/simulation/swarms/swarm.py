@@ -69,7 +69,7 @@ class Swarm:
             self._overlay(), known=plan.known, keyed=self.keyed,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
-        self.phase_crashes = PhaseCrashes(plan, self.marks)
+        self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self._rng = rng
         self.job = self._job()
 

@@ -67,6 +67,13 @@ class Disk:
         self._unsynced.clear()
         return lost
 
+    def image(self) -> Disk:
+        """Return a copy of what is synced, as a backup has it."""
+        copy = Disk(self.store_id)
+        copy._synced = dict(self._synced)
+        copy._chunks = {digest: (n, dict(chunks)) for digest, (n, chunks) in self._chunks.items()}
+        return copy
+
     def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
         """Keep one chunk of a blob; it may be lost in a crash."""
         chunks = self._chunks.setdefault(digest, (n_chunks, {}))[1]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p2pclust.transport.links import Lane
+
 __all__ = ["Conditions", "Network"]
 
 
@@ -33,6 +35,7 @@ class Network:
         self._cuts: dict[tuple[str, str], int] = {}
         self._losing: dict[str, float] = {}
         self._largest: dict[str, int] = {}
+        self._dead_lanes: dict[str, Lane] = {}
         self.counts = {"sent": 0, "lost": 0, "cut": 0, "duplicated": 0, "delayed": 0}
 
     def cut(self, source: str, target: str) -> None:
@@ -55,9 +58,19 @@ class Network:
         """From now on every message from this peer with more bytes is lost, as behind a link with a smaller MTU."""
         self._largest[name] = most_bytes
 
-    def passes(self, source: str, n_bytes: int) -> bool:
+    def lose_lane(self, name: str, lane: Lane | None) -> None:
+        """From now on every message from this peer on that lane is lost; None: none is."""
+        self._dead_lanes.pop(name, None)
+        if lane is not None:
+            self._dead_lanes[name] = lane
+
+    def pass_large(self, name: str) -> None:
+        """From now on large messages of this peer are not lost any more."""
+        self._largest.pop(name, None)
+
+    def passes(self, source: str, n_bytes: int, lane: Lane = Lane.CONTROL) -> bool:
         """Whether a message of that size gets onto the network at all."""
-        passes = n_bytes <= self._largest.get(source, n_bytes)
+        passes = n_bytes <= self._largest.get(source, n_bytes) and self._dead_lanes.get(source) is not lane
         self.counts["lost"] += not passes
         return passes
 
@@ -66,6 +79,7 @@ class Network:
         self._cuts.clear()
         self._losing.clear()
         self._largest.clear()
+        self._dead_lanes.clear()
         self.conditions = Conditions()
 
     def reaches(self, source: str, target: str) -> bool:

@@ -25,6 +25,9 @@ class Observer:
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         """A peer crashed."""
 
+    def restored(self, world: World, peer: Peer) -> None:
+        """An older image of the peer's store was put back."""
+
     def synced(self, world: World, peer: Peer) -> None:
         """What the peer wrote is on its disk now."""
 

@@ -17,6 +17,7 @@ from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.tasks import Life
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.secure.key_list import Pins
+from p2pclust.simulation.world.clock import Clock
 from p2pclust.simulation.world.disk import Disk
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Peer:
     disk: Disk
     core: Core | None = None  # None while it is down
     life: int = 0
+    clock: Clock = field(default_factory=Clock)
     frozen_until: float = 0.0
     asleep: bool = False
     held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order

@@ -33,6 +33,7 @@ from p2pclust.peer.core.effects import (
     TakeRoster,
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.core.reports import Report
@@ -91,6 +92,8 @@ class World:
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
         self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
         self.hung: dict[str, None] = {}  # peers whose worker never ends a task
+        self.rotten: dict[str, None] = {}  # peers that send chunks with a wrong bit
+        self.older: dict[str, None] = {}  # peers that speak the minor version of the wire before this one
         self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
@@ -213,6 +216,14 @@ class World:
         peer.wiped = True
         peer.disk = Disk(f"store-{name}-{peer.life}")
 
+    def restore(self, name: str, image: Disk) -> None:
+        """Put an older image of the store of a peer that is down back."""
+        peer = self.peers[name]
+        assert peer.core is None, f"{name} runs"
+        peer.disk = image
+        for observer in self._observers:
+            observer.restored(self, peer)
+
     def freeze(self, name: str, duration_s: float) -> None:
         """Stop the process for a while: it neither sends nor notices."""
         self.peers[name].frozen_until = max(self.peers[name].frozen_until, self.now + duration_s)
@@ -221,6 +232,20 @@ class World:
         """Let a stopped process go on now."""
         self.peers[name].frozen_until = self.now
         self._go_on(self.peers[name], self.peers[name].life)
+
+    def run_clock(self, name: str, rate: float) -> None:
+        """Let the clock of a device run so many times as fast as it should."""
+        self._set_clock(name, lambda peer: peer.clock.run(self.now, rate))
+
+    def leap_clock(self, name: str, by_s: float) -> None:
+        """Let the clock of a device leap forward."""
+        self._set_clock(name, lambda peer: peer.clock.leap(self.now, by_s))
+
+    def _set_clock(self, name: str, change: Callable[[Peer], None]) -> None:
+        peer = self.peers[name]
+        change(peer)
+        peer.wake_planned = float("inf")
+        self._plan_wake(peer)
 
     def sleep(self, name: str) -> None:
         """Let a device sleep until it is woken: what reaches it meanwhile waits."""
@@ -281,7 +306,7 @@ class World:
                 peer.links[event.peer] = None
             else:
                 peer.links.pop(event.peer, None)
-        for effect in core.step(self.now, event):
+        for effect in core.step(peer.clock.read(self.now), event):
             if self.crash_point(peer, effect):
                 self.crash(peer.name)
                 return
@@ -305,16 +330,16 @@ class World:
                 observer.synced(self, peer)
 
     def _plan_wake(self, peer: Peer) -> None:
-        if peer.core is None or peer.core.wake_at >= peer.wake_planned:
+        if peer.core is None or peer.clock.when(peer.core.wake_at) >= peer.wake_planned:
             return
-        wake_at, life = peer.core.wake_at, peer.life
+        wake_at, life = peer.clock.when(peer.core.wake_at), peer.life
         peer.wake_planned = wake_at
 
         def wake() -> None:
             if peer.life != life or peer.core is None or peer.wake_planned != wake_at:
                 return
             peer.wake_planned = float("inf")
-            if peer.core.wake_at <= self.now:
+            if peer.core.wake_at <= peer.clock.read(self.now):
                 self.step(peer, Woken())
             else:
                 self._plan_wake(peer)  # the timer was moved meanwhile
@@ -339,6 +364,8 @@ class World:
                 peer.disk.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
             case SendChunk():
                 data = peer.disk.chunk(effect.digest, effect.index)
+                if data and peer.name in self.rotten:
+                    data = bytes([data[0] ^ 1]) + data[1:]
                 missing = BlobMissing(effect.digest)
                 message = missing if data is None else BlobChunk(effect.digest, effect.index, (data,))
                 self._send(peer, Send(effect.to, message, bulk=True))
@@ -382,7 +409,7 @@ class World:
         source, n_bytes = peer.name, sum(map(len, frames))
         parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
         linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
-        if linked and self.network.passes(source, n_bytes) and not self.lines.send(parcel):
+        if linked and self.network.passes(source, n_bytes, lane) and not self.lines.send(parcel):
             return  # no room
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += n_bytes
@@ -397,6 +424,8 @@ class World:
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += parcel.n_bytes
         message = decode(frames)
+        if peer.name in self.older and isinstance(message, Unpad | Pads):
+            return  # it drops the kinds of messages that the newest minor version added
         if isinstance(message, Relay) and message.target == target:
             self.step(peer, Arrived(message.origin, decode(message.inner), via=source))
         else:

@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.lab.seeds import Finding
+from p2pclust.cli.lab.seeds import PROTOCOLS, Finding
 from p2pclust.simulation.swarms.mutants import MUTANTS
 
 pytestmark = pytest.mark.slow
@@ -26,6 +27,8 @@ def test_a_few_seeds(cli: Cli) -> None:
 @pytest.mark.slow
 def test_workers_find_the_same(cli: Cli) -> None:
     alone, together = (json.loads(cli("simulate", "--seeds", "0:2", "--jobs", n, "--json").out) for n in (1, 2))
+    assert alone.pop("cpu_seconds") > 0
+    del together["cpu_seconds"]
     assert alone == together
     assert alone["failed"] == []
     assert alone["counts"]["finished"] == 2
@@ -103,9 +106,13 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
         (("--seeds", "5:5"), "error: --seeds 5:5: expected A:B with A below B, such as 0:300\n"),
         (
             ("--seeds", "0:1", "--protocol", "k-fed"),
-            "error: --protocol k-fed: expected fedcref, leaderless, cancel, series, lasting, secure, or nothing\n",
+            f"error: --protocol k-fed: expected one of {', '.join(PROTOCOLS)}, or nothing\n",
         ),
-        (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected one of {', '.join(MUTANTS)}\n"),
+        (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected all, or one of {', '.join(MUTANTS)}\n"),
+        (
+            ("--seeds", "0:1", "--protocol", "any", "--overlay", "sparse"),
+            "error: --overlay: each seed of any draws its own\n",
+        ),
         (
             ("--seeds", "0:1", "--seed-trace", "--json"),
             "error: --seed-trace and --json both write to standard output: choose one\n",
@@ -115,3 +122,31 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
 def test_wrong_usage(cli: Cli, arguments: tuple[str, ...], line: str) -> None:
     ended = cli("simulate", *arguments)
     assert (ended.code, ended.err) == (2, line)
+
+
+def test_a_world_is_printed_before_it_runs_and_made_smaller_if_it_fails(cli: Cli) -> None:
+    ended = cli("simulate", "--seeds", "4:5", "--protocol", "any", "--jobs", "1")
+    assert ended.code == 0
+    assert " peers, " in ended.out.splitlines()[0]
+    assert ended.out.splitlines()[1].startswith("job at 0.00 s: ")
+    broken = cli(
+        "simulate", "--seeds", "0:12", "--protocol", "any", "--mutant", "vote-not-synced", "--minimise", "--jobs", "1"
+    )
+    assert broken.code == 1
+    smallest = broken.err.splitlines()
+    assert smallest[1].startswith("the smallest world found in which S")
+    assert any(line.startswith("job at ") for line in smallest)
+
+
+def test_seeds_that_were_run_are_not_run_again(cli: Cli, tmp_path: Path) -> None:
+    kept = tmp_path / "seeds.jsonl"
+    first = json.loads(cli("simulate", "--seeds", "0:2", "--jobs", "1", "--resume", str(kept), "--json").out)
+    lines = kept.read_text().splitlines()
+    assert [json.loads(line)["seed"] for line in lines] == [0, 1]
+    kept.write_text(lines[0] + "\n" + lines[1][:40])  # it was stopped while it wrote
+    again = json.loads(cli("simulate", "--seeds", "0:2", "--jobs", "1", "--resume", str(kept), "--json").out)
+    assert again["counts"] == first["counts"]
+    assert [json.loads(line)["seed"] for line in kept.read_text().splitlines() if line.endswith("}")] == [0, 1]
+    other = cli("simulate", "--seeds", "0:2", "--protocol", "cancel", "--resume", str(kept))
+    assert other.code == 2
+    assert "line 1 is of other options" in other.err

@@ -238,7 +238,6 @@ class AggregatorTerm:
     def own_answer(self, digest: bytes, ref: Ref | None, abstains: str) -> None:
         """Take this peer's own contribution."""
         if self._round is not None and digest == self._round.ref.digest:
-            self._patience.rests(self._ctx.me)
             self._go_on(self._answers.take(self._round, self._ctx.me, ref, abstains))
 
     def own_adopted(self) -> None:

@@ -29,7 +29,6 @@ class Answers:
         """Take an acknowledgement, with a contribution or an abstention."""
         if opened.combining or (message.round, message.digest) != (opened.round, opened.ref.digest):
             return False
-        self._patience.rests(source)
         if self._document.counts(source, message.store_id):
             opened.adopted[source] = None
         ref = None
@@ -75,6 +74,7 @@ class Answers:
             return False
         if abstains == NOT_ASKED and index == opened.proposer:
             return False  # its answer from before it was asked came late
+        self._patience.rests(name)
         opened.answered[name] = None
         opened.left_out.pop(index, None)
         if ref is not None:

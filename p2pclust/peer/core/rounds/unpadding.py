@@ -95,7 +95,11 @@ class SecureTerm:
         if closing is None or closing.held is not None:
             return
         members = as_mask(outcome.peers)
-        if outcome.ref is None or (flaw := self._flaw(closing.secure, members)):
+        parts = (*outcome.peers, *closing.secure.keepers)
+        revoked = [index for index in parts if self._document.roster[index] in self._ctx.barred]
+        if revoked:  # while the sum was made
+            self._renew(closing, (), f"{self._names(revoked[:1])} was revoked")
+        elif outcome.ref is None or (flaw := self._flaw(closing.secure, members)):
             self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
         else:
             self._ask(closing, members, outcome.ref)

@@ -27,6 +27,8 @@ _PASSING_TIMEOUTS: Final = 10
 _MOST_HOLDERS: Final = 8
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8
+#: So often is a source that spoils blobs held for twice as slow, so that one which never answers counts as slower.
+_MOST_DOUBTS: Final = 2
 #: Of the usual time-out: within that, a link can carry more.
 _SOON: Final = 0.5
 
@@ -42,6 +44,7 @@ class _Pull:
     missing: dict[int, None]  # chunks that are not in the store yet, in order
     asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # the source, and when
     again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
+    came_from: dict[str, None] = field(default_factory=dict)
     turn: int = 0
     begun: bool = False  # otherwise it waits for others to end
     silent: bool = False  # nothing came in time, and nothing has since
@@ -88,7 +91,9 @@ class Blobs:
         self._ctx = context
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
-        self._verifying: dict[bytes, None] = {}
+        self._verifying: dict[bytes, tuple[str, ...]] = {}  # and from whom its chunks came
+        #: How often a blob had a wrong hash after chunks of each peer; a peer with a right one since then is not here.
+        self._spoiled: dict[str, int] = {}
         # What a former life had begun to fetch: a job may ask for it again soon.
         self._recovered: dict[bytes, None] = {}
         for digest, (n_chunks, indices) in stored.items():
@@ -283,11 +288,15 @@ class Blobs:
         """Take the result of a verification."""
         if digest not in self._verifying:
             return  # dropped meanwhile
+        sources = self._verifying[digest]
         if not good:
-            self._ctx.report(BlobCorrupt(blob=digest.hex()[:12]))
+            self._ctx.report(BlobCorrupt(blob=digest.hex()[:12], sources=list(sources)))
+            self._spoiled.update({source: self._spoiled.get(source, 0) + 1 for source in sources})
             self._forget(digest)
             return
         del self._verifying[digest]
+        for source in sources:
+            self._spoiled.pop(source, None)
         self._partial.pop(digest, None)
         self._complete[digest] = None
 
@@ -300,6 +309,7 @@ class Blobs:
         if len(message.data[0]) != (pull.size_bytes - message.index * chunk_bytes if last else chunk_bytes):
             return
         del pull.missing[message.index]
+        pull.came_from[source] = None
         asked, asked_at = pull.asked.pop(message.index, ("", 0.0))
         if asked == source and message.index not in pull.again:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
@@ -320,7 +330,7 @@ class Blobs:
             self._verify(pull)
 
     def _verify(self, pull: _Pull) -> None:
-        self._verifying[pull.digest] = None
+        self._verifying[pull.digest] = tuple(pull.came_from)
         self._ctx.effects.append(Compute(VerifyToken(pull.digest), VerifyBlob(pull.digest)))
 
     def _elsewhere(self, source: str, digest: bytes) -> None:
@@ -348,17 +358,21 @@ class Blobs:
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Return the peer to ask for chunks: the first reachable source, or the neighbour on the way to it, with the names
-        of holders."""
+        of holders. A source after whose chunks blobs were wrong counts as slow; it may be the only one that answers."""
         routing = self._ctx.routing
         if routing.whole:
             # The first of those that answered soonest. A peer with one link that works would begin each blob with a source
             # that it cannot hear, and wait longer for it each time.
-            return min(turned, key=self._pace.patience), ()
-        for name in turned:
+            return min(turned, key=lambda name: self._pace.patience(name) * self._doubt(name)), ()
+        for name in turned if pull.turn else sorted(turned, key=self._doubt):
             hop = routing.hop(name)
             if hop:
                 return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
         return "", ()
+
+    def _doubt(self, source: str) -> int:
+        """Return how many times as slow a source counts as."""
+        return 1 << min(self._spoiled.get(source, 0), _MOST_DOUBTS)
 
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))

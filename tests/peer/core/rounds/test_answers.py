@@ -170,3 +170,16 @@ def test_while_it_computes_a_peer_is_not_asked_again() -> None:
     net.do_work()
     net.deliver()
     assert round_of(net, "p1", job) == 1
+
+
+def test_a_peer_whose_contribution_never_comes_has_not_answered() -> None:
+    """Its acknowledgement arrives, its blob does not: it was waited for anew in every round."""
+    net, job = held()
+    term = net.job("p1", job)._term
+    assert term is not None
+    large = replace(answers(net, "p2", job), contribution=bytes(32), size_bytes=10**6, payload=())
+    net.arrive("p2", "p1", large)
+    assert "p2" not in term._patience._answered
+    assert term._patience.works_still("p2")
+    net.arrive("p2", "p1", answers(net, "p2", job))
+    assert "p2" in term._patience._answered

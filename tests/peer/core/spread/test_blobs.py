@@ -213,6 +213,36 @@ def test_a_wrong_hash_is_dropped_and_fetched_again() -> None:
     assert puller.pull("p3") == [("p3", 0), ("p3", 1), ("p3", 2)]
 
 
+def _spoil(puller: Puller, source: str) -> None:
+    """Let a blob come from one source, with a wrong bit."""
+    for index, chunk in enumerate(CHUNKS):
+        puller.hear(BlobChunk(DIGEST, index, (chunk if index else bytes(CHUNK),)), source)
+    puller.blobs.verified(DIGEST, False)
+    puller.effects()
+
+
+def test_after_a_wrong_hash_another_source_is_asked_first() -> None:
+    """A source with a bad disk was asked again and again, and no other."""
+    puller = Puller()
+    assert puller.pull("p2", "p3") == [("p2", 0)]
+    _spoil(puller, "p2")
+    assert {name for name, _ in puller.pull("p2", "p3")} == {"p3"}
+    for index in range(len(CHUNKS)):
+        puller.come(index, "p3", after=0.1)
+    puller.blobs.verified(DIGEST, True)
+    assert puller.blobs.has(DIGEST)
+
+
+def test_a_source_that_spoiled_a_blob_is_asked_if_no_other_answers() -> None:
+    puller = Puller()
+    puller.pull("p2", "p3")
+    for _ in range(9):
+        _spoil(puller, "p2")
+        puller.pull("p2", "p3")
+    asked = [puller.time_out()[0][0] for _ in range(6)]
+    assert "p2" in asked
+
+
 def test_after_a_restart_only_what_is_missing_is_asked_for() -> None:
     puller = Puller({DIGEST: (11, (0, 1, 2, 5))})
     asked = puller.pull("p2")

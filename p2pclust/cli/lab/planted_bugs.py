@@ -1,0 +1,49 @@
+"""Looks for every planted bug of the simulator: a bug that is not found proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.tools.workers import in_processes
+
+__all__ = ["Found", "bug_names", "look_for_all"]
+
+
+class Found(NamedTuple):
+    """Where a planted bug was found."""
+
+    bug: str
+    swarm: str  # as ``--protocol`` has it; empty: the default one
+    seed: int | None  # None: it was not found
+    broken: str  # the promise that it broke, and how
+
+
+def bug_names() -> list[str]:
+    """Return the names of all planted bugs."""
+    from p2pclust.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+
+    return list(BUGS)
+
+
+def look_for_all(seeds: range, n_workers: int) -> Iterator[Found]:
+    """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
+    tasks = ((name, seeds) for name in bug_names())
+    if n_workers <= 1:
+        yield from (_look_for(task) for task in tasks)
+        return
+    for _, found in in_processes(_look_for, tasks, n_workers, advice="run again with --jobs 1 to see why"):
+        yield found
+
+
+def _look_for(task: tuple[str, range]) -> Found:
+    from p2pclust.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+
+    name, seeds = task
+    swarm, _ = BUGS[name]
+    for finding in try_seeds(seeds, Asked(swarm or None, name)):
+        if finding.failure:
+            lines = finding.failure.splitlines()
+            return Found(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:100])
+    return Found(name, swarm, None, "")

@@ -1,0 +1,265 @@
+"""The kinds of faults of a random fleet: what begins, and how it ends.
+
+A fault never leaves fewer than a majority of peers that are on the newest roster and have the store that they began with:
+below that nothing is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from p2pclust.simulation.fleets.plan import FOR_EVER, Fault
+from p2pclust.transport.links import Lane
+
+if TYPE_CHECKING:
+    from p2pclust.simulation.fleets.fleet import Fleet
+
+__all__ = ["KINDS", "FaultKind", "break_"]
+
+Change = Callable[["Fleet", Fault], None]
+#: States and contributions are larger.
+_SMALL_BYTES: Final = 300
+_FLAPS_EVERY_S: Final = 1.7
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """What a kind of fault does. `end` is not called for a fault that lasts."""
+
+    begin: Change
+    end: Change
+    may_last: bool = False
+
+
+def break_(fleet: Fleet, fault: Fault) -> None:
+    """Let a fault begin, and plan its end."""
+    kind = KINDS[fault.kind]
+    fleet.tell(f"fault: {fault.kind} of {', '.join(fleet.names[peer] for peer in fault.peers[:4])}")
+    fleet.marks.counts[f"fault: {fault.kind}"] += 1
+    kind.begin(fleet, fault)
+    if fault.for_s < FOR_EVER:
+        fleet.world.at(fleet.world.now + fault.for_s, partial(kind.end, fleet, fault))
+
+
+def _name(fleet: Fleet, fault: Fault) -> str:
+    return fleet.names[fault.peers[0]]
+
+
+def _others(fleet: Fleet, fault: Fault) -> list[str]:
+    """Return the other ends of a cut: the peers that the fault names besides, or all."""
+    some = [fleet.names[peer] for peer in fault.peers[1:]]
+    return some or [name for name in fleet.names if name != _name(fleet, fault)]
+
+
+# -- processes and devices -----------------------------------------------------------------------------------------------
+
+
+def _crash(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.crash(_name(fleet, fault))
+    if fault.for_s == FOR_EVER:
+        fleet.stays_down(_name(fleet, fault))
+
+
+def _wiped(fleet: Fleet, fault: Fault) -> None:
+    name = _name(fleet, fault)
+    fleet.world.crash(name)
+    if fleet.may_lose(name):
+        fleet.world.wipe(name)
+        fleet.lose(name)
+
+
+def _stale(fleet: Fleet, fault: Fault) -> None:
+    """Put an image of the store back that is some seconds old."""
+    name = _name(fleet, fault)
+    peer = fleet.world.peers[name]
+    image = peer.disk.image()
+
+    def restore() -> None:
+        if fleet.may_lose(name):
+            fleet.world.crash(name)
+            fleet.world.restore(name, image)
+            fleet.lose(name)
+            fleet.world.start(name)
+
+    fleet.world.at(fleet.world.now + min(fault.for_s, 6.0), restore)
+
+
+def _start(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.start(_name(fleet, fault))
+
+
+def _blackout(fleet: Fleet, fault: Fault) -> None:
+    for name in fleet.names:
+        fleet.world.crash(name)
+
+
+def _all_start(fleet: Fleet, fault: Fault) -> None:
+    for name in fleet.names:
+        fleet.world.start(name)
+
+
+def _leave(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.leave(_name(fleet, fault))
+    if fault.for_s == FOR_EVER:
+        fleet.stays_down(_name(fleet, fault))
+
+
+def _pause(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.freeze(_name(fleet, fault), min(fault.for_s, 1e6))
+
+
+def _hang(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.hung[_name(fleet, fault)] = None
+
+
+def _unhang(fleet: Fleet, fault: Fault) -> None:
+    """A supervisor restarts what hangs: the tasks are lost with the process."""
+    name = _name(fleet, fault)
+    fleet.world.hung.pop(name, None)
+    fleet.world.crash(name)
+    fleet.world.start(name)
+
+
+def _slow(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.slowness[_name(fleet, fault)] = 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount)
+
+
+def _fast(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.slowness.pop(_name(fleet, fault), None)
+
+
+def _wrong_clock(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.run_clock(_name(fleet, fault), 0.8 + 0.4 * fault.amount)
+
+
+def _right_clock(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.run_clock(_name(fleet, fault), 1.0)
+
+
+def _leap(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.leap_clock(_name(fleet, fault), 100.0 * fault.amount)
+
+
+def _rot(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.rotten[_name(fleet, fault)] = None
+
+
+def _unrot(fleet: Fleet, fault: Fault) -> None:
+    fleet.world.rotten.pop(_name(fleet, fault), None)
+
+
+def _nothing(fleet: Fleet, fault: Fault) -> None:
+    """End by itself."""
+
+
+# -- the network -----------------------------------------------------------------------------------------------------------
+
+
+def _ways(fleet: Fleet, fault: Fault) -> list[tuple[str, str]]:
+    name, others = _name(fleet, fault), _others(fleet, fault)
+    out, into = [(name, other) for other in others], [(other, name) for other in others]
+    return {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind]
+
+
+def _cut(fleet: Fleet, fault: Fault) -> None:
+    for way in _ways(fleet, fault):
+        fleet.network.cut(*way)
+
+
+def _heal(fleet: Fleet, fault: Fault) -> None:
+    for way in _ways(fleet, fault):
+        fleet.network.heal(*way)
+
+
+def _sides(fleet: Fleet, fault: Fault) -> list[tuple[str, str]]:
+    one = [fleet.names[peer] for peer in fault.peers]
+    other = [name for name in fleet.names if name not in one]
+    return [way for a in one for b in other for way in ((a, b), (b, a))]
+
+
+def _part(fleet: Fleet, fault: Fault) -> None:
+    for way in _sides(fleet, fault):
+        fleet.network.cut(*way)
+
+
+def _join(fleet: Fleet, fault: Fault) -> None:
+    for way in _sides(fleet, fault):
+        fleet.network.heal(*way)
+
+
+def _flap(fleet: Fleet, fault: Fault) -> None:
+    """Cut a peer off and heal it, again and again, until the fault is over."""
+    until = fleet.world.now + fault.for_s
+    name = _name(fleet, fault)
+    ways = [way for other in fleet.names if other != name for way in ((name, other), (other, name))]
+
+    def turn(up: bool) -> None:
+        if up and (fleet.world.now >= until or (fleet.healed and fault.for_s < FOR_EVER)):
+            return
+        for way in ways:
+            (fleet.network.cut if up else fleet.network.heal)(*way)
+        fleet.world.at(fleet.world.now + _FLAPS_EVERY_S * (0.6 if up else 0.4), partial(turn, not up))
+
+    turn(True)
+
+
+def _lossy(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.lose(_name(fleet, fault), 0.3 + 0.69 * fault.amount)
+
+
+def _lossless(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.lose(_name(fleet, fault), 0.0)
+
+
+def _large_lost(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.lose_large(_name(fleet, fault), _SMALL_BYTES)
+
+
+def _large_pass(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.pass_large(_name(fleet, fault))
+
+
+def _dead_lane(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.lose_lane(_name(fleet, fault), Lane.BULK)
+
+
+def _live_lane(fleet: Fleet, fault: Fault) -> None:
+    fleet.network.lose_lane(_name(fleet, fault), None)
+
+
+# -- the fleet roster ----------------------------------------------------------------------------------------------------
+
+
+def _revoke(fleet: Fleet, fault: Fault) -> None:
+    name = _name(fleet, fault)
+    if fleet.may_lose(name) and not fleet.plan.links:  # others might be connected by this peer alone
+        fleet.lose(name)
+        fleet.revoke(name)
+
+
+#: By name. A fault that may last is one that a majority survives without its end.
+KINDS: Final[dict[str, FaultKind]] = {
+    "crash": FaultKind(_crash, _start, may_last=True),
+    "wiped": FaultKind(_wiped, _start),
+    "stale-store": FaultKind(_stale, _nothing),
+    "blackout": FaultKind(_blackout, _all_start),
+    "leave": FaultKind(_leave, _start, may_last=True),
+    "pause": FaultKind(_pause, _nothing, may_last=True),
+    "hung-worker": FaultKind(_hang, _unhang, may_last=True),
+    "slow-worker": FaultKind(_slow, _fast, may_last=True),
+    "wrong-clock": FaultKind(_wrong_clock, _right_clock),
+    "clock-leap": FaultKind(_leap, _nothing),
+    "corrupt-chunks": FaultKind(_rot, _unrot, may_last=True),
+    "cut": FaultKind(_cut, _heal, may_last=True),
+    "cut-out": FaultKind(_cut, _heal, may_last=True),
+    "cut-in": FaultKind(_cut, _heal, may_last=True),
+    "partition": FaultKind(_part, _join),
+    "flapping": FaultKind(_flap, _nothing, may_last=True),
+    "lossy": FaultKind(_lossy, _lossless, may_last=True),
+    "large-lost": FaultKind(_large_lost, _large_pass, may_last=True),
+    "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
+    "revoked": FaultKind(_revoke, _nothing),
+}

@@ -1,0 +1,328 @@
+"""One run of a random fleet: it lives through its plan, is healed, and is judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgpack
+import numpy as np
+
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.reports import JobAccepted, JobRefused, JobSubmitted
+from p2pclust.peer.core.timing import preset
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.endings import Endings
+from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.fleets.faults import break_
+from p2pclust.simulation.fleets.jobs import KINDS, failure_is_right
+from p2pclust.simulation.fleets.plan import FleetPlan, JobPlan
+from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
+from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer, paper_roster
+from p2pclust.simulation.world.world import World
+
+__all__ = ["Fleet", "FleetResult", "Submitted", "live"]
+
+_SEE_EACH_OTHER_S = 60.0
+_RETRY_S = 1.0
+_RESTART_S = 2.0
+
+
+@dataclass
+class FleetResult:
+    """What came of a run; `failure` is empty if nothing was wrong."""
+
+    plan: FleetPlan
+    failure: str
+    virtual_s: float
+    n_events: int
+    trace: str
+    counts: Counter[str]
+
+
+@dataclass
+class Submitted:
+    """A job that was submitted: its plan, its mathematics, and what is known of it from outside."""
+
+    plan: JobPlan
+    job: Job
+    id: str = ""
+    roster: tuple[str, ...] = ()
+    accepted: bool = False
+    at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
+
+
+class _Submissions(Observer):
+    """Notes which job is which, and which were accepted."""
+
+    def __init__(self, jobs: list[Submitted]) -> None:
+        self._jobs = jobs
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, JobSubmitted) and effect.asked is not None:
+            job = self._jobs[int(effect.asked)]
+            if not job.id:
+                job.id, job.roster = effect.job, tuple(effect.roster)
+        elif isinstance(effect, JobRefused) and effect.asked:
+            self._jobs[int(effect.asked)].at = ("", 0)
+        elif isinstance(effect, JobAccepted):
+            for job in self._jobs:
+                job.accepted |= job.id == effect.job
+
+
+class Fleet:
+    """The fleet of one plan."""
+
+    def __init__(self, plan: FleetPlan) -> None:
+        self.plan = plan
+        width = len(str(plan.n_peers - 1))
+        self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
+        self.jobs = [
+            Submitted(job, KINDS[job.kind].job(job, plan.seed + number)) for number, job in enumerate(plan.jobs)
+        ]
+        rng = np.random.default_rng([plan.seed, 21])
+        self.locals = self._locals(rng)
+        self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
+        self.marks, self.invariants = Marks(), Invariants()
+        timing = preset(plan.timing)
+        self.world = World(
+            self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
+            np.random.default_rng([plan.seed, 23]),
+            (self.invariants, Endings(), self.marks, _Submissions(self.jobs)),
+            {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
+        )  # fmt: skip
+        self.world.compute_delay_s = plan.compute_s
+        self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
+        self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
+        self.revoked: dict[str, None] = {}
+        self._down: dict[str, None] = {}  # peers that stay down
+        self.healed = False
+        self._serial = 1
+        self._rng = rng
+
+    def _overlay(self) -> dict[str, tuple[str, ...]] | None:
+        ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
+        both = [*ends, *((b, a) for a, b in ends)]
+        return {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
+
+    def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
+        if any(KINDS[job.kind].by_columns for job in self.plan.jobs):
+            truth, ids = rng.integers(0, 2, 30), np.arange(30)
+            return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
+        centers = rng.uniform(0, 100, (3, 2))
+
+        def rows() -> Local:
+            n_rows = int(rng.integers(6, 14))
+            return Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+
+        return {name: rows() for name in self.names}
+
+    # -- what faults ask for ----------------------------------------------------------------------------------------------
+
+    def tell(self, what: str) -> None:
+        """Add a line to the story."""
+        self.invariants.story.append(f"{self.world.now:9.3f} {what}")
+
+    def may_lose(self, name: str) -> bool:
+        """Return whether a peer may lose its store, or its place on the roster."""
+        if not self.plan.all_heal:
+            return self.names.index(name) not in self.plan.core
+        return name in self.lost or len(self.lost) + 1 <= (self.plan.n_peers - 1) // 2
+
+    def lose(self, name: str) -> None:
+        """Note a peer that has lost its store, or its place on the roster."""
+        self.lost[name] = None
+
+    def stays_down(self, name: str) -> None:
+        """Note a peer that must not be started again."""
+        self._down[name] = None
+
+    def revoke(self, name: str) -> None:
+        """A person revokes a peer, and gives the roster to some peer that runs."""
+        self._serial += 1
+        self.revoked[name] = None
+        roster = paper_roster(self._serial, [one for one in self.names if one not in self.revoked])
+        running = [one for one in self.names if one not in self.revoked and self.world.peers[one].core is not None]
+        if running:
+            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
+        else:
+            del self.revoked[name]
+            self._serial -= 1
+
+    # -- the run ----------------------------------------------------------------------------------------------------------
+
+    def go(self) -> FleetResult:
+        """Run to the verdict."""
+        failure = ""
+        try:
+            self._begin()
+            self._live()
+            self._heal()
+            self._judge()
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        for kind in ("lost", "cut", "duplicated", "delayed"):
+            self.marks.counts[f"message {kind}"] += self.network.counts[kind]
+        world = self.world
+        return FleetResult(self.plan, failure, world.now, world.n_events, world.trace, self.marks.counts)
+
+    def _begin(self) -> None:
+        world = self.world
+        for name in self.names:
+            world.give_roster(name, paper_roster(1, self.names))
+        for index in self.plan.older:
+            world.older[self.names[index]] = None
+        for name in self.names:
+            world.start(name)
+        linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
+        assert linked, f"L2: the peers did not find each other within {_SEE_EACH_OTHER_S:.0f} s of a perfect network"
+        self.network.conditions = self.plan.conditions
+        world.crash_point = self.phase_crashes
+
+    def _all_see_all(self) -> bool:
+        return all(p.core is not None and p.core.membership.all_here() for p in self.world.peers.values())
+
+    def _live(self) -> None:
+        world, start = self.world, self.world.now
+        for number, job in enumerate(self.plan.jobs):
+            world.at(start + job.at_s, partial(self._submit, number))
+            if job.cancel_at_s < float("inf"):
+                world.at(start + job.cancel_at_s, partial(self._cancel, number))
+        for fault in self.plan.faults:
+            world.at(start + fault.at_s, partial(break_, self, fault))
+        world.run_until(start + self.plan.lasts_s, self._step)
+
+    def _submit(self, number: int) -> None:
+        """Submit a job at the first peer from the planned one on that runs; try again while it is refused."""
+        job, n = self.jobs[number], self.plan.n_peers
+        if job.id or self.healed:
+            return
+        asked, life = job.at
+        lives = asked and self.world.peers[asked].core is not None and self.world.peers[asked].life == life
+        for name in [] if lives else [self.names[(job.plan.by + step) % n] for step in range(n)]:
+            peer = self.world.peers[name]
+            if peer.core is not None and name not in self.revoked and self.world.now >= peer.frozen_until:
+                job.at = (name, peer.life)
+                self.world.step(peer, self._request(number))
+                break
+        self.world.at(self.world.now + _RETRY_S, partial(self._submit, number))
+
+    def _request(self, number: int) -> Submit:
+        job = self.jobs[number]
+        roster = tuple(name for name in self.names if name not in self.revoked)
+        treatment = KINDS[job.plan.kind].treatment(job.plan, self.plan.n_peers)
+        named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
+        if named in roster:
+            treatment = replace(treatment, aggregator=named)
+        return Submit(bytes(msgpack.packb(job.job.to_dict())), roster, treatment, str(number))
+
+    def _cancel(self, number: int) -> None:
+        job = self.jobs[number]
+        for name in self.names:
+            peer = self.world.peers[name]
+            if job.id and peer.core is not None and job.id in peer.core.jobs.jobs and name not in self.revoked:
+                self.marks.counts["cancel asked for"] += 1
+                self.world.step(peer, Cancel(job.id, "admin"))
+                return
+
+    def _step(self) -> bool:
+        """After every event: plan the restart of a peer that a phase crash ended."""
+        while self.phase_crashes.crashed:
+            name = self.phase_crashes.crashed.pop()
+            self.world.at(self.world.now + float(self._rng.uniform(0.05, 8.0)), partial(self._restart, name))
+        return False
+
+    def _restart(self, name: str) -> None:
+        if name not in self._down:
+            self.world.start(name)
+
+    # -- the end ------------------------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """End every fault that ends, and give the jobs time."""
+        world, plan = self.world, self.plan
+        lasting = [fault for fault in plan.faults if fault.for_s == float("inf")]
+        self.healed, self.phase_crashes.active = True, False
+        kept = {fault.peers[0] for fault in lasting}
+        self.network.heal_all()
+        for index, name in enumerate(self.names):
+            if index in kept:
+                continue
+            for table in (world.hung, world.slowness, world.rotten):
+                table.pop(name, None)
+            world.run_clock(name, 1.0)
+            if world.peers[name].core is None and name not in self._down:
+                world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))
+        for fault in lasting:  # cuts were healed with all others
+            break_(self, fault)
+        limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=0.0)
+        world.run_until(world.now + _RESTART_S, self._step)
+        world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
+
+    def core(self) -> list[str]:
+        """Return the peers that must end the jobs: those that are healed, and on the roster."""
+        return [self.names[index] for index in self.plan.core if self.names[index] not in self.revoked]
+
+    def _known(self, job: Submitted) -> bool:
+        """Return whether a disk that was not lost has the job."""
+        peers = [self.world.peers[name] for name in self.core()]
+        return any(peer.core is not None and job.id in peer.core.jobs.jobs for peer in peers)
+
+    def _must_end(self, job: Submitted) -> bool:
+        whole = self.plan.all_heal and not self.revoked
+        return bool(job.id) and self._known(job) and (whole or not self._waits_for_all(job))
+
+    def _waits_for_all(self, job: Submitted) -> bool:
+        waits = KINDS[job.plan.kind].waits(job.plan, len(job.roster), len(self.core()))
+        return waits or job.plan.missing == "all"
+
+    def _late(self, job: Submitted) -> list[str]:
+        return [name for name in self.core() if name in job.roster and not self._has_ended(name, job.id)]
+
+    def _has_ended(self, name: str, job_id: str) -> bool:
+        core = self.world.peers[name].core
+        job = None if core is None else core.jobs.jobs.get(job_id)
+        return job is not None and job.ledger.finished
+
+    def _all_ended(self) -> bool:
+        return all(not self._late(job) for job in self.jobs if self._must_end(job))
+
+    def _judge(self) -> None:
+        story = "\n".join(self.invariants.story)
+        for job in self.jobs:
+            if job.accepted and not self._known(job):
+                raise AssertionError(f"L1: {job.id} was accepted, and no peer knows it any more\n{story}")
+            if not self._must_end(job):
+                self.marks.counts["job that need not end" if job.id else "job that was never submitted"] += 1
+                continue
+            late = self._late(job)
+            assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
+            self._judge_end(job)
+
+    def _judge_end(self, job: Submitted) -> None:
+        finals = {self._final(name, job.id) for name in self.core() if name in job.roster}
+        assert len(finals) == 1, f"S5: peers ended {job.id} with different bits"
+        state = JobState.decode(finals.pop())
+        if state.status == "done":
+            KINDS[job.plan.kind].judge(self, job, state)
+            self.marks.counts[f"done: {job.plan.kind}"] += 1
+        else:
+            assert failure_is_right(self, job, state), f"{job.id} failed: {state.reason}"
+            self.marks.counts[f"failed rightly: {job.plan.kind}"] += 1
+
+    def _final(self, name: str, job_id: str) -> bytes:
+        peer = self.world.peers[name]
+        assert peer.core is not None
+        ref = peer.core.jobs.jobs[job_id].ledger.register.ref
+        assert ref is not None
+        return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
+
+
+def live(plan: FleetPlan) -> FleetResult:
+    """Run one plan."""
+    return Fleet(plan).go()

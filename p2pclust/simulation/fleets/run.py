@@ -1,0 +1,36 @@
+"""Random fleets as a swarm: one seed, one world, and for a failing one the smallest world that fails too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from p2pclust.simulation.fleets.fleet import FleetResult, live
+from p2pclust.simulation.fleets.minimise import minimised
+from p2pclust.simulation.fleets.plan import FleetPlan, Swarm, draw
+
+__all__ = ["SWARMS", "explained", "run"]
+
+#: By name: which worlds are drawn.
+SWARMS: Final[dict[str, Swarm]] = {
+    "any": Swarm(),
+    "any-core": Swarm(heals="majority"),
+    "any-long": Swarm(long=True, most_peers=7),
+}
+
+
+def run(seed: int, swarm: str = "any") -> FleetResult:
+    """Run one seed of a swarm."""
+    return live(draw(seed, SWARMS[swarm]))
+
+
+def explained(seed: int, swarm: str, failure: str) -> list[str]:
+    """Return the smallest plan found that breaks the same promise, and the story of its run, in lines."""
+    plan = minimised(draw(seed, SWARMS[swarm]), failure, _failure)
+    return [*plan.lines(), *_failure(plan).splitlines()]
+
+
+def _failure(plan: FleetPlan) -> str:
+    try:
+        return live(plan).failure
+    except Exception as error:  # noqa: BLE001 - a crash of the agent is a failure like any other
+        return f"{type(error).__name__}: {error}"

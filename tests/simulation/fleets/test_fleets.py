@@ -1,0 +1,128 @@
+"""Random fleets: what is drawn, what is judged, and how a failing world is made smaller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from p2pclust.peer.core.quorum import majority
+from p2pclust.simulation.fleets.faults import KINDS as FAULTS
+from p2pclust.simulation.fleets.fleet import live
+from p2pclust.simulation.fleets.jobs import KINDS as JOBS
+from p2pclust.simulation.fleets.minimise import broken, minimised
+from p2pclust.simulation.fleets.plan import FOR_EVER, Fault, FleetPlan, Swarm, draw
+from p2pclust.simulation.fleets.run import SWARMS, run
+from p2pclust.simulation.swarms.mutants import planted
+
+
+def counted(seeds: range, swarm: str) -> Counter[str]:
+    """Run these seeds; return what happened in all of them."""
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        result = run(seed, swarm)
+        again = f"p2pclust simulate --seeds {seed}:{seed + 1} --protocol {swarm}"
+        assert not result.failure, f"{result.failure}\n{again}"
+        counts.update(result.counts)
+    return counts
+
+
+def test_a_few_worlds_break_no_promise() -> None:
+    counts = counted(range(6), "any")
+    assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= 4
+    assert sum(times for what, times in counts.items() if what.startswith("fault: ")) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("swarm", "n_seeds"),
+    [
+        ("any", 40), ("any-core", 25), ("any-long", 2),
+        *(pytest.param(name, 400, marks=pytest.mark.swarms) for name in ("any", "any-core")),
+        pytest.param("any-long", 20, marks=pytest.mark.swarms),
+    ],
+)  # fmt: skip
+def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
+    counts = counted(range(n_seeds), swarm)
+    assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= n_seeds / 2
+
+
+def test_everything_is_drawn() -> None:
+    plans = [draw(seed) for seed in range(1500)]
+    assert {job.kind for plan in plans for job in plan.jobs} == set(JOBS)
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FAULTS)
+    sizes = Counter(plan.n_peers for plan in plans)
+    assert {1, 2, 3, 25, 100} <= set(sizes)
+    assert 200 < sum(bool(plan.links) for plan in plans) < 800
+    assert any(len(plan.jobs) == 2 for plan in plans)
+    assert any(plan.older for plan in plans)
+    assert sum(not plan.all_heal for plan in plans) > 200
+
+
+def test_a_core_is_a_majority_that_is_connected() -> None:
+    for seed in range(300):
+        plan = draw(seed, SWARMS["any-core"])
+        if plan.n_peers < 3:
+            continue
+        assert len(plan.core) == majority(plan.n_peers)
+        outside = set(range(plan.n_peers)) - set(plan.core)
+        lasting = {fault.peers[0] for fault in plan.faults if fault.for_s == FOR_EVER}
+        assert lasting == outside
+        if plan.links:
+            reached, before = {plan.core[0]}, set[int]()
+            while reached != before:
+                before = set(reached)
+                for a, b in plan.links:
+                    if {a, b} <= set(plan.core) and {a, b} & reached:
+                        reached |= {a, b}
+            assert reached == set(plan.core)
+
+
+def test_a_run_depends_on_its_seed_alone() -> None:
+    assert run(2).trace == run(2).trace != run(4).trace
+
+
+def test_a_plan_is_told_in_lines() -> None:
+    plan = draw(3)
+    lines = plan.lines()
+    assert lines[0].startswith(f"{plan.n_peers} peers, ")
+    assert len(lines) == 1 + bool(plan.older) + len(plan.jobs) + len(plan.phase_crashes) + len(plan.faults)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_each_fault_alone_is_survived(kind: str) -> None:
+    for seed in range(3):
+        plan = draw(seed, Swarm(jobs=("plain",), faults=(kind,), heals="all"))
+        plan = replace(plan, n_peers=5, links=(), core=tuple(range(5)), jobs=(replace(plan.jobs[0], by=0, named=-1),))
+        plan = replace(plan, faults=(Fault(0.3, kind, (1, 2, 3), 4.0, 0.5), Fault(0.9, kind, (0, 4), 2.0, 0.1)))
+        result = live(plan)
+        assert not result.failure, f"seed {seed}: {result.failure}"
+        assert result.counts[f"fault: {kind}"] == 2
+
+
+def test_what_failed_is_made_smaller() -> None:
+    plan = draw(0, Swarm(jobs=("plain",)))
+    plan = replace(plan, n_peers=6, links=(), core=tuple(range(6)), jobs=plan.jobs[:1], phase_crashes=())
+    guilty = Fault(1.0, "crash", (1,), 1.0)
+    faults = [Fault(float(at), "pause", (2,), 1.0) for at in range(7)]
+    plan = replace(plan, faults=(*faults[:4], guilty, *faults[4:]))
+
+    def fails(candidate: FleetPlan) -> str:
+        return "S1: two aggregators" if guilty in candidate.faults and candidate.n_peers >= 3 else ""
+
+    smallest = minimised(plan, "S1: two aggregators", fails)
+    assert smallest.faults == (guilty,)
+    assert smallest.n_peers == 3
+    assert minimised(plan, "S9: other", fails) == plan
+
+
+def test_the_name_of_a_broken_promise() -> None:
+    assert broken("L3: p1 has not ended\nstory") == "L3"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", ["no-fence-by-term", "vote-not-synced", "register-not-synced"])
+def test_a_planted_bug_is_found_in_any_world(mutant: str) -> None:
+    with planted(mutant):
+        assert any(run(seed).failure for seed in range(200))
