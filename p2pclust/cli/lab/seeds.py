@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "verified")
-PROTOCOLS: Final = ("any", "any-core", "any-long", *_OF_ONE_KIND)
+PROTOCOLS: Final = ("any", "any-core", "any-long", "disks", "disks-core", "rosters", *_OF_ONE_KIND)
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable

@@ -9,6 +9,7 @@ S6  no message reveals what a crash could take back
 S7  incarnation, term and register never fall, except with a lost store
 S8  no peer finishes before a majority of intact stores holds the final state
 S10  no peer aggregates or combines with votes or answers of a peer that it knows to be revoked
+S11 a register names a state whose bytes are on the disk
 L5  each unfinished job has a timer of its own armed at each peer
 
 Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
@@ -16,6 +17,7 @@ Queues and exceptions need no watcher: the heap is bounded by the run, and an ex
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from typing import Any
 
@@ -34,13 +36,12 @@ from p2pclust.peer.core.job_messages import (
     VoteReply,
 )  # fmt: skip
 from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, MemberSync, Ping
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys
-from p2pclust.peer.core.tokens import TermToken
+from p2pclust.peer.core.tokens import JobToken, TermToken
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -50,13 +51,18 @@ __all__ = ["Invariants"]
 _STORY = 40
 
 
+def majority(n: int) -> int:
+    """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""
+    return next(k for k in range(n + 1) if 2 * k > n)
+
+
 class Invariants(Observer):
     """Watches one world."""
 
     def __init__(self) -> None:
         self._aggregators: dict[tuple[str, int], str] = {}
         self._states: dict[tuple[str, int, int], bytes] = {}
-        self._parents: dict[bytes, bytes] = {}
+        self._parents: dict[tuple[str, bytes], bytes] = {}  # two jobs may have the same state
         # By stores that were intact at the time: a store that is lost later counts for no majority any more either, so
         # what it had promised before still meets every majority that can come.
         self._adopted: dict[tuple[str, int, bytes], dict[str, None]] = {}
@@ -139,7 +145,10 @@ class Invariants(Observer):
 
     def _register(self, peer: Peer, effect: Persist) -> None:
         assert effect.value is not None
-        term, round_, digest, _, _, final, finished = msgpack.unpackb(effect.value)
+        term, round_, digest, _, payload, final, finished = msgpack.unpackb(effect.value)
+        if payload is None:
+            held = hashlib.blake2b(b"".join(peer.disk.blob(digest)), digest_size=32).digest()
+            self._assert(held == digest, "S11", f"{peer.name} adopts a state whose blob is not here, or is another")
         key = (peer.name, peer.disk.store_id, effect.key)
         if finished:
             return  # the end may be learnt from a peer of any term
@@ -227,9 +236,9 @@ class Invariants(Observer):
         holders[peer.name] = None
         if len(holders) != majority(len(self._documents[job].roster)):
             return
-        committed, line = self._committed.setdefault(job, []), self._line(digest)
+        committed, line = self._committed.setdefault(job, []), self._line(job, digest)
         for other in committed:
-            related = other in line or digest in self._line(other)
+            related = other in line or digest in self._line(job, other)
             self._assert(related, "S3", f"{job}: a majority adopted {digest.hex()[:8]} beside {other.hex()[:8]}")
         committed.append(digest)
 
@@ -285,13 +294,14 @@ class Invariants(Observer):
     def computed(self, world: World, peer: Peer, effect: Compute, digest: bytes) -> None:
         """A state came out of another."""
         if isinstance(effect.task, CombineRound | RenewKeys | FinishRound | CancelJob | CloseGossipRound):
-            self._parents[digest] = effect.task.state.digest
+            assert isinstance(effect.token, JobToken)
+            self._parents[effect.token.job, digest] = effect.task.state.digest
 
-    def _line(self, digest: bytes) -> set[bytes]:
+    def _line(self, job: str, digest: bytes) -> set[bytes]:
         """The state and all that it descends from."""
         line = {digest}
-        while digest in self._parents:
-            digest = self._parents[digest]
+        while (job, digest) in self._parents:
+            digest = self._parents[job, digest]
             line.add(digest)
         return line
 

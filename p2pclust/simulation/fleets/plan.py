@@ -115,7 +115,11 @@ class Swarm:
     heals : {"", "all", "majority"}
     long : bool
         Whether fleets live for 10,000 virtual seconds.
-    most_peers : int
+    most_peers, least_peers : int
+    blobs : bool
+        Whether states are always blobs, of several chunks.
+    dense : bool
+        Whether there are many faults, soon.
     """
 
     jobs: tuple[str, ...] = ()
@@ -123,6 +127,9 @@ class Swarm:
     heals: str = ""
     long: bool = False
     most_peers: int = 25
+    least_peers: int = 1
+    blobs: bool = False
+    dense: bool = False
 
 
 def draw(seed: int, swarm: Swarm = Swarm()) -> FleetPlan:
@@ -131,15 +138,16 @@ def draw(seed: int, swarm: Swarm = Swarm()) -> FleetPlan:
     from p2pclust.simulation.fleets.jobs import KINDS as JOBS  # noqa: PLC0415
 
     rng = np.random.default_rng([seed, 20])
-    n = _size(rng, swarm.most_peers)
+    n = max(swarm.least_peers, _size(rng, swarm.most_peers))
     lasts_s = _LONG_S if swarm.long else FAULTS_WITHIN_S
     links = _links(rng, n) if n > 2 and rng.random() < 0.35 else ()
     jobs = _jobs(rng, n, [kind for kind in JOBS if not swarm.jobs or kind in swarm.jobs], lasts_s, sparse=bool(links))
     older = tuple(range(0, n, 2)) if rng.random() < 0.1 and all(JOBS[job.kind].any_version for job in jobs) else ()
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
     kinds = [kind for kind in FAULTS if not swarm.faults or kind in swarm.faults]
-    n_faults = int(rng.choice([0, 1, 2, 4, 8])) * (4 if swarm.long else 1) if kinds else 0
-    faults = [_fault(rng, n, str(rng.choice(kinds)), lasts_s) for _ in range(n_faults)]
+    n_faults = int(rng.choice([4, 8] if swarm.dense else [0, 1, 2, 4, 8])) * (4 if swarm.long else 1) if kinds else 0
+    within_s = 4.0 if swarm.dense else lasts_s
+    faults = [_fault(rng, n, str(rng.choice(kinds)), within_s) for _ in range(n_faults)]
     core = tuple(range(n))
     if heals == "majority" and kinds:
         core = _core(rng, n, links)
@@ -154,7 +162,7 @@ def draw(seed: int, swarm: Swarm = Swarm()) -> FleetPlan:
         n_peers=n,
         timing=str(rng.choice(["fast", "fast", "default"])),
         patience_s=float(rng.choice([1.0, 4.0, 8.0] if heals == "all" else [1.0, 4.0])),
-        limits=Limits(inline_bytes=300, chunk_bytes=128) if rng.random() < 0.3 else Limits(),
+        limits=Limits(inline_bytes=300, chunk_bytes=128) if rng.random() < 0.3 or swarm.blobs else Limits(),
         conditions=_conditions(rng, n),
         compute_s=(0.001, float(rng.choice([0.01, 0.3, 1.5] if heals == "all" else [0.01, 0.3]))),
         links=links,
@@ -162,7 +170,7 @@ def draw(seed: int, swarm: Swarm = Swarm()) -> FleetPlan:
         older=older,
         jobs=jobs,
         faults=tuple(faults),
-        phase_crashes=_phase_crashes(rng) if not swarm.faults else (),
+        phase_crashes=_phase_crashes(rng),
         core=core,
         lasts_s=lasts_s,
     )

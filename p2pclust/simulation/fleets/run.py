@@ -15,6 +15,31 @@ SWARMS: Final[dict[str, Swarm]] = {
     "any": Swarm(),
     "any-core": Swarm(heals="majority"),
     "any-long": Swarm(long=True, most_peers=7),
+    "disks": Swarm(
+        jobs=("plain", "verified"),
+        faults=("corrupt-chunks", "crash", "wiped", "cut", "large-lost"),
+        least_peers=3,
+        most_peers=7,
+        blobs=True,
+        dense=True,
+    ),
+    "disks-core": Swarm(
+        jobs=("plain", "verified"),
+        faults=("corrupt-chunks", "cut-out", "large-lost", "bulk-lost"),
+        heals="majority",
+        least_peers=3,
+        most_peers=7,
+        blobs=True,
+        dense=True,
+    ),
+    "rosters": Swarm(
+        jobs=("plain", "secured"),
+        faults=("revoked", "crash", "pause", "cut"),
+        heals="all",
+        least_peers=5,
+        most_peers=9,
+        dense=True,
+    ),
 }
 
 

@@ -15,10 +15,14 @@ import numpy as np
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
+from p2pclust.peer.core.gossip.members import GossipMembership
+from p2pclust.peer.core.job_messages import VoteReply
+from p2pclust.peer.core.jobs import acceptance
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.rounds import aggregator, unpadding
+from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
@@ -26,6 +30,7 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import PadsKept, Ref
@@ -182,6 +187,57 @@ def _compared_in_pairs(revealed: Any, cohort: int, unknown: Any = ()) -> int:
     return found
 
 
+def _takes_any_blob(blobs: Blobs, digest: bytes, good: bool) -> None:
+    _VERIFIED(blobs, digest, True)
+
+
+_VERIFIED: Final = Blobs.verified
+
+
+def _complete_at_once(blobs: Blobs, pull: Any) -> None:
+    _VERIFY(blobs, pull)
+    blobs._complete[pull.digest] = None
+
+
+_VERIFY: Final = Blobs._verify
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _sums_blindly(term: SecureTerm, outcome: Any) -> None:
+    barred, term._ctx.barred = term._ctx.barred, {}
+    _SUMMED(term, outcome)
+    term._ctx.barred = barred
+
+
+_SUMMED: Final = SecureTerm.summed
+
+
+def _counts_any_vote(election: Election, source: str, message: Any) -> None:
+    if isinstance(message, VoteReply):
+        message = replace(message, term=election._ledger.term)
+    _RECEIVE(election, source, message)
+
+
+_RECEIVE: Final = Election.receive
+
+
+def _takes_older_results(term: aggregator.AggregatorTerm, token: Any, outcome: Any) -> None:
+    _COMPUTED(term, replace(token, term=term.term), outcome)
+
+
+_COMPUTED: Final = aggregator.AggregatorTerm.computed
+
+
+def _rests_at_once(answers: Answers, opened: Any, source: str, message: Any) -> bool:
+    answers._patience.rests(source)
+    return _ADOPTED(answers, opened, source, message)
+
+
+_ADOPTED: Final = Answers.adopted
+
 _Patch = tuple[Any, str, Any]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -232,6 +288,38 @@ VERIFIED_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "end-as-it-is-called": ((CheckedStates, "passes", _passes_whatever_it_is_called),),
 }
 
+#: The same for worlds in which chunks are corrupt and large messages are lost.
+DISK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "wrong-blob-taken": ((Blobs, "verified", _takes_any_blob),),
+    "blob-complete-before-it-is-verified": ((Blobs, "_verify", _complete_at_once),),
+}
+
+#: The same where this lasts, and only a majority recovers.
+DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "spoiled-source-asked-again": ((Blobs, "_doubt", lambda blobs, source: 1),),
+    "answered-before-its-blob-is-here": ((Answers, "adopted", _rests_at_once),),
+}
+
+#: The same for worlds in which peers are revoked.
+ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
+    "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
+    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
+}
+
+#: The same for worlds of any kind.
+FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "late-vote-counted": ((Election, "receive", _counts_any_vote),),
+    "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
+    "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
+    "accepted-by-one": ((acceptance, "has_majority", _one_is_a_majority),),
+}
+
+#: The same where only a majority of such a world recovers.
+FLEET_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "silent-peer-waited-for": ((Patience, "lost_with", lambda patience, opened: iter(())),),
+}
+
 #: The same where a job is cancelled.
 CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
@@ -267,6 +355,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
     for swarm, group in (
         ("", MUTANTS), ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS), ("cancel", CANCEL_MUTANTS),
+        ("disks", DISK_MUTANTS), ("rosters", ROSTER_MUTANTS), ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
     )
     for name, patches in group.items()

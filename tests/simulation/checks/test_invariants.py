@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -14,13 +15,15 @@ from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, HeldState, RequestVote, Synced, VoteReply
 from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
-from p2pclust.peer.core.reports import JobFinished
+from p2pclust.peer.core.reports import JobBegun, JobFinished
 from p2pclust.peer.core.round_reports import Elected
+from p2pclust.peer.core.spread.tombstones import ENDED
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import Peer
@@ -196,3 +199,42 @@ def test_a_broken_invariant_tells_the_story_before_it(stage: Stage) -> None:
         stage.does("a", Elected(stage.job, None, 99, 0, votes=2, of=3))
     story = str(caught.value).splitlines()[1:]
     assert any("elected" in line for line in story)
+
+
+def test_s11_a_register_that_names_a_blob_which_is_not_here(stage: Stage) -> None:
+    row = msgpack.packb([50, 100, ONE, 1, None, False, False])
+    with stage.breaks("S11"):
+        stage.does("a", Persist("register", stage.job, row))
+    data = b"a state in two chunks"
+    digest = hashlib.blake2b(data, digest_size=32).digest()
+    stage.world.peers["a"].disk.store_blob(digest, data, 11)
+    stage.does("a", Persist("register", stage.job, msgpack.packb([50, 100, digest, len(data), None, False, False])))
+    stage.world.peers["b"].disk.store_blob(digest, data[:-1] + b"!", 11)
+    with stage.breaks("S11"):
+        stage.does("b", Persist("register", stage.job, msgpack.packb([50, 101, digest, len(data), None, False, False])))
+
+
+def test_s9_what_a_store_deleted_is_not_written_again(stage: Stage) -> None:
+    endings, peer = Endings(), stage.world.peers["a"]
+    endings.effect(stage.world, peer, JobBegun(stage.job, None, ["a", "b", "c"]))
+    with pytest.raises(AssertionError, match=r"^S9: a deletes the ballot of .* unburied"):
+        endings.effect(stage.world, peer, Persist("ballot", stage.job, None))
+    peer.disk.write(ENDED, stage.job, b"")
+    endings.effect(stage.world, peer, Persist("ballot", stage.job, None))
+    endings.synced(stage.world, peer)
+    with pytest.raises(AssertionError, match=r"^S9: a writes the ballot of .* once more"):
+        endings.effect(stage.world, peer, Persist("ballot", stage.job, b"row"))
+    with pytest.raises(AssertionError, match=r"^S9: a begins .* once more"):
+        endings.effect(stage.world, peer, JobBegun(stage.job, None, ["a", "b", "c"]))
+    endings.effect(stage.world, peer, JobFinished(stage.job, None, 1, 2, "00"))
+    with pytest.raises(AssertionError, match=r"^S9: .* ends a second time at a, with other bits"):
+        endings.effect(stage.world, peer, JobFinished(stage.job, None, 1, 2, "11"))
+
+
+def test_a_store_that_was_put_back_may_hold_less(stage: Stage) -> None:
+    peer = stage.world.peers["a"]
+    image = peer.disk.image()
+    stage.adopts("a", 60, 200, ONE)
+    stage.world.crash("a")
+    stage.world.restore("a", image)
+    stage.adopts("a", 55, 100, TWO)
