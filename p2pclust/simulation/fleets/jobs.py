@@ -145,7 +145,7 @@ KINDS: Final[dict[str, JobKind]] = {
         _secured_job, _secured, _same_bits, least_peers=4, most_peers=25, any_version=False, deadline_s=480.0,
         waits=_secured_waits,
     ),
-    "verified": JobKind(_plain_job, _verified, _same_bits, most_peers=25, any_version=False, deadline_s=240.0),
+    "verified": JobKind(_plain_job, _verified, _same_bits, most_peers=25, any_version=False, deadline_s=600.0),
     "gossip": JobKind(_plain_job, _gossip, _nearly, missing="wait", most_peers=9, waits=_needs_all),
     "vertical": JobKind(
         _vertical_job, _plain, _same_bits, least_peers=2, most_peers=9, missing="all", waits=_needs_all, by_columns=True

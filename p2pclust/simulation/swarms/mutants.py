@@ -296,7 +296,7 @@ DISK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same where this lasts, and only a majority recovers.
 DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "spoiled-source-asked-again": ((Blobs, "_doubt", lambda blobs, source: 1),),
+    "spoiled-source-asked-again": ((Blobs, "_right_ones", lambda blobs, pull, sources: sources),),
     "answered-before-its-blob-is-here": ((Answers, "adopted", _rests_at_once),),
 }
 
@@ -355,7 +355,8 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
     for swarm, group in (
         ("", MUTANTS), ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS), ("cancel", CANCEL_MUTANTS),
-        ("disks", DISK_MUTANTS), ("rosters", ROSTER_MUTANTS), ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
+        ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
+        ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
     )
     for name, patches in group.items()

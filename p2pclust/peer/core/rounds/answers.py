@@ -69,7 +69,8 @@ class Answers:
             ref = None
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
-            self._patience.works(name)
+            if not self._blobs.spoiled_by(ref.digest, name):
+                self._patience.works(name)
             self._blobs.pull(ref.digest, ref.size_bytes, [name])
             return False
         if abstains == NOT_ASKED and index == opened.proposer:

@@ -112,10 +112,11 @@ class Patience:
     def note_pulls(self, opened: OpenRound) -> None:
         """Count chunks that arrived since the last call as signs of work."""
         for index, ref in opened.pulling.items():
-            left = self._blobs.left(ref.digest)
+            left, name = self._blobs.left(ref.digest), self._document.roster[index]
             if opened.chunks_left.get(index) != left:
                 opened.chunks_left[index] = left
-                self.works(self._document.roster[index])
+                if not self._blobs.spoiled_by(ref.digest, name):
+                    self.works(name)
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Yield the peers that a round has waited for too long, and what to do about each.

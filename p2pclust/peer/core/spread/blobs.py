@@ -27,8 +27,7 @@ _PASSING_TIMEOUTS: Final = 10
 _MOST_HOLDERS: Final = 8
 #: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
 _SLOWEST: Final = 8
-#: So often is a source that spoils blobs held for twice as slow, so that one which never answers counts as slower.
-_MOST_DOUBTS: Final = 2
+_MOST_SPOILED: Final = 64
 #: Of the usual time-out: within that, a link can carry more.
 _SOON: Final = 0.5
 
@@ -92,8 +91,8 @@ class Blobs:
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
         self._verifying: dict[bytes, tuple[str, ...]] = {}  # and from whom its chunks came
-        #: How often a blob had a wrong hash after chunks of each peer; a peer with a right one since then is not here.
-        self._spoiled: dict[str, int] = {}
+        #: Of blobs that came with a wrong hash: the peers whose copy is wrong. Empty: not known, so one is asked for all.
+        self._spoiled: dict[bytes, dict[str, None]] = {}
         # What a former life had begun to fetch: a job may ask for it again soon.
         self._recovered: dict[bytes, None] = {}
         for digest, (n_chunks, indices) in stored.items():
@@ -269,9 +268,17 @@ class Blobs:
             pull.again.update(dict.fromkeys(pull.asked))
             pull.asked.clear()
             pull.turn += 1
+            if pull.digest in self._spoiled and pull.came_from:
+                self._begin_again(pull)
             pull.begun = False
             self._pulls[pull.digest] = pull
             self._go_on()
+
+    def _begin_again(self, pull: _Pull) -> None:
+        """Forget what came of a blob: another source is asked for all of it."""
+        pull.missing, pull.came_from = dict.fromkeys(range(pull.n_chunks)), {}
+        self._partial[pull.digest] = {}
+        self._ctx.effects.append(DropBlob(pull.digest))
 
     def link_vanished(self, name: str) -> None:
         """Ask another source for what a lost neighbour was asked for, and drop its own requests."""
@@ -291,12 +298,13 @@ class Blobs:
         sources = self._verifying[digest]
         if not good:
             self._ctx.report(BlobCorrupt(blob=digest.hex()[:12], sources=list(sources)))
-            self._spoiled.update({source: self._spoiled.get(source, 0) + 1 for source in sources})
+            self._spoiled.setdefault(digest, {}).update(dict.fromkeys(sources if len(sources) == 1 else ()))
+            while len(self._spoiled) > _MOST_SPOILED:
+                del self._spoiled[next(iter(self._spoiled))]
             self._forget(digest)
             return
         del self._verifying[digest]
-        for source in sources:
-            self._spoiled.pop(source, None)
+        self._spoiled.pop(digest, None)
         self._partial.pop(digest, None)
         self._complete[digest] = None
 
@@ -358,21 +366,36 @@ class Blobs:
 
     def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Return the peer to ask for chunks: the first reachable source, or the neighbour on the way to it, with the names
-        of holders. A source after whose chunks blobs were wrong counts as slow; it may be the only one that answers."""
+        of holders.
+        """
         routing = self._ctx.routing
+        turned = self._right_ones(pull, turned)
         if routing.whole:
             # The first of those that answered soonest. A peer with one link that works would begin each blob with a source
             # that it cannot hear, and wait longer for it each time.
-            return min(turned, key=lambda name: self._pace.patience(name) * self._doubt(name)), ()
-        for name in turned if pull.turn else sorted(turned, key=self._doubt):
+            return min(turned, key=self._pace.patience), ()
+        for name in turned:
             hop = routing.hop(name)
             if hop:
                 return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
         return "", ()
 
-    def _doubt(self, source: str) -> int:
-        """Return how many times as slow a source counts as."""
-        return 1 << min(self._spoiled.get(source, 0), _MOST_DOUBTS)
+    def _right_ones(self, pull: _Pull, sources: list[str]) -> list[str]:
+        """Return the sources whose copy is not known to be wrong, or all if there is none.
+
+        If a blob was wrong and it is not known because of whom, one source is asked for all of it.
+        """
+        wrong = self._spoiled.get(pull.digest)
+        if wrong is None:
+            return sources
+        hop = self._ctx.routing.hop
+        first = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) in pull.came_from]
+        right = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) not in wrong]
+        return first or right or sources
+
+    def spoiled_by(self, digest: bytes, source: str) -> bool:
+        """Return whether the copy of a peer is known to be wrong."""
+        return source in self._spoiled.get(digest, ())
 
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))

@@ -233,14 +233,29 @@ def test_after_a_wrong_hash_another_source_is_asked_first() -> None:
     assert puller.blobs.has(DIGEST)
 
 
-def test_a_source_that_spoiled_a_blob_is_asked_if_no_other_answers() -> None:
+def test_a_source_that_spoiled_a_blob_is_asked_if_there_is_no_other() -> None:
+    puller = Puller()
+    puller.pull("p2")
+    _spoil(puller, "p2")
+    assert puller.blobs.spoiled_by(DIGEST, "p2")
+    assert {name for name, _ in puller.pull("p2")} == {"p2"}
+
+
+def test_after_chunks_of_two_sources_one_is_asked_for_all() -> None:
+    """Of a mixture it is not known whose chunks were wrong."""
     puller = Puller()
     puller.pull("p2", "p3")
-    for _ in range(9):
-        _spoil(puller, "p2")
-        puller.pull("p2", "p3")
-    asked = [puller.time_out()[0][0] for _ in range(6)]
-    assert "p2" in asked
+    puller.hear(BlobChunk(DIGEST, 0, (bytes(CHUNK),)), "p2")
+    for index in range(1, len(CHUNKS)):
+        puller.hear(BlobChunk(DIGEST, index, (CHUNKS[index],)), "p3")
+    puller.blobs.verified(DIGEST, False)
+    puller.effects()
+    assert not puller.blobs.spoiled_by(DIGEST, "p2")
+    ((first, _),) = puller.pull("p2", "p3")[:1]
+    puller.come(0, first, after=0.1)
+    assert {name for name, _ in puller.asked()} == {first}
+    asked = puller.time_out()
+    assert (asked[0][1], asked[0][0] != first) == (0, True), "another one is asked for all, from the first chunk on"
 
 
 def test_after_a_restart_only_what_is_missing_is_asked_for() -> None:
