@@ -8,10 +8,10 @@ from typing import NamedTuple
 from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.tools.workers import in_processes
 
-__all__ = ["Found", "bug_names", "look_for_all"]
+__all__ = ["BugFound", "bug_names", "look_for_all"]
 
 
-class Found(NamedTuple):
+class BugFound(NamedTuple):
     """Where a planted bug was found."""
 
     bug: str
@@ -27,7 +27,7 @@ def bug_names() -> list[str]:
     return list(BUGS)
 
 
-def look_for_all(seeds: range, n_workers: int) -> Iterator[Found]:
+def look_for_all(seeds: range, n_workers: int) -> Iterator[BugFound]:
     """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
     tasks = ((name, seeds) for name in bug_names())
     if n_workers <= 1:
@@ -37,7 +37,7 @@ def look_for_all(seeds: range, n_workers: int) -> Iterator[Found]:
         yield found
 
 
-def _look_for(task: tuple[str, range]) -> Found:
+def _look_for(task: tuple[str, range]) -> BugFound:
     from p2pclust.simulation.swarms.mutants import BUGS  # noqa: PLC0415
 
     name, seeds = task
@@ -45,5 +45,5 @@ def _look_for(task: tuple[str, range]) -> Found:
     for finding in try_seeds(seeds, Asked(swarm or None, name)):
         if finding.failure:
             lines = finding.failure.splitlines()
-            return Found(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:100])
-    return Found(name, swarm, None, "")
+            return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:100])
+    return BugFound(name, swarm, None, "")

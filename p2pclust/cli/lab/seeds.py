@@ -17,7 +17,7 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
-    from p2pclust.simulation.fleets.fleet import FleetResult
+    from p2pclust.simulation.fleets.fleet import RandomResult
     from p2pclust.simulation.swarms.swarm import SeedResult
 
 __all__ = ["PROTOCOLS", "Asked", "Finding", "KeptFindings", "explore", "try_seeds"]
@@ -74,7 +74,7 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
                 )  # fmt: skip
 
 
-def _swarm(asked: Asked) -> Callable[[int], SeedResult | FleetResult]:
+def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
     """Return what runs one seed."""
     from p2pclust.simulation.fleets import run as fleets  # noqa: PLC0415
     from p2pclust.simulation.swarms import swarm  # noqa: PLC0415

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.lab.planted_bugs import Found, bug_names, look_for_all
+from p2pclust.cli.lab.planted_bugs import BugFound, bug_names, look_for_all
 from p2pclust.cli.lab.seeds import PROTOCOLS, Asked, Finding, KeptFindings, explore
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.options import AsJson
@@ -130,7 +130,7 @@ def _findings(seeds: range, asked: Asked, n_workers: int, resume: Path | None) -
 
 def _all_bugs(seeds: range, n_workers: int, *, as_json: bool) -> int:
     """Look for each planted bug, print the table, and return the exit code."""
-    found: list[Found] = []
+    found: list[BugFound] = []
     with progress_bar("bugs", len(bug_names())) as advance:
         for one in look_for_all(seeds, n_workers):
             found.append(one)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from p2pclust.simulation.fleets.plan import FOR_EVER, Fault
+from p2pclust.simulation.fleets.plan import FOR_EVER, RandomFault
 from p2pclust.transport.links import Lane
 
 if TYPE_CHECKING:
-    from p2pclust.simulation.fleets.fleet import Fleet
+    from p2pclust.simulation.fleets.fleet import RandomFleet
 
 __all__ = ["KINDS", "FaultKind", "break_"]
 
-Change = Callable[["Fleet", Fault], None]
+Change = Callable[["RandomFleet", RandomFault], None]
 #: States and contributions are larger.
 _SMALL_BYTES: Final = 300
 _FLAPS_EVERY_S: Final = 1.7
@@ -34,7 +34,7 @@ class FaultKind:
     may_last: bool = False
 
 
-def break_(fleet: Fleet, fault: Fault) -> None:
+def break_(fleet: RandomFleet, fault: RandomFault) -> None:
     """Let a fault begin, and plan its end."""
     kind = KINDS[fault.kind]
     fleet.tell(f"fault: {fault.kind} of {', '.join(fleet.names[peer] for peer in fault.peers[:4])}")
@@ -44,11 +44,11 @@ def break_(fleet: Fleet, fault: Fault) -> None:
         fleet.world.at(fleet.world.now + fault.for_s, partial(kind.end, fleet, fault))
 
 
-def _name(fleet: Fleet, fault: Fault) -> str:
+def _name(fleet: RandomFleet, fault: RandomFault) -> str:
     return fleet.names[fault.peers[0]]
 
 
-def _others(fleet: Fleet, fault: Fault) -> list[str]:
+def _others(fleet: RandomFleet, fault: RandomFault) -> list[str]:
     """Return the other ends of a cut: the peers that the fault names besides, or all."""
     some = [fleet.names[peer] for peer in fault.peers[1:]]
     return some or [name for name in fleet.names if name != _name(fleet, fault)]
@@ -57,13 +57,13 @@ def _others(fleet: Fleet, fault: Fault) -> list[str]:
 # -- processes and devices -----------------------------------------------------------------------------------------------
 
 
-def _crash(fleet: Fleet, fault: Fault) -> None:
+def _crash(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.crash(_name(fleet, fault))
     if fault.for_s == FOR_EVER:
         fleet.stays_down(_name(fleet, fault))
 
 
-def _wiped(fleet: Fleet, fault: Fault) -> None:
+def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
     name = _name(fleet, fault)
     fleet.world.crash(name)
     if fleet.may_lose(name):
@@ -71,7 +71,7 @@ def _wiped(fleet: Fleet, fault: Fault) -> None:
         fleet.lose(name)
 
 
-def _stale(fleet: Fleet, fault: Fault) -> None:
+def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
     """Put an image of the store back that is some seconds old."""
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]
@@ -87,35 +87,35 @@ def _stale(fleet: Fleet, fault: Fault) -> None:
     fleet.world.at(fleet.world.now + min(fault.for_s, 6.0), restore)
 
 
-def _start(fleet: Fleet, fault: Fault) -> None:
+def _start(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.start(_name(fleet, fault))
 
 
-def _blackout(fleet: Fleet, fault: Fault) -> None:
+def _blackout(fleet: RandomFleet, fault: RandomFault) -> None:
     for name in fleet.names:
         fleet.world.crash(name)
 
 
-def _all_start(fleet: Fleet, fault: Fault) -> None:
+def _all_start(fleet: RandomFleet, fault: RandomFault) -> None:
     for name in fleet.names:
         fleet.world.start(name)
 
 
-def _leave(fleet: Fleet, fault: Fault) -> None:
+def _leave(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.leave(_name(fleet, fault))
     if fault.for_s == FOR_EVER:
         fleet.stays_down(_name(fleet, fault))
 
 
-def _pause(fleet: Fleet, fault: Fault) -> None:
+def _pause(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.freeze(_name(fleet, fault), min(fault.for_s, 1e6))
 
 
-def _hang(fleet: Fleet, fault: Fault) -> None:
+def _hang(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.hung[_name(fleet, fault)] = None
 
 
-def _unhang(fleet: Fleet, fault: Fault) -> None:
+def _unhang(fleet: RandomFleet, fault: RandomFault) -> None:
     """A supervisor restarts what hangs: the tasks are lost with the process."""
     name = _name(fleet, fault)
     fleet.world.hung.pop(name, None)
@@ -123,74 +123,74 @@ def _unhang(fleet: Fleet, fault: Fault) -> None:
     fleet.world.start(name)
 
 
-def _slow(fleet: Fleet, fault: Fault) -> None:
+def _slow(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.slowness[_name(fleet, fault)] = 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount)
 
 
-def _fast(fleet: Fleet, fault: Fault) -> None:
+def _fast(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.slowness.pop(_name(fleet, fault), None)
 
 
-def _wrong_clock(fleet: Fleet, fault: Fault) -> None:
+def _wrong_clock(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.run_clock(_name(fleet, fault), 0.8 + 0.4 * fault.amount)
 
 
-def _right_clock(fleet: Fleet, fault: Fault) -> None:
+def _right_clock(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.run_clock(_name(fleet, fault), 1.0)
 
 
-def _leap(fleet: Fleet, fault: Fault) -> None:
+def _leap(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.leap_clock(_name(fleet, fault), 100.0 * fault.amount)
 
 
-def _rot(fleet: Fleet, fault: Fault) -> None:
+def _rot(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.rotten[_name(fleet, fault)] = None
 
 
-def _unrot(fleet: Fleet, fault: Fault) -> None:
+def _unrot(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.world.rotten.pop(_name(fleet, fault), None)
 
 
-def _nothing(fleet: Fleet, fault: Fault) -> None:
+def _nothing(fleet: RandomFleet, fault: RandomFault) -> None:
     """End by itself."""
 
 
 # -- the network -----------------------------------------------------------------------------------------------------------
 
 
-def _ways(fleet: Fleet, fault: Fault) -> list[tuple[str, str]]:
+def _ways(fleet: RandomFleet, fault: RandomFault) -> list[tuple[str, str]]:
     name, others = _name(fleet, fault), _others(fleet, fault)
     out, into = [(name, other) for other in others], [(other, name) for other in others]
     return {"cut": out + into, "cut-out": out, "cut-in": into}[fault.kind]
 
 
-def _cut(fleet: Fleet, fault: Fault) -> None:
+def _cut(fleet: RandomFleet, fault: RandomFault) -> None:
     for way in _ways(fleet, fault):
         fleet.network.cut(*way)
 
 
-def _heal(fleet: Fleet, fault: Fault) -> None:
+def _heal(fleet: RandomFleet, fault: RandomFault) -> None:
     for way in _ways(fleet, fault):
         fleet.network.heal(*way)
 
 
-def _sides(fleet: Fleet, fault: Fault) -> list[tuple[str, str]]:
+def _sides(fleet: RandomFleet, fault: RandomFault) -> list[tuple[str, str]]:
     one = [fleet.names[peer] for peer in fault.peers]
     other = [name for name in fleet.names if name not in one]
     return [way for a in one for b in other for way in ((a, b), (b, a))]
 
 
-def _part(fleet: Fleet, fault: Fault) -> None:
+def _part(fleet: RandomFleet, fault: RandomFault) -> None:
     for way in _sides(fleet, fault):
         fleet.network.cut(*way)
 
 
-def _join(fleet: Fleet, fault: Fault) -> None:
+def _join(fleet: RandomFleet, fault: RandomFault) -> None:
     for way in _sides(fleet, fault):
         fleet.network.heal(*way)
 
 
-def _flap(fleet: Fleet, fault: Fault) -> None:
+def _flap(fleet: RandomFleet, fault: RandomFault) -> None:
     """Cut a peer off and heal it, again and again, until the fault is over."""
     until = fleet.world.now + fault.for_s
     name = _name(fleet, fault)
@@ -206,34 +206,34 @@ def _flap(fleet: Fleet, fault: Fault) -> None:
     turn(True)
 
 
-def _lossy(fleet: Fleet, fault: Fault) -> None:
+def _lossy(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.lose(_name(fleet, fault), 0.3 + 0.69 * fault.amount)
 
 
-def _lossless(fleet: Fleet, fault: Fault) -> None:
+def _lossless(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.lose(_name(fleet, fault), 0.0)
 
 
-def _large_lost(fleet: Fleet, fault: Fault) -> None:
+def _large_lost(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.lose_large(_name(fleet, fault), _SMALL_BYTES)
 
 
-def _large_pass(fleet: Fleet, fault: Fault) -> None:
+def _large_pass(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.pass_large(_name(fleet, fault))
 
 
-def _dead_lane(fleet: Fleet, fault: Fault) -> None:
+def _dead_lane(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.lose_lane(_name(fleet, fault), Lane.BULK)
 
 
-def _live_lane(fleet: Fleet, fault: Fault) -> None:
+def _live_lane(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.network.lose_lane(_name(fleet, fault), None)
 
 
 # -- the fleet roster ----------------------------------------------------------------------------------------------------
 
 
-def _revoke(fleet: Fleet, fault: Fault) -> None:
+def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
     name = _name(fleet, fault)
     if fleet.may_lose(name) and not fleet.plan.links:  # others might be connected by this peer alone
         fleet.lose(name)

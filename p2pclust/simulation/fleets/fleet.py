@@ -26,7 +26,7 @@ from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, paper_roster
 from p2pclust.simulation.world.world import World
 
-__all__ = ["Fleet", "FleetResult", "Submitted", "live"]
+__all__ = ["DrawnJob", "RandomFleet", "RandomResult", "live"]
 
 _SEE_EACH_OTHER_S = 60.0
 _RETRY_S = 1.0
@@ -34,7 +34,7 @@ _RESTART_S = 2.0
 
 
 @dataclass
-class FleetResult:
+class RandomResult:
     """What came of a run; `failure` is empty if nothing was wrong."""
 
     plan: FleetPlan
@@ -46,7 +46,7 @@ class FleetResult:
 
 
 @dataclass
-class Submitted:
+class DrawnJob:
     """A job that was submitted: its plan, its mathematics, and what is known of it from outside."""
 
     plan: JobPlan
@@ -60,7 +60,7 @@ class Submitted:
 class _Submissions(Observer):
     """Notes which job is which, and which were accepted."""
 
-    def __init__(self, jobs: list[Submitted]) -> None:
+    def __init__(self, jobs: list[DrawnJob]) -> None:
         self._jobs = jobs
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
@@ -75,7 +75,7 @@ class _Submissions(Observer):
                 job.accepted |= job.id == effect.job
 
 
-class Fleet:
+class RandomFleet:
     """The fleet of one plan."""
 
     def __init__(self, plan: FleetPlan) -> None:
@@ -83,7 +83,7 @@ class Fleet:
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
         self.jobs = [
-            Submitted(job, KINDS[job.kind].job(job, plan.seed + number)) for number, job in enumerate(plan.jobs)
+            DrawnJob(job, KINDS[job.kind].job(job, plan.seed + number)) for number, job in enumerate(plan.jobs)
         ]
         rng = np.random.default_rng([plan.seed, 21])
         self.locals = self._locals(rng)
@@ -156,7 +156,7 @@ class Fleet:
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
-    def go(self) -> FleetResult:
+    def go(self) -> RandomResult:
         """Run to the verdict."""
         failure = ""
         try:
@@ -169,7 +169,7 @@ class Fleet:
         for kind in ("lost", "cut", "duplicated", "delayed"):
             self.marks.counts[f"message {kind}"] += self.network.counts[kind]
         world = self.world
-        return FleetResult(self.plan, failure, world.now, world.n_events, world.trace, self.marks.counts)
+        return RandomResult(self.plan, failure, world.now, world.n_events, world.trace, self.marks.counts)
 
     def _begin(self) -> None:
         world = self.world
@@ -268,20 +268,20 @@ class Fleet:
         """Return the peers that must end the jobs: those that are healed, and on the roster."""
         return [self.names[index] for index in self.plan.core if self.names[index] not in self.revoked]
 
-    def _known(self, job: Submitted) -> bool:
+    def _known(self, job: DrawnJob) -> bool:
         """Return whether a disk that was not lost has the job."""
         peers = [self.world.peers[name] for name in self.core()]
         return any(peer.core is not None and job.id in peer.core.jobs.jobs for peer in peers)
 
-    def _must_end(self, job: Submitted) -> bool:
+    def _must_end(self, job: DrawnJob) -> bool:
         whole = self.plan.all_heal and not self.revoked
         return bool(job.id) and self._known(job) and (whole or not self._waits_for_all(job))
 
-    def _waits_for_all(self, job: Submitted) -> bool:
+    def _waits_for_all(self, job: DrawnJob) -> bool:
         waits = KINDS[job.plan.kind].waits(job.plan, len(job.roster), len(self.core()))
         return waits or job.plan.missing == "all"
 
-    def _late(self, job: Submitted) -> list[str]:
+    def _late(self, job: DrawnJob) -> list[str]:
         return [name for name in self.core() if name in job.roster and not self._has_ended(name, job.id)]
 
     def _has_ended(self, name: str, job_id: str) -> bool:
@@ -304,7 +304,7 @@ class Fleet:
             assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
             self._judge_end(job)
 
-    def _judge_end(self, job: Submitted) -> None:
+    def _judge_end(self, job: DrawnJob) -> None:
         finals = {self._final(name, job.id) for name in self.core() if name in job.roster}
         assert len(finals) == 1, f"S5: peers ended {job.id} with different bits"
         state = JobState.decode(finals.pop())
@@ -323,6 +323,6 @@ class Fleet:
         return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
 
 
-def live(plan: FleetPlan) -> FleetResult:
+def live(plan: FleetPlan) -> RandomResult:
     """Run one plan."""
-    return Fleet(plan).go()
+    return RandomFleet(plan).go()

@@ -16,7 +16,7 @@ from p2pclust.protocols.engine.runner import replay
 from p2pclust.simulation.fleets.plan import FOR_EVER, JobPlan
 
 if TYPE_CHECKING:
-    from p2pclust.simulation.fleets.fleet import Fleet, Submitted
+    from p2pclust.simulation.fleets.fleet import DrawnJob, RandomFleet
 
 __all__ = ["KINDS", "JobKind"]
 
@@ -52,7 +52,7 @@ class JobKind:
 
     job: Callable[[JobPlan, int], Job]
     treatment: Callable[[JobPlan, int], Treatment]
-    judge: Callable[[Fleet, Submitted, JobState], None]
+    judge: Callable[[RandomFleet, DrawnJob, JobState], None]
     least_peers: int = 1
     most_peers: int = _MANY
     missing: str = ""
@@ -117,19 +117,19 @@ def _gossip(plan: JobPlan, n: int) -> Treatment:
 # -- verdicts ------------------------------------------------------------------------------------------------------------
 
 
-def _same_bits(fleet: Fleet, job: Submitted, state: JobState) -> None:
+def _same_bits(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     again = replay(job.job, [fleet.locals[name] for name in job.roster], state.log)
     assert again.encode() == state.plain().encode(), f"S5: {job.id}: the bits are not those of the in-process replay"
 
 
-def _nearly(fleet: Fleet, job: Submitted, state: JobState) -> None:
+def _nearly(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     again = replay(job.job, [fleet.locals[name] for name in job.roster], state.log)
     assert again.log == state.log, f"S5: {job.id}: the replay has another log"
     apart = float(np.abs(again.arrays["centers"] - state.arrays["centers"]).max())
     assert apart <= _APART * float(np.max(state.arrays["unit"])), f"S5: {job.id}: {apart} from the replay's centers"
 
 
-def failure_is_right(fleet: Fleet, job: Submitted, state: JobState) -> bool:
+def failure_is_right(fleet: RandomFleet, job: DrawnJob, state: JobState) -> bool:
     """Return whether a job may have ended without a result."""
     if state.reason.startswith(CANCELLED):
         by = state.reason.removeprefix(CANCELLED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from p2pclust.simulation.fleets.plan import Fault, FleetPlan
+from p2pclust.simulation.fleets.plan import FleetPlan, RandomFault
 from p2pclust.simulation.world.network import Conditions
 
 __all__ = ["broken", "minimised"]
@@ -80,7 +80,7 @@ def _without_the_last(plan: FleetPlan) -> FleetPlan:
     return replace(plan, n_peers=n, jobs=jobs, faults=faults, links=links, older=older, core=tuple(range(n)))
 
 
-def _within(fault: Fault, n: int) -> Fault:
+def _within(fault: RandomFault, n: int) -> RandomFault:
     if fault.peers[0] >= n:
         return replace(fault, peers=())
     return replace(fault, peers=tuple(peer for peer in fault.peers if peer < n))

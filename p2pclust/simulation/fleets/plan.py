@@ -15,7 +15,7 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.timing import Limits
 from p2pclust.simulation.world.network import Conditions
 
-__all__ = ["FOR_EVER", "Fault", "FleetPlan", "JobPlan", "Swarm", "draw"]
+__all__ = ["FOR_EVER", "Bounds", "FleetPlan", "JobPlan", "RandomFault", "draw"]
 
 #: The length of a fault that no one ends.
 FOR_EVER: Final = math.inf
@@ -25,8 +25,8 @@ _LONG_S: Final = 10_000.0
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One fault: its kind (see `faults.KINDS`), when it begins, whom it hits, and for how long.
+class RandomFault:
+    """One fault: its kind (see `faults.KINDS`), when it begins, which peers it hits, and for how long.
 
     `peers` are roster indices; what the second and later ones mean, and `amount`, depends on the kind.
     """
@@ -68,7 +68,7 @@ class FleetPlan:
     known: bool  # whether all peers know the whole overlay from the start
     older: tuple[int, ...]  # peers that speak the minor version of the wire before this one
     jobs: tuple[JobPlan, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[RandomFault, ...]
     phase_crashes: tuple[tuple[str, int, int], ...]  # phase, at its how-manieth occurrence, after how many effects
     core: tuple[int, ...]  # the peers that are healed in the end; all, or a majority
     lasts_s: float = FAULTS_WITHIN_S
@@ -94,8 +94,8 @@ class FleetPlan:
         ]
 
 
-def _shown(part: Fault | JobPlan) -> str:
-    if isinstance(part, Fault):
+def _shown(part: RandomFault | JobPlan) -> str:
+    if isinstance(part, RandomFault):
         lasts = "for ever" if part.for_s == FOR_EVER else f"for {part.for_s:.2f} s"
         amount = f", {part.amount:g}" if part.amount else ""
         return f"{part.kind} of peers {part.peers}, {lasts}{amount}"
@@ -105,7 +105,7 @@ def _shown(part: Fault | JobPlan) -> str:
 
 
 @dataclass(frozen=True)
-class Swarm:
+class Bounds:
     """Which part of all worlds is drawn from; by default all of them.
 
     Parameters
@@ -132,9 +132,9 @@ class Swarm:
     dense: bool = False
 
 
-def draw(seed: int, swarm: Swarm = Swarm()) -> FleetPlan:
+def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     """Draw the plan of a seed; what happens in the run depends on nothing else."""
-    from p2pclust.simulation.fleets.faults import KINDS as FAULTS  # noqa: PLC0415 - they need `Fault`
+    from p2pclust.simulation.fleets.faults import KINDS as FAULTS  # noqa: PLC0415 - they need `RandomFault`
     from p2pclust.simulation.fleets.jobs import KINDS as JOBS  # noqa: PLC0415
 
     rng = np.random.default_rng([seed, 20])
@@ -245,10 +245,10 @@ def _jobs(rng: np.random.Generator, n: int, kinds: list[str], lasts_s: float, *,
     return tuple(jobs)
 
 
-def _fault(rng: np.random.Generator, n: int, kind: str, lasts_s: float) -> Fault:
+def _fault(rng: np.random.Generator, n: int, kind: str, lasts_s: float) -> RandomFault:
     for_s = float(rng.choice([0.1, 1.0, 6.0, 12.0]) * rng.uniform(0.5, 1.5))
     peers = tuple(rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist())
-    return Fault(float(rng.uniform(0.0, lasts_s)), kind, peers, for_s, float(rng.random()))
+    return RandomFault(float(rng.uniform(0.0, lasts_s)), kind, peers, for_s, float(rng.random()))
 
 
 def _phase_crashes(rng: np.random.Generator) -> tuple[tuple[str, int, int], ...]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.simulation.fleets.fleet import FleetResult, live
+from p2pclust.simulation.fleets.fleet import RandomResult, live
 from p2pclust.simulation.fleets.minimise import minimised
-from p2pclust.simulation.fleets.plan import FleetPlan, Swarm, draw
+from p2pclust.simulation.fleets.plan import Bounds, FleetPlan, draw
 
 __all__ = ["SWARMS", "explained", "run"]
 
 #: By name: which worlds are drawn.
-SWARMS: Final[dict[str, Swarm]] = {
-    "any": Swarm(),
-    "any-core": Swarm(heals="majority"),
-    "any-long": Swarm(long=True, most_peers=7),
-    "disks": Swarm(
+SWARMS: Final[dict[str, Bounds]] = {
+    "any": Bounds(),
+    "any-core": Bounds(heals="majority"),
+    "any-long": Bounds(long=True, most_peers=7),
+    "disks": Bounds(
         jobs=("plain", "verified"),
         faults=("corrupt-chunks", "crash", "wiped", "cut", "large-lost"),
         least_peers=3,
@@ -23,7 +23,7 @@ SWARMS: Final[dict[str, Swarm]] = {
         blobs=True,
         dense=True,
     ),
-    "disks-core": Swarm(
+    "disks-core": Bounds(
         jobs=("plain", "verified"),
         faults=("corrupt-chunks", "cut-out", "large-lost", "bulk-lost"),
         heals="majority",
@@ -32,7 +32,7 @@ SWARMS: Final[dict[str, Swarm]] = {
         blobs=True,
         dense=True,
     ),
-    "rosters": Swarm(
+    "rosters": Bounds(
         jobs=("plain", "secured"),
         faults=("revoked", "crash", "pause", "cut"),
         heals="all",
@@ -43,7 +43,7 @@ SWARMS: Final[dict[str, Swarm]] = {
 }
 
 
-def run(seed: int, swarm: str = "any") -> FleetResult:
+def run(seed: int, swarm: str = "any") -> RandomResult:
     """Run one seed of a swarm."""
     return live(draw(seed, SWARMS[swarm]))
 

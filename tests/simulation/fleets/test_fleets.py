@@ -12,7 +12,7 @@ from p2pclust.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.simulation.fleets.fleet import live
 from p2pclust.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.simulation.fleets.minimise import broken, minimised
-from p2pclust.simulation.fleets.plan import FOR_EVER, Fault, FleetPlan, Swarm, draw
+from p2pclust.simulation.fleets.plan import FOR_EVER, Bounds, FleetPlan, RandomFault, draw
 from p2pclust.simulation.fleets.run import SWARMS, run
 from p2pclust.simulation.swarms.mutants import planted
 
@@ -93,19 +93,21 @@ def test_a_plan_is_told_in_lines() -> None:
 @pytest.mark.parametrize("kind", FAULTS)
 def test_each_fault_alone_is_survived(kind: str) -> None:
     for seed in range(3):
-        plan = draw(seed, Swarm(jobs=("plain",), faults=(kind,), heals="all"))
+        plan = draw(seed, Bounds(jobs=("plain",), faults=(kind,), heals="all"))
         plan = replace(plan, n_peers=5, links=(), core=tuple(range(5)), jobs=(replace(plan.jobs[0], by=0, named=-1),))
-        plan = replace(plan, faults=(Fault(0.3, kind, (1, 2, 3), 4.0, 0.5), Fault(0.9, kind, (0, 4), 2.0, 0.1)))
+        plan = replace(
+            plan, faults=(RandomFault(0.3, kind, (1, 2, 3), 4.0, 0.5), RandomFault(0.9, kind, (0, 4), 2.0, 0.1))
+        )
         result = live(plan)
         assert not result.failure, f"seed {seed}: {result.failure}"
         assert result.counts[f"fault: {kind}"] == 2
 
 
 def test_what_failed_is_made_smaller() -> None:
-    plan = draw(0, Swarm(jobs=("plain",)))
+    plan = draw(0, Bounds(jobs=("plain",)))
     plan = replace(plan, n_peers=6, links=(), core=tuple(range(6)), jobs=plan.jobs[:1], phase_crashes=())
-    guilty = Fault(1.0, "crash", (1,), 1.0)
-    faults = [Fault(float(at), "pause", (2,), 1.0) for at in range(7)]
+    guilty = RandomFault(1.0, "crash", (1,), 1.0)
+    faults = [RandomFault(float(at), "pause", (2,), 1.0) for at in range(7)]
     plan = replace(plan, faults=(*faults[:4], guilty, *faults[4:]))
 
     def fails(candidate: FleetPlan) -> str:

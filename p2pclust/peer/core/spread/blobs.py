@@ -90,7 +90,7 @@ class Blobs:
         self._ctx = context
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
-        self._verifying: dict[bytes, tuple[str, ...]] = {}  # and from whom its chunks came
+        self._verifying: dict[bytes, tuple[str, ...]] = {}  # and the peers that its chunks came from
         #: Of blobs that came with a wrong hash: the peers whose copy is wrong. Empty: not known, so one is asked for all.
         self._spoiled: dict[bytes, dict[str, None]] = {}
         # What a former life had begun to fetch: a job may ask for it again soon.
@@ -383,7 +383,7 @@ class Blobs:
     def _right_ones(self, pull: _Pull, sources: list[str]) -> list[str]:
         """Return the sources whose copy is not known to be wrong, or all if there is none.
 
-        If a blob was wrong and it is not known because of whom, one source is asked for all of it.
+        If a blob was wrong and the reason is not known, one source is asked for all of it.
         """
         wrong = self._spoiled.get(pull.digest)
         if wrong is None:
