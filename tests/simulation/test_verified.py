@@ -43,7 +43,7 @@ def test_a_few_seeds_break_no_promise() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
-@pytest.mark.parametrize("n_seeds", [12, pytest.param(60, marks=pytest.mark.swarms)])
+@pytest.mark.parametrize("n_seeds", [6, pytest.param(60, marks=pytest.mark.swarms)])
 def test_seeds_break_no_promise(overlay: str | None, n_seeds: int) -> None:
     counts = counted(range(n_seeds), overlay)
     assert counts["crash"] > n_seeds
