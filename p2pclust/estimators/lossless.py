@@ -49,6 +49,11 @@ class LosslessCMeans(WeighingEstimator):
     accelerate : bool, default False
         Go further than each round's step as long as the objective falls: fewer rounds to the same fixed point, but no
         round by round equality with the pooled algorithm.
+    max_weight : float, default 0.0
+        At least 1: against a peer that lies, none weighs more than so many times the median peer. 0: no limit.
+    robust : {"", "trim", "median"}, default ""
+        Against a peer that lies: a center is the trimmed mean, or the median, of the peers' means of its cluster. Such
+        rounds are not those of the pooled algorithm.
     n_peers : int, optional
         Over how many peers one array is split. None: one peer holds it.
     partition : str or mapping, default "iid"
@@ -125,7 +130,7 @@ class LosslessFuzzyCMeans(WeighingEstimator, FuzzyEstimator):
 
     Parameters
     ----------
-    n_clusters, init, n_init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate
+    n_clusters, init, n_init, tol, max_rounds, participation, scaling, bounds, random_state, accelerate, max_weight, robust
         See :class:`LosslessCMeans`.
     n_peers, partition, fleet, secure
         See :class:`LosslessCMeans`.

@@ -28,6 +28,8 @@ class WeighingEstimator(RowsEstimator):
     tol: float = 5e-3
     max_rounds: int = 30
     accelerate: bool = False
+    max_weight: float = 0.0
+    robust: str = ""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the federated job.

@@ -27,7 +27,7 @@ from p2pclust.peer.work import secure_tasks
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
-from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.base import Additive, Protocol
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.workspace import digest_of
@@ -118,13 +118,17 @@ def info_of(
         stage=state.stage,
         asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
         one=not final and job.protocols[state.stage].asks == "one",
-        additive=final or (isinstance(job.protocols[state.stage], Additive) and not (secure and secure.wants_keys)),
+        additive=final or (_adds_up(job.protocols[state.stage]) and not (secure and secure.wants_keys)),
         settles=final or not leaderless.ticks_of(job, state, 1),
         news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
         abstained=dict(record.abstained) if record is not None else {},
         contributors=record.contributors if record is not None else (),
         secure=secure,
     )
+
+
+def _adds_up(protocol: Protocol) -> bool:
+    return isinstance(protocol, Additive) and not protocol.one_by_one
 
 
 def one_by_one(

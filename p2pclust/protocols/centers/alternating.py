@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, nearest, objective
 from p2pclust.errors import UsageError
+from p2pclust.protocols.centers.robust import ROBUST, limited, robust_sums
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
@@ -34,6 +35,7 @@ ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
+_SLACK = 1e-9  # of a sum beyond what its weight allows: less is rounding
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,11 @@ class Alternating(Iterated, Additive, SideBySide):
         the factor to 1. The fixed points are those of the plain rounds, and the last step is a plain one; the path
         differs, so the centers agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal
         one more number, their share of the objective.
+    max_weight : float
+        At least 1: no peer weighs more than so many times the median peer. 0: no limit.
+    robust : {"", "trim", "median"}
+        How a center follows from the peers' means of its cluster: by the trimmed mean, without 15 % of the weight at each
+        end of each coordinate, or by the median. Empty: by the mean, as the pooled algorithm.
 
     Notes
     -----
@@ -186,10 +193,22 @@ class Alternating(Iterated, Additive, SideBySide):
 
     accelerate: bool = False
     n_init: int = 1
+    max_weight: float = 0.0
+    robust: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(self, accelerate=checks.flag, n_init=checks.STARTS)
+        checks.check(
+            self,
+            accelerate=checks.flag,
+            n_init=checks.STARTS,
+            max_weight=checks.at_least(0.0),
+            robust=checks.among(*ROBUST),
+        )
+        if 0.0 < self.max_weight < 1.0:
+            raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
+        if self.accelerate and self.one_by_one:
+            raise UsageError(f"{self.id}: accelerate follows the objective, which a peer may lie about: leave it out")
         if self.accelerate and self.n_init > 1:
             raise UsageError(
                 f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {self.n_init} "
@@ -199,7 +218,53 @@ class Alternating(Iterated, Additive, SideBySide):
     @property
     def lossless(self) -> bool:
         """Whether every round is a pooled step; accelerated rounds are not, though they end where those end."""
-        return not self.accelerate
+        return not (self.accelerate or self.one_by_one)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether single contributions are looked at, so that one peer cannot move the centers far."""
+        return bool(self.max_weight or self.robust)
+
+    def sums_only(self) -> bool:
+        return not self.one_by_one
+
+    def instead_of_sums(self) -> str:
+        return "looks at what each peer contributes: leave max_weight and robust out, or secure"
+
+    def implausible(self, state: State, part: Arrays) -> str:
+        """Return why no rows can have led to a contribution, or an empty string."""
+        weights, sums = np.asarray(part[next(iter(part))]), np.asarray(part["sums"])
+        if (weights < 0).any():
+            return "implausible: a cluster has a negative weight"
+        if "lo" not in state:
+            return ""
+        lo, hi = ((state[end] - state["origin"]) / state["scale"] for end in ("lo", "hi"))
+        slack = _SLACK * (1 + np.abs(weights))[..., np.newaxis]
+        mass = weights[..., np.newaxis]
+        within = (sums >= mass * lo - slack) & (sums <= mass * hi + slack)
+        return "" if within.all() else "implausible: its sums lie outside what its weights and the bounds allow"
+
+    def robust_total(self, state: State, parts: Sequence[Arrays]) -> Arrays:
+        """Return the totals of contributions, with a limit for each peer's weight, and robust sums."""
+        name = next(iter(parts[0]))  # the weights, or counts, of each cluster
+        weights, sums = (np.stack([np.asarray(part[one]) for part in parts]) for one in (name, "sums"))
+        ahead = weights.shape[1:-1]  # one axis more with several starts
+        each_w, each_s = (
+            weights.reshape(len(parts), -1, weights.shape[-1]),
+            sums.reshape(len(parts), -1, *sums.shape[-2:]),
+        )
+        found_w, found_s = [], []
+        for start in range(each_w.shape[1]):
+            own_w, own_s = each_w[:, start], each_s[:, start]
+            if self.max_weight:
+                factors = limited(own_w, self.max_weight)
+                own_w, own_s = own_w * factors[:, np.newaxis], own_s * factors[:, np.newaxis, np.newaxis]
+            found_w.append(own_w.sum(axis=0))
+            found_s.append(robust_sums(own_w, own_s, self.robust))
+        total = {one: np.sum([part[one] for part in parts], axis=0) for one in parts[0]}
+        total[name] = np.array(found_w).reshape(*ahead, -1)
+        total["sums"] = np.array(found_s).reshape(*ahead, *sums.shape[-2:])
+        return Arrays(total)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, of each start."""

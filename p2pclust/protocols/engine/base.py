@@ -228,6 +228,19 @@ class Additive(Protocol):
     whether: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether the total is made of single contributions by :meth:`robust_total`, and not by adding up."""
+        return False
+
+    def implausible(self, state: State, part: Arrays) -> str:
+        """Return why no rows can have led to a contribution, as floats, or an empty string; only if :attr:`one_by_one`."""
+        return ""
+
+    def robust_total(self, state: State, parts: Sequence[Arrays]) -> Arrays:
+        """Return the total of contributions, which are floats in roster order; only if :attr:`one_by_one`."""
+        raise AssertionError(f"{self.id} adds up")
+
     def sums_only(self) -> bool:
         return True
 

@@ -296,6 +296,8 @@ def _combined(
     memory: Memory,
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
     """Return the arrays of the next state (None after an empty round), the contributors, and the peers left out."""
+    if isinstance(protocol, Additive) and protocol.one_by_one:
+        return _robustly_combined(protocol, state, contributions)
     if isinstance(protocol, Additive):
         total, peers = added_up(contributions, n_peers)
         if total is None or (isinstance(protocol, ByColumns) and len(peers) < n_peers):
@@ -322,6 +324,24 @@ def _combined(
         arrays, memory.value = protocol.combine_remembering(state.arrays, parts, known)
         return arrays, peers, left_out
     return protocol.combine(state.arrays, kept if isinstance(protocol, WithWorkspace) else parts), peers, left_out
+
+
+def _robustly_combined(
+    protocol: Additive, state: JobState, contributions: Iterable[tuple[Peers, Contribution]]
+) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
+    """Return what :func:`_combined` does, of a stage that looks at single contributions."""
+    given: dict[int, Arrays] = {}
+    for peer, part in contributions:
+        if isinstance(peer, tuple) or peer in given:
+            raise ValueError(f"{protocol.id} needs the contribution of each peer by itself, and not a sum")
+        given[peer] = floats_of(protocol, state.arrays, part)
+    found = {peer: protocol.implausible(state.arrays, part) for peer, part in sorted(given.items())}
+    left_out = {peer: flaw for peer, flaw in found.items() if flaw}
+    peers = tuple(peer for peer in found if peer not in left_out)
+    if not peers:
+        return None, peers, left_out
+    total = protocol.robust_total(state.arrays, [given[peer] for peer in peers])
+    return protocol.combine(state.arrays, total), peers, left_out
 
 
 def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:

@@ -39,10 +39,13 @@ _NOISY_ROUNDS: Final = 8
 _SCALINGS: Final = ("none", "minmax")
 #: Parameters of the plain protocol that a private job leaves out, with the values that change nothing.
 _WITHOUT_EFFECT: Final[Mapping[str, tuple[object, ...]]] = {
-    "suppress_singletons": (True, False), "accelerate": (False,), "n_init": (1,),
+    "suppress_singletons": (True, False), "accelerate": (False,), "n_init": (1,), "max_weight": (0,),
+    "robust": ("",),
 }  # fmt: skip
 _WHY: Final = {
     "accelerate": "accelerated rounds add up the objective, which depends on single rows: leave it out",
+    "max_weight": "with secure sums it is not known what a single peer weighs: leave it out",
+    "robust": "with secure sums it is not known what a single peer contributes: leave it out",
     "n_init": "each further start would need its own noise: leave it out",
 }
 

@@ -56,7 +56,8 @@ class Offer:
 def unfit(job: Job) -> str:
     """Return why this job needs an aggregator, or an empty string."""
     for protocol in job.protocols:
-        if what := needs_aggregator(type(protocol)):
+        single = "single contributions" if isinstance(protocol, Additive) and protocol.one_by_one else ""
+        if what := needs_aggregator(type(protocol)) or single:
             return (
                 f"collect = 'gossip': {protocol.id} works on peers' {what}, which takes an aggregator: expected 'star'"
             )

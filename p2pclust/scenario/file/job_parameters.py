@@ -21,6 +21,9 @@ class OwnParameters(TomlTable):
     privacy_gate: PrivacyGate | None = None
     suppress_singletons: bool | None = None
     accelerate: bool | None = None
+    #: Against a peer that lies: the most that a peer weighs, in median peers, and how centers follow from peers' means.
+    max_weight: Annotated[float, Field(ge=1)] | None = None
+    robust: Literal["trim", "median"] | None = None
     averaging: Literal["weighted", "kmeans"] | None = None
     support: Literal["u^m", "u"] | None = None
     local_iterations: Annotated[int, Field(ge=1, le=1000)] | None = None

@@ -1,0 +1,175 @@
+"""Totals that one lying peer cannot move far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
+from p2pclust.errors import UsageError
+from p2pclust.fleet.spec import JobRequest
+from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.centers.llf_cm import LosslessCMeansProtocol
+from p2pclust.protocols.centers.robust import limited, robust_sums
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.fixed_point import quantise_all
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import replay, run_in_process
+
+RNG = np.random.default_rng(4)
+LOCALS = [Local(RNG.normal(size=(30, 2)) + 8 * RNG.integers(0, 2, (30, 1))) for _ in range(5)]
+BOUNDS = ([-9.0, -9.0], [16.0, 16.0])
+KINDS: list[dict[str, Any]] = [
+    {"max_weight": 2.0}, {"robust": "trim"}, {"robust": "median"}, {"max_weight": 1.5, "robust": "trim", "n_init": 3},
+]  # fmt: skip
+
+
+# -- by hand -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_peer_weighs_more_than_so_many_medians() -> None:
+    weights = np.array([[3.0, 1.0], [2.0, 2.0], [0.0, 4.0], [40.0, 60.0], [0.0, 0.0]])
+    assert limited(weights, 2.0).tolist() == [1.0, 1.0, 1.0, 0.08, 1.0]
+    assert limited(weights, 100.0).tolist() == [1.0] * 5
+    assert limited(np.zeros((3, 2)), 2.0).tolist() == [1.0] * 3
+
+
+def test_a_trimmed_mean_cuts_weight_off_and_not_peers() -> None:
+    # Weights 1, 6, 3 at 0, 10, 50: of 10, the lowest 1.5 and the highest 1.5 go, and 5.5 at 10 and 1.5 at 50 are left.
+    weights = np.array([[1.0], [6.0], [3.0]])
+    sums = weights[..., np.newaxis] * np.array([0.0, 10.0, 50.0]).reshape(3, 1, 1)
+    assert robust_sums(weights, sums, "trim").item() == pytest.approx(10 * (5.5 * 10 + 1.5 * 50) / 7.0)
+    assert robust_sums(weights, sums, "median").item() == 10 * 10.0
+    assert robust_sums(weights, sums, "").item() == sums.sum()
+
+
+def test_a_cluster_without_weight_and_a_peer_without_rows_of_it() -> None:
+    weights = np.array([[0.0, 2.0], [0.0, 0.0], [0.0, 2.0]])
+    sums = np.array([[[0.0], [4.0]], [[0.0], [0.0]], [[0.0], [8.0]]])
+    assert robust_sums(weights, sums, "trim").tolist() == [[0.0], [pytest.approx(12.0)]]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["trim", "median"]))
+def test_one_peer_of_a_small_share_cannot_leave_the_range_of_the_others(seed: int, how: str) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(1.0, 1.1, (10, 3))
+    means = rng.uniform(0.0, 1.0, (10, 3, 2))
+    means[4] = rng.choice([-1e6, 1e6], (3, 2))
+    found = robust_sums(weights, means * weights[..., np.newaxis], how) / weights.sum(axis=0)[:, np.newaxis]
+    others = np.delete(means, 4, axis=0)
+    assert (found >= others.min(axis=0) - 1e-9).all()
+    assert (found <= others.max(axis=0) + 1e-9).all()
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+@pytest.mark.parametrize("more", KINDS)
+def test_honest_peers_get_nearly_the_same_centers(protocol: str, more: dict[str, Any]) -> None:
+    plain, robust = (
+        run_in_process(cluster_job(protocol, n_clusters=2, seed=1, **kind), LOCALS) for kind in ({}, more)
+    )  # fmt: skip
+    assert robust.status == "done"
+    order = [np.argsort(state.arrays["centers"][:, 0]) for state in (plain, robust)]
+    apart = np.abs(plain.arrays["centers"][order[0]] - robust.arrays["centers"][order[1]]).max()
+    assert apart < 0.5
+    job = cluster_job(protocol, n_clusters=2, seed=1, **more)
+    assert replay(job, LOCALS, robust.log).encode() == robust.encode()
+
+
+def _round(lie: Any, **more: Any) -> tuple[Any, Any]:
+    """The state before and after the first round of clustering, in which peer 3 sends a lie."""
+    job = cluster_job(
+        "llf-cm", n_clusters=2, init=[[0.0, 0.0], [8.0, 8.0]], scaling="minmax", bounds=BOUNDS, seed=1, **more
+    )
+    state = engine.begin(job)
+    while not isinstance(job.protocols[state.stage], LosslessCMeansProtocol):
+        given = [(peer, engine.contribution(job, state, local, peer, 5)) for peer, local in enumerate(LOCALS)]
+        state = engine.advance(job, state, given, {}, n_peers=5)
+    protocol = job.protocols[state.stage]
+    assert isinstance(protocol, LosslessCMeansProtocol)
+    given = [(peer, engine.contribution(job, state, local, peer, 5)) for peer, local in enumerate(LOCALS)]
+    said = {
+        "counts": np.full(2, 15.0),
+        "sums": np.zeros((2, 2)),
+        "rows": np.array(2.0),
+        "suppressed": np.array(0.0),
+    } | lie
+    limbs = quantise_all(Arrays(said), protocol.units(state.arrays), n_peers=5, limbs=2)
+    given[3] = (3, Arrays(limbs))
+    return state, engine.advance(job, state, given, {}, n_peers=5)
+
+
+def test_a_lie_within_the_bounds_moves_a_robust_center_little() -> None:
+    honest = run_in_process(
+        cluster_job(
+            "llf-cm", n_clusters=2, init=[[0.0, 0.0], [8.0, 8.0]], scaling="minmax", bounds=BOUNDS, max_rounds=1
+        ),
+        LOCALS,
+    ).arrays["centers"]
+    _, plain = _round({})
+    _, robust = _round({}, robust="trim", max_weight=2.0)
+    assert np.abs(plain.arrays["centers"] - honest).max() > 2 * np.abs(robust.arrays["centers"] - honest).max()
+
+
+def test_what_no_rows_can_lead_to_is_left_out_and_named() -> None:
+    for lie, what in (
+        ({"sums": np.full((2, 2), 15.1)}, "implausible: its sums lie outside what its weights and the bounds allow"),
+        ({"sums": np.full((2, 2), -0.1)}, "implausible: its sums lie outside what its weights and the bounds allow"),
+        ({"counts": np.array([-1.0, 5.0])}, "implausible: a cluster has a negative weight"),
+    ):
+        _, after = _round(lie, max_weight=2.0)
+        assert after.log[-1].contributors == (0, 1, 2, 4)
+        assert after.log[-1].abstained == {3: what}
+        _, plain = _round(lie)
+        assert plain.log[-1].contributors == (0, 1, 2, 3, 4), "plain rounds add up whatever comes"
+
+
+def test_robust_rounds_are_not_lossless_and_look_at_single_contributions() -> None:
+    assert LosslessCMeansProtocol(2).lossless
+    robust = LosslessCMeansProtocol(2, robust="trim")
+    assert not robust.lossless
+    assert robust.one_by_one
+    job = cluster_job("llf-cm", n_clusters=2, init=[[0.0, 0.0], [8.0, 8.0]], robust="trim", bounds=BOUNDS)
+    state = engine.begin(job)
+    given = [((0, 1), engine.contribution(job, state, LOCALS[0], 0, 5))]
+    with pytest.raises(ValueError, match="by itself, and not a sum"):
+        engine.advance(job, state, given, {}, n_peers=5)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"max_weight": 0.5}, "expected at least 1, or 0 for no limit"),
+        ({"max_weight": -1.0}, "max_weight"),
+        ({"robust": "mean"}, "robust"),
+        ({"robust": "trim", "accelerate": True}, "leave it out"),
+    ],
+)
+def test_what_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        cluster_job("llf-cm", n_clusters=2, **more)
+
+
+def test_what_needs_single_contributions_is_not_combined_with_what_hides_them() -> None:
+    with pytest.raises(UsageError, match="leave max_weight and robust out, or secure"):
+        cluster_job("llf-cm", n_clusters=2, robust="median", secure=True)
+    job = cluster_job("llf-cm", n_clusters=2, robust="median")
+    with pytest.raises(UsageError, match="works on peers' single contributions, which takes an aggregator"):
+        JobRequest(job, Treatment(missing="", collect="gossip"))
+
+
+@pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
+@pytest.mark.parametrize("fleet", [None, "simulated"])
+def test_estimators_take_both(kind: Any, fleet: str | None) -> None:
+    arrays = [local.X for local in LOCALS]
+    model = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim", fleet=fleet).fit(arrays)
+    again = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim").fit(arrays)
+    assert model.cluster_centers_.tobytes() == again.cluster_centers_.tobytes()
