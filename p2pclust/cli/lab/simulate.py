@@ -107,7 +107,7 @@ def simulate(
     failed = [finding for finding in findings if finding.failure]
     if minimise and failed and protocol in SWARMS:
         stderr().print(Text(f"\nthe smallest world found in which {broken(failed[0].failure)} is broken:"))
-        for line in explained(failed[0].seed, protocol, failed[0].failure):
+        for line in explained(failed[0].seed, protocol, failed[0].failure, mutant):
             stderr().print(Text(line), soft_wrap=True)
     if any(finding.failure for finding in findings):
         raise typer.Exit(1)

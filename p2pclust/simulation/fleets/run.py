@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Final
 
 from p2pclust.simulation.fleets.fleet import RandomResult, live
 from p2pclust.simulation.fleets.minimise import minimised
 from p2pclust.simulation.fleets.plan import Bounds, FleetPlan, draw
+from p2pclust.simulation.swarms.mutants import planted
 
 __all__ = ["SWARMS", "explained", "run"]
 
@@ -48,10 +50,11 @@ def run(seed: int, swarm: str = "any") -> RandomResult:
     return live(draw(seed, SWARMS[swarm]))
 
 
-def explained(seed: int, swarm: str, failure: str) -> list[str]:
-    """Return the smallest plan found that breaks the same promise, and the story of its run, in lines."""
-    plan = minimised(draw(seed, SWARMS[swarm]), failure, _failure)
-    return [*plan.lines(), *_failure(plan).splitlines()]
+def explained(seed: int, swarm: str, failure: str, mutant: str | None = None) -> list[str]:
+    """Return the smallest plan found that breaks the same promise, with that bug planted, and the story of its run."""
+    with planted(mutant) if mutant else nullcontext():
+        plan = minimised(draw(seed, SWARMS[swarm]), failure, _failure)
+        return [*plan.lines(), *_failure(plan).splitlines()]
 
 
 def _failure(plan: FleetPlan) -> str:

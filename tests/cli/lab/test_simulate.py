@@ -124,18 +124,24 @@ def test_wrong_usage(cli: Cli, arguments: tuple[str, ...], line: str) -> None:
     assert (ended.code, ended.err) == (2, line)
 
 
-def test_a_world_is_printed_before_it_runs_and_made_smaller_if_it_fails(cli: Cli) -> None:
+def test_a_world_is_printed_before_it_runs(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "4:5", "--protocol", "any", "--jobs", "1")
     assert ended.code == 0
     assert " peers, " in ended.out.splitlines()[0]
     assert ended.out.splitlines()[1].startswith("job at 0.00 s: ")
+
+
+@pytest.mark.swarms
+def test_a_world_that_fails_is_made_smaller(cli: Cli) -> None:
     broken = cli(
-        "simulate", "--seeds", "0:12", "--protocol", "any", "--mutant", "vote-not-synced", "--minimise", "--jobs", "1"
-    )
+        "simulate", "--seeds", "3:4", "--protocol", "rosters", "--mutant", "answer-of-a-revoked-peer", "--minimise",
+        "--jobs", "1",
+    )  # fmt: skip
     assert broken.code == 1
     smallest = broken.err.splitlines()
-    assert smallest[1].startswith("the smallest world found in which S")
-    assert any(line.startswith("job at ") for line in smallest)
+    assert smallest[1] == "the smallest world found in which S10 is broken:"
+    assert sum(line.startswith("fault at ") for line in smallest) == 1
+    assert any(line.startswith("S10: ") for line in smallest)
 
 
 def test_seeds_that_were_run_are_not_run_again(cli: Cli, tmp_path: Path) -> None:
