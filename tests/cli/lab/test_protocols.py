@@ -26,6 +26,8 @@ def test_json(cli: Cli) -> None:
         "tol": 5e-3,
         "max_rounds": 30,
         "accelerate": False,
+        "max_weight": 0.0,
+        "robust": "",
         "n_init": 1,
         "fuzzifier": 2.0,
         "privacy_gate": True,
