@@ -45,5 +45,5 @@ def _look_for(task: tuple[str, range]) -> BugFound:
     for finding in try_seeds(seeds, Asked(swarm or None, name)):
         if finding.failure:
             lines = finding.failure.splitlines()
-            return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:100])
+            return BugFound(name, swarm, finding.seed, lines[-1 if lines[0].startswith("Traceback") else 0][:60])
     return BugFound(name, swarm, None, "")

@@ -144,7 +144,14 @@ def _all_bugs(seeds: range, n_workers: int, *, as_json: bool) -> int:
         rows = (
             (one.bug, one.swarm or "default", "-" if one.seed is None else f"{one.seed}", one.broken) for one in found
         )
-        stdout().print(table(("planted bug", "swarm", "seed", "promise broken"), rows, right=("seed",)))
+        stdout().print(
+            table(
+                ("planted bug", "swarm", "seed", "promise broken"),
+                rows,
+                right=("seed",),
+                wrap=("planted bug", "promise broken"),
+            )
+        )
     return int(any(one.seed is None for one in found))
 
 
