@@ -304,11 +304,11 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
-    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
 }
 
 #: The same for worlds of any kind.
 FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
     "late-vote-counted": ((Election, "receive", _counts_any_vote),),
     "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
     "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
