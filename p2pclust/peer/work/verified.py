@@ -144,7 +144,8 @@ class Verifier:
         else:
             try:
                 proof = self._proof(state, task, blobs)
-                assert proof.answers, "a round is closed with the answers of a majority"
+                if not proof.answers:
+                    raise WireError("no answer in this round is signed")
                 return self._made(bare, proof, blobs, cancelled_by=getattr(task, "cancelled_by", ""))
             except secure_rounds.NotEnough as few:
                 return TooFew(few.reason)
@@ -210,6 +211,8 @@ class Verifier:
         NotEnough
             If more peers must send their keys.
         """
+        if before.status != "running":
+            raise WireError(f"the state before is {before.status}, and nothing follows from it")
         if not proof.answers:
             if self.keys.secure is None:
                 raise WireError("it has a proof without answers")
@@ -221,6 +224,8 @@ class Verifier:
                 raise WireError(f"peer {answer.index} has not signed its answer")
         if any(peer in by or not why.startswith((LEFT_OUT, REVOKED)) for peer, why in proof.left_out.items()):
             raise WireError("a peer abstains that has not signed it")
+        if any(peer >= self.n_peers for peer in proof.left_out):
+            raise WireError("a peer beyond the job roster is left out")
         refusals = {a.index: a.reason for a in proof.answers if a.reason and a.reason != NOT_ASKED}
         abstained = {**proof.left_out, **refusals}
         if before.secured is None:
@@ -275,7 +280,11 @@ class Verifier:
         """Say whether a state follows from its proof."""
         try:
             state = self._decoded(whole(self.job, task.state, blobs))
-            self._check(state, None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs)), 0)
+            held = None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs))
+            self._check(state, held, 0)
+            # A majority had adopted the state before the held one, so no later aggregator can have an older one.
+            if held is not None and state.round + 1 < engine.decode_state(self.job, held[1]).round:
+                raise WireError("it is older than a state that a majority has adopted")
         except secure_rounds.NotEnough as few:
             return StateRefuted(f"it follows from too few keys: {few.reason}"[:MAX_REASON])
         except _NotKnownError as error:

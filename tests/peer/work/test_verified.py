@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgpack
+import numpy as np
 import pytest
 from tests.peer.work.test_secure_tasks import Workers
 from tests.protocols.secure_fleet import FLEET, JOB
@@ -262,6 +263,45 @@ def test_a_proof_within_a_proof_within_a_proof_is_refuted() -> None:
         data = inner.encode()
         state = workers.ref_of(replace(inner, proof=Proof(data, digest_of(data)).encode()))
     assert workers.check(state, None) == StateRefuted("too many proofs within its proof")
+
+
+def test_nothing_follows_from_a_job_that_has_ended(workers: VerifiedWorkers) -> None:
+    """A cancelled state needs no proof, and a state that was said to follow from one ended the peer with an exception."""
+    state = workers.closed(workers.begun())
+    ended = workers.made(0, CancelJob(workers.data, 5, state, "meter-01", keys=workers.keys))
+    data, secrets = workers.bytes_of(ended), workers.lives[4].secrets
+    assert secrets is not None
+    bare = SignedAnswer(4, "", b"any bytes")
+    signed = replace(bare, signature=secrets.sign(bare.statement(FLEET, JOB, ended.digest, ended.digest)))
+    lie = workers.ref_of(replace(workers.state(state), proof=Proof(data, ended.digest, [signed]).encode()))
+    assert workers.check(lie, state) == StateRefuted("the state before is failed, and nothing follows from it")
+
+
+def test_a_state_older_than_one_that_a_majority_adopted_is_refuted() -> None:
+    workers = VerifiedWorkers(secure=False)
+    states = [workers.begun()]
+    for _ in range(3):
+        states.append(workers.closed(states[-1]))
+    assert workers.check(states[2], states[3]) == StateChecked(False), "the next aggregator may not have the newest"
+    assert workers.check(states[1], states[3]) == StateRefuted("it is older than a state that a majority has adopted")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_proof_says_the_check_answers(workers: VerifiedWorkers, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    before = workers.closed(workers.begun())
+    state = workers.closed(before)
+    proof = Proof.decode(workers.state(state).proof)
+    changes = [
+        {"left_out": {int(rng.integers(0, 5000)): "left out: late"}}, {"silent": [int(rng.integers(0, 5000))]},
+        {"maker": Maker(int(rng.integers(0, 5000)), 1, 1)}, {"answers": proof.answers[: int(rng.integers(0, 5))]},
+        {"pads": proof.pads[:-1]}, {"digest": bytes(32)}, {"before": proof.before[: int(rng.integers(0, 99))]},
+        {"before": workers.bytes_of(state), "digest": state.digest},
+    ]  # fmt: skip
+    changed = replace(proof, **changes[seed % len(changes)])
+    lie = workers.ref_of(replace(workers.state(state), proof=changed.encode()))
+    for held in (before, None):
+        assert isinstance(workers.check(lie, held), StateRefuted | NoResult | StateChecked)
 
 
 # -- what cannot be ------------------------------------------------------------------------------------------------------
