@@ -175,8 +175,6 @@ class RandomFleet:
         world = self.world
         for name in self.names:
             world.give_roster(name, paper_roster(1, self.names))
-        for index in self.plan.older:
-            world.older[self.names[index]] = None
         for name in self.names:
             world.start(name)
         linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)

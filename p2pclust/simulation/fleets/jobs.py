@@ -40,8 +40,6 @@ class JobKind:
     least_peers, most_peers : int
     missing : str
         The only one that is possible; empty: any.
-    any_version : bool
-        Whether a peer that speaks the minor version of the wire before this one takes part.
     waits : callable
         From a plan, the number of peers, and how many are healed: whether the job may wait for one that is not.
     deadline_s : float
@@ -56,7 +54,6 @@ class JobKind:
     least_peers: int = 1
     most_peers: int = _MANY
     missing: str = ""
-    any_version: bool = True
     waits: Callable[[JobPlan, int, int], bool] = lambda plan, n, healed: False
     deadline_s: float = 120.0
     by_columns: bool = False
@@ -142,10 +139,10 @@ def failure_is_right(fleet: RandomFleet, job: DrawnJob, state: JobState) -> bool
 KINDS: Final[dict[str, JobKind]] = {
     "plain": JobKind(_plain_job, _plain, _same_bits),
     "secured": JobKind(
-        _secured_job, _secured, _same_bits, least_peers=4, most_peers=25, any_version=False, deadline_s=480.0,
+        _secured_job, _secured, _same_bits, least_peers=4, most_peers=25, deadline_s=480.0,
         waits=_secured_waits,
     ),
-    "verified": JobKind(_plain_job, _verified, _same_bits, most_peers=25, any_version=False, deadline_s=600.0),
+    "verified": JobKind(_plain_job, _verified, _same_bits, most_peers=25, deadline_s=600.0),
     "gossip": JobKind(_plain_job, _gossip, _nearly, missing="wait", most_peers=9, waits=_needs_all),
     "vertical": JobKind(
         _vertical_job, _plain, _same_bits, least_peers=2, most_peers=9, missing="all", waits=_needs_all, by_columns=True

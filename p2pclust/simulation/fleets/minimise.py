@@ -63,8 +63,6 @@ def _smaller(plan: FleetPlan) -> Iterator[FleetPlan]:
         yield replace(plan, faults=plan.faults[:number] + plan.faults[number + 1 :])
     if plan.conditions != Conditions():
         yield replace(plan, conditions=Conditions())
-    if plan.older:
-        yield replace(plan, older=())
     if plan.links:
         yield replace(plan, links=())
     if plan.n_peers > 1 and plan.all_heal:
@@ -76,8 +74,7 @@ def _without_the_last(plan: FleetPlan) -> FleetPlan:
     jobs = tuple(replace(job, by=min(job.by, n - 1), named=min(job.named, n - 1)) for job in plan.jobs)
     faults = tuple(fault for fault in (_within(fault, n) for fault in plan.faults) if fault.peers)
     links = tuple(link for link in plan.links if max(link) < n)
-    older = tuple(peer for peer in plan.older if peer < n)
-    return replace(plan, n_peers=n, jobs=jobs, faults=faults, links=links, older=older, core=tuple(range(n)))
+    return replace(plan, n_peers=n, jobs=jobs, faults=faults, links=links, core=tuple(range(n)))
 
 
 def _within(fault: RandomFault, n: int) -> RandomFault:

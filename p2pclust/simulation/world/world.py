@@ -33,7 +33,6 @@ from p2pclust.peer.core.effects import (
     TakeRoster,
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
 from p2pclust.peer.core.reports import Report
@@ -93,7 +92,6 @@ class World:
         self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
         self.hung: dict[str, None] = {}  # peers whose worker never ends a task
         self.rotten: dict[str, None] = {}  # peers that send chunks with a wrong bit
-        self.older: dict[str, None] = {}  # peers that speak the minor version of the wire before this one
         self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
@@ -424,8 +422,6 @@ class World:
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += parcel.n_bytes
         message = decode(frames)
-        if peer.name in self.older and isinstance(message, Unpad | Pads):
-            return  # it drops the kinds of messages that the newest minor version added
         if isinstance(message, Relay) and message.target == target:
             self.step(peer, Arrived(message.origin, decode(message.inner), via=source))
         else:

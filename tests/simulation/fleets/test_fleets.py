@@ -56,7 +56,6 @@ def test_everything_is_drawn() -> None:
     assert {1, 2, 3, 25, 100} <= set(sizes)
     assert 200 < sum(bool(plan.links) for plan in plans) < 800
     assert any(len(plan.jobs) == 2 for plan in plans)
-    assert any(plan.older for plan in plans)
     assert sum(not plan.all_heal for plan in plans) > 200
 
 
@@ -87,7 +86,7 @@ def test_a_plan_is_told_in_lines() -> None:
     plan = draw(3)
     lines = plan.lines()
     assert lines[0].startswith(f"{plan.n_peers} peers, ")
-    assert len(lines) == 1 + bool(plan.older) + len(plan.jobs) + len(plan.phase_crashes) + len(plan.faults)
+    assert len(lines) == 1 + len(plan.jobs) + len(plan.phase_crashes) + len(plan.faults)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
