@@ -64,6 +64,7 @@ class _Submissions(Observer):
         self._jobs = jobs
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Look at what a peer reports of jobs."""
         if isinstance(effect, JobSubmitted) and effect.asked is not None:
             job = self._jobs[int(effect.asked)]
             if not job.id:

@@ -73,18 +73,10 @@ class VerifiedSwarm(Swarm):
         return _may_wipe(self)
 
 
-class VerifiedSecureSwarm(secure.SecureSwarm):
+class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
     """One run of a job with verify and secure sums."""
 
-    def __init__(self, plan: SwarmPlan) -> None:
-        super().__init__(plan)
-        _let_one_lie(self)
-
-    def _request(self, data: bytes, named: str) -> Submit:
-        return _verified(self, super()._request(data, named))
-
-    def _may_wipe(self) -> bool:
-        return _may_wipe(self)
+    deadline_s = secure.SecureSwarm.deadline_s
 
 
 def _liar(swarm: Swarm) -> str:

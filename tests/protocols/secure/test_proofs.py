@@ -88,4 +88,4 @@ def test_any_values_are_read_or_refused(value: object) -> None:
         return
     for kind in (SignedAnswer, OpenPads, Proof):
         with contextlib.suppress(WireError):
-            kind.decode(data)
+            assert isinstance(kind.decode(data), kind)

@@ -235,6 +235,8 @@ def test_a_store_that_was_put_back_may_hold_less(stage: Stage) -> None:
     peer = stage.world.peers["a"]
     image = peer.disk.image()
     stage.adopts("a", 60, 200, ONE)
+    with stage.breaks("S7"):
+        stage.adopts("a", 55, 100, TWO)
     stage.world.crash("a")
     stage.world.restore("a", image)
     stage.adopts("a", 55, 100, TWO)
