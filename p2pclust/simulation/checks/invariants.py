@@ -49,6 +49,11 @@ from p2pclust.simulation.world.world import World
 __all__ = ["Invariants"]
 
 _STORY = 40
+#: The kinds of messages that may speak of a row.
+_REVEALING = frozenset((
+    Ack, Adopted, Close, FactDelta, Gossip, HeartbeatReply, HeldState, MemberSync, Partial, Ping, RequestVote, Synced,
+    VoteReply,
+))  # fmt: skip
 
 
 def majority(n: int) -> int:
@@ -100,7 +105,7 @@ class Invariants(Observer):
         match effect:
             case Persist():
                 self._persist(peer, effect)
-            case Send():
+            case Send() if type(effect.message) in _REVEALING:
                 self._reveals(peer, effect)
             case Compute(TermToken() as token, CombineRound() as task):
                 peers = [index for indices, _ in task.contributions for index in indices]

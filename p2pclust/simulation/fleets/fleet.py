@@ -103,6 +103,7 @@ class RandomFleet:
         self.revoked: dict[str, None] = {}
         self._down: dict[str, None] = {}  # peers that stay down
         self.healed = False
+        self._last_late: tuple[str, str] | None = None  # a peer, and a job that it had not ended
         self._serial = 1
         self._rng = rng
 
@@ -289,7 +290,12 @@ class RandomFleet:
         return job is not None and job.ledger.finished
 
     def _all_ended(self) -> bool:
-        return all(not self._late(job) for job in self.jobs if self._must_end(job))
+        """Return whether all jobs that must end did. This runs after every event: the last peer that was late comes first."""
+        if self._last_late is not None and not self._has_ended(*self._last_late):
+            return False
+        late = ((name, job.id) for job in self.jobs if self._must_end(job) for name in self._late(job))
+        self._last_late = next(late, None)
+        return self._last_late is None
 
     def _judge(self) -> None:
         story = "\n".join(self.invariants.story)

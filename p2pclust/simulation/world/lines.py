@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,12 @@ from p2pclust.transport.shaping import Line, Shape, pair_of_lines
 __all__ = ["Lines", "Parcel"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(NamedTuple):
     """One message on its way over one link."""
 
     source: str
     target: str
-    frames: list[bytes]
+    frames: tuple[bytes, ...]
     n_bytes: int
     lane: Lane
     times_relinked: int  # of that link when it left

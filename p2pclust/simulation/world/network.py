@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from p2pclust.transport.links import Lane
 
 __all__ = ["Conditions", "Network"]
+
+_NO_LINK: Final = (0.0, 0.0)
+_AT_ONCE: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Network:
     ) -> None:
         self.conditions = conditions
         self._links = dict(links or {})  # name -> (seconds, loss) of a device's own link, on top of the conditions
-        self._rng = rng
+        self._draws = _doubles(rng)
         self._cuts: dict[tuple[str, str], int] = {}
         self._losing: dict[str, float] = {}
         self._largest: dict[str, int] = {}
@@ -95,24 +99,31 @@ class Network:
             return []
         for name in (source, target):
             # Drawn only here, so that a network which loses nothing in this way draws as it ever did.
-            if name in self._losing and self._rng.random() < self._losing[name]:
+            if name in self._losing and next(self._draws) < self._losing[name]:
                 counts["lost"] += 1
                 return []
-        own_s, own_loss = self._links.get(source, (0.0, 0.0))
-        their_s, their_loss = self._links.get(target, (0.0, 0.0))
-        draws = self._rng.random(3)
-        if draws[0] >= (1 - c.loss) * (1 - own_loss) * (1 - their_loss):
+        own_s, own_loss = self._links.get(source, _NO_LINK)
+        their_s, their_loss = self._links.get(target, _NO_LINK)
+        draws = self._draws
+        lost, twice, tail = next(draws), next(draws), next(draws)
+        if lost >= (1 - c.loss) * (1 - own_loss) * (1 - their_loss):
             counts["lost"] += 1
             return []
         delays = [self._delay()]
-        if draws[1] < c.duplicates:
+        if twice < c.duplicates:
             counts["duplicated"] += 1
             delays.append(self._delay())
-        if draws[2] < c.tail_probability:
+        if tail < c.tail_probability:
             counts["delayed"] += 1
-            delays[0] += float(self._rng.random()) * c.tail_s
+            delays[0] += next(draws) * c.tail_s
         return [delay + own_s + their_s for delay in delays]
 
     def _delay(self) -> float:
         low, high = self.conditions.delay_s
-        return low + (high - low) * float(self._rng.random())
+        return low + (high - low) * next(self._draws)
+
+
+def _doubles(rng: np.random.Generator) -> Iterator[float]:
+    """The numbers that calls of `rng.random()` would return one by one; many are drawn at a time, which is faster."""
+    while True:
+        yield from rng.random(_AT_ONCE).tolist()

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.simulation.world.coding import decoded
 from p2pclust.transport.wire import kind_of
 
 __all__ = ["LinkTraffic", "Traffic", "summary"]
@@ -77,7 +77,7 @@ class Traffic:
         if isinstance(message, Relay):
             kind = kind_of(message.inner[0])
             if kind in _CARRIERS:
-                message = decode(message.inner)
+                message = decoded(message.inner)
         counts = link.kinds.get(kind)
         if counts is None:
             counts = link.kinds[kind] = [0, 0]

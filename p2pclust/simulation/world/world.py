@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.effects import (
     CheckLink,
@@ -41,6 +40,7 @@ from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.world.coding import decoded, encoded
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.lines import Lines, Parcel
 from p2pclust.simulation.world.live_overlay import LiveOverlay
@@ -78,7 +78,8 @@ class World:
         self._timing = timing
         self._limits = limits
         self._rng = rng
-        self._observers = observers
+        self._observers: tuple[Observer, ...] = ()
+        self.watch(*observers)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._planned = 0
         self._trace = hashlib.blake2b(digest_size=16)
@@ -114,9 +115,12 @@ class World:
             for name in roster
         }
 
-    def watch(self, observer: Observer) -> None:
-        """Let one more observer see everything from now on."""
-        self._observers = (*self._observers, observer)
+    def watch(self, *observers: Observer) -> None:
+        """Let more observers see everything from now on."""
+        self._observers = (*self._observers, *observers)
+        # These two are called so often that only observers with a method of their own are.
+        self._on_effect = [one.effect for one in self._observers if type(one).effect is not Observer.effect]
+        self._on_step = [one.stepped for one in self._observers if type(one).stepped is not Observer.stepped]
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -310,14 +314,14 @@ class World:
                 return
             if not isinstance(effect, Persist):
                 self._sync(peer)  # rows that follow one another are synced together, before anything else is done
-            for observer in self._observers:
-                observer.effect(self, peer, effect)
+            for look in self._on_effect:
+                look(self, peer, effect)
             self._perform(peer, effect)
             if peer.core is None:
                 return  # an observer, or the effect itself, ended this life
         self._sync(peer)
-        for observer in self._observers:
-            observer.stepped(self, peer)
+        for look_again in self._on_step:
+            look_again(self, peer)
         self._plan_wake(peer)
 
     def _sync(self, peer: Peer) -> None:
@@ -392,14 +396,14 @@ class World:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
 
     def _send(self, peer: Peer, effect: Send) -> None:
-        frames, lane = encode(effect.message), Lane.BULK if effect.bulk else Lane.CONTROL
+        frames, lane = encoded(effect.message), Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
             self._transmit(peer, effect.to, effect.message, frames, lane)
         for relay in effect.via:
-            carried = Relay(peer.name, effect.to, b"", tuple(frames))
-            self._transmit(peer, relay, carried, encode(carried), lane)
+            carried = Relay(peer.name, effect.to, b"", frames)
+            self._transmit(peer, relay, carried, encoded(carried), lane)
 
-    def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
+    def _transmit(self, peer: Peer, target: str, message: Message, frames: tuple[bytes, ...], lane: Lane) -> None:
         # A peer that was paused when a link vanished may use it until it notices; all others noticed at once.
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
@@ -421,9 +425,9 @@ class World:
             return
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += parcel.n_bytes
-        message = decode(frames)
+        message = decoded(frames)
         if isinstance(message, Relay) and message.target == target:
-            self.step(peer, Arrived(message.origin, decode(message.inner), via=source))
+            self.step(peer, Arrived(message.origin, decoded(message.inner), via=source))
         else:
             self.step(peer, Arrived(source, message))
 
