@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from p2pclust.errors import UsageError
+from p2pclust.simulation.mixture import part_of
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
     from p2pclust.simulation.fleets.fleet import RandomResult
     from p2pclust.simulation.swarms.swarm import SeedResult
 
-__all__ = ["PROTOCOLS", "Asked", "Finding", "KeptFindings", "explore", "try_seeds"]
+__all__ = ["ALL", "PROTOCOLS", "Asked", "Finding", "KeptFindings", "asked_of", "explore", "try_seeds"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,20 @@ class Asked(NamedTuple):
 
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "verified")
-PROTOCOLS: Final = ("any", "any-core", "any-long", "disks", "disks-core", "rosters", *_OF_ONE_KIND)
+#: Each seed belongs to one of the others.
+ALL: Final = "all"
+PROTOCOLS: Final = (ALL, "any", "any-core", "any-long", "cuts", "disks", "disks-core", "rosters", *_OF_ONE_KIND)
+
+
+def asked_of(seed: int, asked: Asked) -> Asked:
+    """Return the options that run a seed without ``all``.
+
+    Examples
+    --------
+    >>> asked_of(3, Asked("all"))
+    Asked(protocol=None, mutant=None, overlay='sparse')
+    """
+    return Asked(part_of(seed).protocol, asked.mutant, part_of(seed).overlay) if asked.protocol == ALL else asked
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable
@@ -59,12 +73,11 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
     """
     from p2pclust.simulation.swarms.mutants import planted  # noqa: PLC0415
 
-    run = _swarm(asked)
     with planted(asked.mutant) if asked.mutant else contextlib.nullcontext():
         for seed in seeds:
             begun = time.process_time()
             try:
-                outcome = run(seed)
+                outcome = _swarm(asked_of(seed, asked))(seed)
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {}, time.process_time() - begun)
             else:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.planted_bugs import BugFound, bug_names, look_for_all
-from p2pclust.cli.lab.seeds import PROTOCOLS, Asked, Finding, KeptFindings, explore
+from p2pclust.cli.lab.seeds import ALL, PROTOCOLS, Asked, Finding, KeptFindings, asked_of, explore
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.simulation.mixture import RECOVERIES, least, rare
 from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ def simulate(
         str | None,
         typer.Option(
             metavar="ID",
-            help="any: each seed draws a world of its own, with any jobs and faults; any-core: only a majority of it "
-            "recovers; any-long: it lasts for 10,000 s. Of one kind of job: fedcref: peers run child jobs; leaderless: "
-            "gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority "
-            "recovers, and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and "
-            "one lies; by default llf-cm or llf-fcm, as drawn.",
+            help="all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
+            "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, disks, disks-core, "
+            "rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; leaderless: gossip "
+            "without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority recovers, "
+            "and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and one lies; "
+            "by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -68,8 +70,9 @@ def simulate(
     """Test fleets of simulated peers under message loss, cuts, crashes and lost disks.
 
     Each seed draws a fleet, its network and its faults; invariants are checked all the time. Prints how often each fault
-    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed. With
-    --mutant all, each planted bug is looked for in the swarm that should find it, and a table has the seeds.
+    happened, and for a seed that fails the reason and the command that replays it. Exits with 1 if a seed failed, or if
+    1,000 or more seeds of all swarms met a way of recovering less often than 20 times in 1,000. With --mutant all, each
+    planted bug is looked for in the swarm that should find it, and a table has the seeds.
 
     \b
     Examples:
@@ -77,15 +80,9 @@ def simulate(
       p2pclust simulate --seeds 17:18
       p2pclust simulate --seeds 0:100 --protocol fedcref
       p2pclust simulate --seeds 0:100 --overlay sparse
-      p2pclust simulate --seeds 0:30000 --protocol any --resume seeds.jsonl
+      p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl
       p2pclust simulate --seeds 0:200 --mutant all
     """
-    from rich.text import Text  # noqa: PLC0415
-
-    from p2pclust.simulation.fleets.minimise import broken  # noqa: PLC0415
-    from p2pclust.simulation.fleets.plan import draw  # noqa: PLC0415
-    from p2pclust.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
-
     first, last = _range(seeds)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
@@ -93,9 +90,8 @@ def simulate(
         raise typer.Exit(_all_bugs(range(first, last), jobs or n_cores(), as_json=as_json))
     asked = Asked(protocol, mutant, overlay)
     _check(asked)
-    if protocol in SWARMS and last == first + 1 and not as_json:
-        for line in draw(first, SWARMS[protocol]).lines():
-            stdout().print(Text(line), soft_wrap=True)
+    if last == first + 1 and not as_json:
+        _show_world(first, asked)
     findings = _findings(range(first, last), asked, jobs or n_cores(), resume)
     if seed_trace:
         for finding in findings:
@@ -105,12 +101,36 @@ def simulate(
     else:
         _show(stderr() if seed_trace else stdout(), findings, asked)
     failed = [finding for finding in findings if finding.failure]
-    if minimise and failed and protocol in SWARMS:
-        stderr().print(Text(f"\nthe smallest world found in which {broken(failed[0].failure)} is broken:"))
-        for line in explained(failed[0].seed, protocol, failed[0].failure, mutant):
-            stderr().print(Text(line), soft_wrap=True)
-    if any(finding.failure for finding in findings):
+    if minimise and failed:
+        _show_smallest(failed[0], asked)
+    if failed or _rare(findings, asked):
         raise typer.Exit(1)
+
+
+def _show_world(seed: int, asked: Asked) -> None:
+    """Print what a seed draws, if it draws a world of its own."""
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.simulation.fleets.plan import draw  # noqa: PLC0415
+    from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
+
+    protocol = asked_of(seed, asked).protocol
+    for line in draw(seed, SWARMS[protocol]).lines() if protocol in SWARMS else ():
+        stdout().print(Text(line), soft_wrap=True)
+
+
+def _show_smallest(failed: Finding, asked: Asked) -> None:
+    """Find the smallest world that breaks the same promise, if a seed drew a world of its own, and print its story."""
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.simulation.fleets.minimise import broken  # noqa: PLC0415
+    from p2pclust.simulation.fleets.run import SWARMS, explained  # noqa: PLC0415
+
+    protocol = asked_of(failed.seed, asked).protocol
+    if protocol in SWARMS:
+        stderr().print(Text(f"\nthe smallest world found in which {broken(failed.failure)} is broken:"))
+        for line in explained(failed.seed, protocol, failed.failure, asked.mutant):
+            stderr().print(Text(line), soft_wrap=True)
 
 
 def _findings(seeds: range, asked: Asked, n_workers: int, resume: Path | None) -> list[Finding]:
@@ -168,13 +188,13 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
     from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
 
-    if protocol == "fedcref":
+    if protocol in ("fedcref", ALL):
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()
     elif protocol not in (None, *PROTOCOLS):
         raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
-    if asked.overlay and protocol in SWARMS:
+    if asked.overlay and protocol in (ALL, *SWARMS):
         raise UsageError(f"--overlay: each seed of {protocol} draws its own")
     if mutant is None:
         return
@@ -186,8 +206,13 @@ def _check(asked: Asked) -> None:
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = "".join(f" --{name} {value}" for name, value in asked._asdict().items() if value)
+    options = "".join(f" --{name} {value}" for name, value in asked_of(seed, asked)._asdict().items() if value)
     return f"p2pclust simulate --seeds {seed}:{seed + 1}{options}"
+
+
+def _rare(findings: list[Finding], asked: Asked) -> dict[str, int]:
+    """Return the ways of recovering that the seeds of all swarms have met too rarely to prove anything."""
+    return rare(_counts(findings), len(findings)) if asked.protocol == ALL and not asked.mutant else {}
 
 
 def _counts(findings: list[Finding]) -> dict[str, int]:
@@ -202,6 +227,7 @@ def _summary(first: int, last: int, asked: Asked, findings: list[Finding]) -> di
         "seeds": [first, last],
         **asked._asdict(),
         "counts": _counts(findings),
+        "rare": _rare(findings, asked),
         "virtual_seconds": sum(finding.virtual_s for finding in findings),
         "events": sum(finding.n_events for finding in findings),
         "cpu_seconds": round(sum(finding.cpu_s for finding in findings), 1),
@@ -218,8 +244,14 @@ def _show(console: Console, findings: list[Finding], asked: Asked) -> None:
 
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
-    rows = ((what, f"{times}") for what, times in _counts(findings).items())
-    console.print(table(("what happened", "times"), rows, right=("times",)))
+    n = least(len(findings)) if asked.protocol == ALL and not asked.mutant else 0
+    needed = dict.fromkeys(RECOVERIES, f"{n}") if n else {}
+    counts = dict.fromkeys(needed, 0) | _counts(findings)
+    rows = ((what, f"{times}", needed.get(what, "")) for what, times in sorted(counts.items()))
+    headings = ("what happened", "times", "at least") if needed else ("what happened", "times")
+    console.print(table(headings, (row[: len(headings)] for row in rows), right=headings[1:]))
+    for what, times in _rare(findings, asked).items():
+        console.print(Text(f"too rare: {what}, {times} times, expected at least {needed[what]}", style="bold"))
     failed = [finding for finding in findings if finding.failure]
     for finding in failed[:_STORIES]:
         console.print(Text(f"\nseed {finding.seed} failed: {finding.failure}"), soft_wrap=True)

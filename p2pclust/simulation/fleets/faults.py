@@ -67,6 +67,7 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
     name = _name(fleet, fault)
     fleet.world.crash(name)
     if fleet.may_lose(name):
+        fleet.marks.counts["wiped store"] += 1
         fleet.world.wipe(name)
         fleet.lose(name)
 

@@ -290,7 +290,7 @@ class RandomFleet:
         return job is not None and job.ledger.finished
 
     def _all_ended(self) -> bool:
-        """Return whether all jobs that must end did. This runs after every event: the last peer that was late comes first."""
+        """Return whether all jobs that must end did. Asked after every event: the last peer that was late comes first."""
         if self._last_late is not None and not self._has_ended(*self._last_late):
             return False
         late = ((name, job.id) for job in self.jobs if self._must_end(job) for name in self._late(job))

@@ -76,8 +76,6 @@ class _Within(Observer):
             self._marks.counts["another aggregator within"] += 1
         elif effect.verb == "finished" and effect.fields["job"] in self._jobs:
             self._marks.counts["finished within"] += 1
-        elif effect.verb == "without":
-            self._marks.counts["contributed without"] += 1
 
 
 class FedCRefSwarm(Swarm):

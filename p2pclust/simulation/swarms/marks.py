@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.rounds.election import Role
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
 __all__ = ["Marks", "PhaseCrashes"]
+
+
+#: What a report means, by its verb.
+_NAMES: Final = {
+    "blob-corrupt": "wrong blob noticed", "catches-up": "candidate caught up", "deposed": "aggregator deposed",
+    "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "keys-renewed": "keys renewed",
+    "late-answer": "late answer", "left-out": "peer left out", "not-checked": "state not checked",
+    "out-of-reach": "peer out of reach", "outside": "began without this peer", "proposer": "proposer replaced",
+    "pulling": "blob pulled", "refuses-pads": "pads refused", "refuted": "refuted", "refutes-state": "state refuted",
+    "relayed": "silent peer asked through others", "roster": "newer roster taken", "stands-still": "aggregator stood still",
+    "store-forgot": "older store noticed", "took": "state of another epoch taken", "waiting": "minority waited",
+    "without": "contributed without",
+}  # fmt: skip
+
+
+def _aggregates(peer: Peer, job_id: str) -> bool:
+    job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+    return isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
 
 
 class Marks(Observer):
@@ -24,24 +45,22 @@ class Marks(Observer):
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Report):
-            self._report(peer, effect)
+            self._report(world, peer, effect)
         elif isinstance(effect, Send) and effect.via:
             self.counts["message relayed through others"] += 1
         elif isinstance(effect, Send) and isinstance(effect.message, Relay):
             self.counts["message carried for others"] += 1
 
-    def _report(self, peer: Peer, effect: Report) -> None:
-        names = {
-            "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "late-answer": "late answer",
-            "left-out": "peer left out", "deposed": "aggregator deposed", "pulling": "blob pulled", "refuted": "refuted",
-            "waiting": "minority waited", "proposer": "proposer replaced",
-        }  # fmt: skip
-        if effect.verb in names:
-            self.counts[names[effect.verb]] += 1
-        elif effect.verb == "submitted":
+    def _report(self, world: World, peer: Peer, effect: Report) -> None:
+        if effect.verb in _NAMES:
+            self.counts[_NAMES[effect.verb]] += 1
+        if effect.verb == "submitted":
             self.job = str(effect.fields["job"])
         elif effect.verb == "finished":
             self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
+        elif effect.verb == "deposed":
+            job, others = str(effect.fields["job"]), (one for one in world.peers.values() if one is not peer)
+            self.counts["two aggregators met"] += any(_aggregates(other, job) for other in others)
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self.counts["crash"] += 1

@@ -6,7 +6,6 @@ does not follow from the signed answers must be adopted by no other peer, and th
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -33,18 +32,16 @@ __all__ = ["VerifiedSecureSwarm", "VerifiedSwarm", "run"]
 
 
 class Refutations(Observer):
-    """Counts lies and refutations, and checks V1: only states of the liar are refuted, and no other peer adopts these."""
+    """Checks V1: only states of the liar are refuted, and no other peer adopts these."""
 
-    def __init__(self, liar: str, counts: Counter[str]) -> None:
+    def __init__(self, liar: str) -> None:
         self.liar = liar
         self.lies: dict[bytes, None] = {}
-        self._counts = counts
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Look at what peers report, and at the registers that they have adopted."""
         if isinstance(effect, RefutesState):
             assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
-            self._counts["state refuted"] += 1
 
     def stepped(self, world: World, peer: Peer) -> None:
         """Look at the registers of a peer."""
@@ -101,7 +98,7 @@ def _let_one_lie(swarm: Swarm) -> None:
     liar = _liar(swarm)
     kind = str(rng.choice([*LIES, "nothing"]))
     often = float(rng.choice([0.3, 1.0]))
-    refutations = Refutations(liar, swarm.marks.counts)
+    refutations = Refutations(liar)
     swarm.world.watch(refutations)
 
     def falsify(peer: Peer, outcome: Outcome) -> Outcome:
