@@ -39,9 +39,9 @@ def simulate(
             help="all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
             "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, disks, disks-core, "
             "rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; leaderless: gossip "
-            "without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority recovers, "
-            "and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and one lies; "
-            "by default llf-cm or llf-fcm, as drawn.",
+            "without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority "
+            "recovers, and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and "
+            "one lies; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
     overlay: Annotated[
@@ -111,7 +111,7 @@ def _show_world(seed: int, asked: Asked) -> None:
     """Print what a seed draws, if it draws a world of its own."""
     from rich.text import Text  # noqa: PLC0415
 
-    from p2pclust.simulation.fleets.plan import draw  # noqa: PLC0415
+    from p2pclust.simulation.fleets.drawing import draw  # noqa: PLC0415
     from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
 
     protocol = asked_of(seed, asked).protocol

@@ -7,7 +7,7 @@ below that nothing is promised.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +36,8 @@ class FaultKind:
 
 def break_(fleet: RandomFleet, fault: RandomFault) -> None:
     """Let a fault begin, and plan its end."""
+    if fault.aimed:
+        fault = replace(fault, peers=fleet.aim(fault.peers))
     kind = KINDS[fault.kind]
     fleet.tell(f"fault: {fault.kind} of {', '.join(fleet.names[peer] for peer in fault.peers[:4])}")
     fleet.marks.counts[f"fault: {fault.kind}"] += 1

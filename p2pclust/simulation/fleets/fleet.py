@@ -20,7 +20,7 @@ from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.fleets.faults import break_
 from p2pclust.simulation.fleets.jobs import KINDS, failure_is_right
 from p2pclust.simulation.fleets.plan import FleetPlan, JobPlan
-from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
+from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, paper_roster
@@ -31,6 +31,8 @@ __all__ = ["DrawnJob", "RandomFleet", "RandomResult", "live"]
 _SEE_EACH_OTHER_S = 60.0
 _RETRY_S = 1.0
 _RESTART_S = 2.0
+#: A job may take so many of the longest tasks longer, where tasks are long.
+_TASKS = 30
 
 
 @dataclass
@@ -135,6 +137,16 @@ class RandomFleet:
         if not self.plan.all_heal:
             return self.names.index(name) not in self.plan.core
         return name in self.lost or len(self.lost) + 1 <= (self.plan.n_peers - 1) // 2
+
+    def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
+        """Return these roster indices with one that aggregates in the first place, if there is one."""
+        found = [index for index, name in enumerate(self.names) if self.aggregates(name)][:1]
+        return (*found, *(index for index in peers if index not in found))
+
+    def aggregates(self, name: str) -> bool:
+        """Return whether a peer is the aggregator of any job."""
+        core = self.world.peers[name].core
+        return core is not None and any(aggregates(self.world.peers[name], job) for job in core.jobs.jobs)
 
     def lose(self, name: str) -> None:
         """Note a peer that has lost its store, or its place on the roster."""
@@ -261,6 +273,7 @@ class RandomFleet:
         for fault in lasting:  # cuts were healed with all others
             break_(self, fault)
         limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=0.0)
+        limit_s += _TASKS * plan.compute_s[1]
         world.run_until(world.now + _RESTART_S, self._step)
         world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
 

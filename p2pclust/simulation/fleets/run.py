@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Final
 
+from p2pclust.simulation.fleets.drawing import Bounds, draw
 from p2pclust.simulation.fleets.fleet import RandomResult, live
 from p2pclust.simulation.fleets.minimise import minimised
-from p2pclust.simulation.fleets.plan import Bounds, FleetPlan, draw
+from p2pclust.simulation.fleets.plan import FleetPlan
 from p2pclust.simulation.swarms.mutants import planted
 
 __all__ = ["SWARMS", "explained", "run"]
@@ -19,22 +20,13 @@ SWARMS: Final[dict[str, Bounds]] = {
     "any-long": Bounds(long=True, most_peers=7),
     "cuts": Bounds(
         jobs=("plain",),
-        faults=(
-            "crash",
-            "pause",
-            "cut",
-            "cut-out",
-            "cut-in",
-            "partition",
-            "flapping",
-            "lossy",
-            "wrong-clock",
-            "clock-leap",
-        ),
+        faults=("crash", "pause", "slow-worker", "cut", "cut-out", "partition", "flapping", "lossy"),
         heals="all",
         least_peers=3,
-        most_peers=7,
+        most_peers=5,
         dense=True,
+        elections=True,
+        aimed=0.7,
     ),
     "disks": Bounds(
         jobs=("plain", "verified"),

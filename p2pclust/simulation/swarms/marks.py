@@ -14,7 +14,7 @@ from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
-__all__ = ["Marks", "PhaseCrashes"]
+__all__ = ["Marks", "PhaseCrashes", "aggregates"]
 
 
 #: What a report means, by its verb.
@@ -30,7 +30,8 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def _aggregates(peer: Peer, job_id: str) -> bool:
+def aggregates(peer: Peer, job_id: str) -> bool:
+    """Return whether a peer is the aggregator of a job, in its own view."""
     job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
     return isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
 
@@ -60,7 +61,7 @@ class Marks(Observer):
             self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
         elif effect.verb == "deposed":
             job, others = str(effect.fields["job"]), (one for one in world.peers.values() if one is not peer)
-            self.counts["two aggregators met"] += any(_aggregates(other, job) for other in others)
+            self.counts["two aggregators met"] += any(aggregates(other, job) for other in others)
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self.counts["crash"] += 1

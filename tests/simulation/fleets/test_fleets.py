@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from p2pclust.peer.core.quorum import majority
+from p2pclust.simulation.fleets.drawing import Bounds, draw
 from p2pclust.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.simulation.fleets.fleet import live
 from p2pclust.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.simulation.fleets.minimise import broken, minimised
-from p2pclust.simulation.fleets.plan import FOR_EVER, Bounds, FleetPlan, RandomFault, draw
+from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.simulation.fleets.run import SWARMS, run
 from p2pclust.simulation.swarms.mutants import planted
 
