@@ -17,6 +17,8 @@ from p2pclust.simulation.world.network import Conditions
 __all__ = ["Bounds", "draw"]
 
 _LONG_S: Final = 10_000.0
+#: Rounds of a job that is to live through many elections.
+_LONG_JOB: Final = 8
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     lasts_s = _LONG_S if swarm.long else FAULTS_WITHIN_S
     links = _links(rng, n) if n > 2 and rng.random() < 0.35 else ()
     jobs = _jobs(rng, n, [kind for kind in JOBS if not swarm.jobs or kind in swarm.jobs], lasts_s, sparse=bool(links))
+    jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
     kinds = [kind for kind in FAULTS if not swarm.faults or kind in swarm.faults]
     faults = _faults(rng, n, kinds, swarm, lasts_s) if kinds else []
@@ -91,18 +94,24 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
 
 
 def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float) -> list[RandomFault]:
-    """Draw the faults that end."""
+    """Draw the faults that end; for a swarm of elections one after another, each about as long as an election takes."""
+    if swarm.elections:
+        every_s = float(rng.choice([1.0, 2.0, 4.0]))
+        faults = [_fault(rng, n, str(rng.choice(kinds)), every_s) for _ in range(8)]
+        return [
+            replace(one, at_s=k * every_s + one.at_s, for_s=every_s * float(rng.uniform(0.3, 1.0)), aimed=True)
+            for k, one in enumerate(faults)
+        ]
     n_faults = int(rng.choice([4, 8] if swarm.dense else [0, 1, 2, 4, 8])) * (4 if swarm.long else 1)
-    within_s = 8.0 if swarm.elections else 4.0 if swarm.dense else lasts_s
+    within_s = 4.0 if swarm.dense else lasts_s
     faults = [_fault(rng, n, str(rng.choice(kinds)), within_s) for _ in range(n_faults)]
     return [replace(fault, aimed=bool(rng.random() < swarm.aimed)) for fault in faults]
 
 
 def _longest_task_s(rng: np.random.Generator, swarm: Bounds, heals: str) -> float:
-    longest_s = [0.01, 0.3]
-    if heals == "all":
-        longest_s.append(3.0 if swarm.elections else 1.5)
-    return float(rng.choice(longest_s))
+    if swarm.elections:
+        return float(rng.choice([0.3, 1.0, 3.0, 10.0]))
+    return float(rng.choice([0.01, 0.3, 1.5] if heals == "all" else [0.01, 0.3]))
 
 
 def _core(rng: np.random.Generator, n: int, links: tuple[tuple[int, int], ...]) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ _SEE_EACH_OTHER_S = 60.0
 _RETRY_S = 1.0
 _RESTART_S = 2.0
 #: A job may take so many of the longest tasks longer, where tasks are long.
-_TASKS = 30
+_TASKS = 60
 
 
 @dataclass
@@ -139,9 +139,9 @@ class RandomFleet:
         return name in self.lost or len(self.lost) + 1 <= (self.plan.n_peers - 1) // 2
 
     def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
-        """Return these roster indices with one that aggregates in the first place, if there is one."""
-        found = [index for index, name in enumerate(self.names) if self.aggregates(name)][:1]
-        return (*found, *(index for index in peers if index not in found))
+        """Return the roster index of a peer that aggregates, or these if none does."""
+        found = tuple(index for index, name in enumerate(self.names) if self.aggregates(name))
+        return found[:1] or peers
 
     def aggregates(self, name: str) -> bool:
         """Return whether a peer is the aggregator of any job."""

@@ -65,7 +65,7 @@ def _off(plan: JobPlan) -> dict[str, Any]:
 
 def _plain_job(plan: JobPlan, seed: int) -> Job:
     init = ("uniform", "random", "split-merge")[seed % 3]
-    return cluster_job(plan.protocol, n_clusters=3, init=init, tol=0.0, max_rounds=5, seed=seed, **_off(plan))
+    return cluster_job(plan.protocol, n_clusters=3, init=init, tol=0.0, max_rounds=plan.rounds, seed=seed, **_off(plan))
 
 
 def _secured_job(plan: JobPlan, seed: int) -> Job:

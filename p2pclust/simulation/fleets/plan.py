@@ -25,7 +25,7 @@ class RandomFault:
     """One fault: its kind (see `faults.KINDS`), when it begins, which peers it hits, and for how long.
 
     `peers` are roster indices; what the second and later ones mean, and `amount`, depends on the kind. One that is `aimed`
-    hits a peer that aggregates when it begins, if there is one, in the place of the first.
+    hits a peer that aggregates when it begins, and no other, if there is one.
     """
 
     at_s: float
@@ -48,6 +48,7 @@ class JobPlan:
     named: int = -1  # the aggregator of the first term; -1: elected
     deadline_s: float = 0.0
     collect: str = ""
+    rounds: int = 5
     cancel_at_s: float = FOR_EVER
 
 

@@ -20,13 +20,11 @@ SWARMS: Final[dict[str, Bounds]] = {
     "any-long": Bounds(long=True, most_peers=7),
     "cuts": Bounds(
         jobs=("plain",),
-        faults=("crash", "pause", "slow-worker", "cut", "cut-out", "partition", "flapping", "lossy"),
+        faults=("crash", "pause", "cut", "cut-out", "lossy"),
         heals="all",
         least_peers=3,
         most_peers=5,
-        dense=True,
         elections=True,
-        aimed=0.7,
     ),
     "disks": Bounds(
         jobs=("plain", "verified"),
