@@ -247,7 +247,7 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
     "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
-    "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
+    "document-not-synced": ((Jobs, "_store", _not_synced(Jobs._store, "job")),),
     "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
     "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
 }
