@@ -42,7 +42,7 @@ Talk = Generator[Asked | None, dict[str, Any], None]
 
 @dataclass
 class Attempt:
-    """One operation under way; `operation` is how a history records it. Its fields are those of an `Operation`."""
+    """One operation under way; `operation` is how a history records it. Most fields are those of an `Operation`."""
 
     client: str
     peer: str
@@ -54,6 +54,9 @@ class Attempt:
     phases: dict[str, str] = field(default_factory=dict)
     digest: str = ""
     labels: tuple[int, ...] = ()
+    # Of a result that was read, for who checks it:
+    mathematics: bytes = b""
+    state: bytes = b""
 
     def operation(self, completed_at: float, outcome: Outcome) -> Operation:
         """Return the record of this attempt."""
@@ -65,12 +68,17 @@ class Attempt:
 
 @dataclass
 class Chooser:
-    """Chooses what one client tries next; `requests` are the request ids that it may submit."""
+    """Chooses what one client tries next.
+
+    `requests` are the request ids that it may submit, `submits` how often it does, and `cancels` whether it cancels jobs.
+    """
 
     client: str
     peers: Sequence[str]
     requests: list[str]
     rng: np.random.Generator
+    submits: float = 0.3
+    cancels: bool = True
     unanswered: dict[str, str] = field(default_factory=dict)  # submissions whose end is unknown: request -> peer
     _answered: dict[str, str] = field(default_factory=dict)
 
@@ -81,7 +89,7 @@ class Chooser:
         if self.unanswered and rng.random() < 0.6:
             request, before = next(iter(self.unanswered.items()))
             return self._submission(request, before if rng.random() < 0.8 else peer, now)
-        if self.requests and rng.random() < 0.3:
+        if self.requests and rng.random() < self.submits:
             return self._submission(self.requests.pop(0), peer, now)
         if self._answered and rng.random() < 0.08:  # a client that forgot that it was answered
             request, before = list(self._answered.items())[int(rng.integers(len(self._answered)))]
@@ -89,6 +97,8 @@ class Chooser:
         if not jobs:
             return None
         verb = str(rng.choice(_VERBS, p=_WEIGHTS))
+        if verb == "cancel" and not self.cancels:
+            verb = "result"
         return Attempt(self.client, peer, verb, now, job=str(rng.choice(list(jobs))))
 
     def _submission(self, request: str, peer: str, now: float) -> Attempt:
@@ -149,19 +159,25 @@ def _result(attempt: Attempt, local: Local | None) -> Talk:
             raise
         attempt.phases[attempt.job] = ABSENT
         return
-    attempt.roster, attempt.request = tuple(told["roster"]), request_of(told["mathematics"])
+    attempt.roster, attempt.mathematics = tuple(told["roster"]), told["mathematics"]
+    attempt.request = request_of(attempt.mathematics)
     if told["finished"]:
-        data = b""
-        last = False
-        part = 0
-        while not last:
-            read = yield Asked("read", {"job": attempt.job, "part": part})
-            data, last, part = data + read["data"], read["last"], part + 1
-        attempt.digest = digest_of(data).hex()
+        yield from _read(attempt)
         if local is not None and told["phase"] == "done":
-            job = Job.from_dict(msgpack.unpackb(told["mathematics"]))
-            attempt.labels = tuple(engine.conclude(job, JobState.decode(data), local)["labels"].tolist())
+            job = Job.from_dict(msgpack.unpackb(attempt.mathematics))
+            attempt.labels = tuple(engine.conclude(job, JobState.decode(attempt.state), local)["labels"].tolist())
     attempt.phases[attempt.job] = _seen(told["phase"])
+
+
+def _read(attempt: Attempt) -> Talk:
+    parts: list[bytes] = []
+    last = False
+    while not last:
+        read = yield Asked("read", {"job": attempt.job, "part": len(parts)})
+        parts.append(read["data"])
+        last = read["last"]
+    attempt.state = b"".join(parts)
+    attempt.digest = digest_of(attempt.state).hex()
 
 
 def request_of(mathematics: bytes) -> str:

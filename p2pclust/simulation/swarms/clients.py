@@ -18,6 +18,7 @@ import numpy as np
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.reports import JobBegun
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -229,11 +230,18 @@ class ClientSwarm(Swarm):
         super()._plan_restart(name, down_s, wiped=wiped)
 
     def _may_wipe(self) -> bool:
-        """Leave a majority of intact stores to every job: its roster may be smaller than the fleet."""
-        return super()._may_wipe() and all(
-            sum(self.world.peers[name].wiped for name in document.roster) + 1 <= (len(document.roster) - 1) // 2
-            for document in self._documents.known.values()
+        """Leave a majority of intact stores to every job that has one: its roster may be smaller than the fleet."""
+        return super()._may_wipe() and not any(
+            self._spare(document) == 0 for document in self._documents.known.values()
         )
+
+    def _spare(self, document: Document) -> int:
+        """Return how many peers of a job may lose their stores; negative: it cannot end any more.
+
+        A job may have that from the beginning, if its submitter had not heard of a store that was lost.
+        """
+        intact = [name for name in document.roster if document.counts(name, self.world.peers[name].disk.store_id)]
+        return len(intact) - majority(len(document.roster))
 
     def _heal(self) -> None:
         for client in self._clients:
@@ -256,11 +264,12 @@ class ClientSwarm(Swarm):
         return all(self._has_finished(peer) for peer in self.world.peers.values())
 
     def _has_finished(self, peer: Peer) -> bool:
-        """Whether the peer has ended all jobs that any peer still knows."""
+        """Whether the peer has ended all jobs that any peer still knows, and that can end."""
         if peer.core is None:
             return False
         known = {job for other in self.world.peers.values() if other.core is not None for job in other.core.jobs.jobs}
-        mine = [job for job in known if peer.name in self._documents.known[job].roster]
+        documents = [self._documents.known[job] for job in known]
+        mine = [document.id for document in documents if peer.name in document and self._spare(document) >= 0]
         return all(job in peer.core.jobs.jobs and peer.core.jobs.jobs[job].ledger.finished for job in mine)
 
     def _judge(self) -> None:

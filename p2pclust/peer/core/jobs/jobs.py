@@ -213,6 +213,8 @@ class Jobs:
             return
         if job_id not in self.jobs:
             self._begin(document)
+        if not document.counts(self._ctx.me, self._ctx.store_id):
+            return  # the submitter knows an older store: on this one, the document counts for no majority
         self._acceptance.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
