@@ -2,8 +2,8 @@
 
 Everything is drawn from one seed, which is printed; instants depend on the machine. Each job's bits are compared with the
 replay of its record, and what all clients saw is checked as in ``p2pclust simulate --protocol clients``. With ``--kills N``
-peers are killed only (SIGKILL, at random moments), until that many were; ``--resume FILE`` keeps each job's line, so that the
-kills can be made in pieces. Exits with 1 if a promise was broken.
+peers are only killed (SIGKILL, at random moments), until that many were; ``--resume FILE`` keeps a line for each job, so
+that the kills can be made in pieces. Exits with 1 if a promise was broken.
 
     python -m tests.soak --seconds 600
     python -m tests.soak --kills 200 --resume kills.jsonl --seconds 300
@@ -40,9 +40,7 @@ def main() -> int:
     lines = _kept(asked.resume)
     done = sum(line.kills for line in lines)
     if asked.kills and done >= asked.kills:
-        print(
-            f"{done} of {asked.kills} kills are in {asked.resume}, {_bad(lines)} of {len(lines)} jobs broke a promise"
-        )
+        _say(f"{done} of {asked.kills} kills are in {asked.resume}, {_bad(lines)} of {len(lines)} jobs broke a promise")
         return int(bool(_bad(lines)))
     seed = asked.seed if asked.seed is not None else secrets.randbelow(10**6)
     options = Options(
@@ -54,13 +52,16 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="p2pclust-soak-"))
     with kept_lines(asked.resume) as keep:
         report = Soak(options, home, keep).go()
+        for violation in report.violations:
+            if not any(line.violation in violation for line in report.jobs if line.violation):
+                keep(JobLine(seed, "", "", "", 0, violation))  # of no single job
     _show(report)
     if asked.kills:
         lines = _kept(asked.resume) or report.jobs
         kills = sum(line.kills for line in lines)
-        print(f"{kills} of {asked.kills} kills in {len(lines)} jobs, {_bad(lines)} of them broke a promise")
+        _say(f"{kills} of {asked.kills} kills in {len(lines)} jobs, {_bad(lines)} of them broke a promise")
     if report.violations:
-        print(f"the logs, stores and the list of faults are kept in {home}")
+        _say(f"the logs, stores and the list of faults are kept in {home}")
         return 1
     shutil.rmtree(home)
     return 0
@@ -105,6 +106,10 @@ def _bad(lines: list[JobLine]) -> int:
     return sum(bool(line.violation) for line in lines)
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
 def _show(report: Report) -> None:
     """Print what came of a soak."""
     outcomes = [line.outcome for line in report.jobs]
@@ -126,10 +131,9 @@ def _show(report: Report) -> None:
     head = ("peer", "lives", "MB", "MB per hour", "descriptors", "tasks", "store MB")
     console.print(table(head, shown, right=head[1:]))
     for violation in report.violations:
-        print(violation)
-    print(
-        f"seed {report.options.seed}, {report.seconds:.0f} s: {'broken' if report.violations else 'every promise was kept'}"
-    )
+        _say(violation)
+    verdict = "broken" if report.violations else "every promise was kept"
+    _say(f"seed {report.options.seed}, {report.seconds:.0f} s: {verdict}")
 
 
 if __name__ == "__main__":

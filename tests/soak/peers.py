@@ -1,4 +1,4 @@
-"""Peer processes of a soak: started by their light entry point, each with a control socket, struck by real signals and cuts."""
+"""Peer processes of a soak: each has a control socket, and is struck by real signals and real cuts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from p2pclust.errors import UsageError
 from p2pclust.fleet.processes import namespaces
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.processes.fleet import DeviceNetwork
-from p2pclust.peer.main import die_with_parent
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 from p2pclust.transport.shaping import Shape
 
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+#: The light entry point; a soak that is killed leaves no peer behind.
+_PROGRAM = "import sys; from p2pclust.peer.main import die_with_parent, main; die_with_parent(); sys.exit(main())"
 _ENDS_S = 30.0
 _NOWHERE = "02:00:00:00:00:01"  # no device has this address: frames to it are lost without a word
 
@@ -65,7 +66,7 @@ class _Process:
 
 
 class Peers:
-    """The processes. All methods are called by the thread that made them: on Linux a peer is killed when that thread ends."""
+    """The processes. One thread starts all of them: on Linux they are killed when it ends."""
 
     def __init__(self, home: Path, rows: Mapping[str, Local], network: DeviceNetwork, nice: int) -> None:
         self.home, self.names, self.rows = home, list(rows), rows
@@ -103,8 +104,8 @@ class Peers:
         self.lives[name] += 1
         with (folder / "peer.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "p2pclust.peer.main", str(folder / "peer.json")], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env=_ENVIRONMENT, preexec_fn=die_with_parent,
+                [sys.executable, "-c", _PROGRAM, str(folder / "peer.json")], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, env=_ENVIRONMENT,
             )  # fmt: skip
         self._lives[name] = _Process(process)
 
