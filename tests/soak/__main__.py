@@ -45,7 +45,7 @@ def main() -> int:
     seed = asked.seed if asked.seed is not None else secrets.randbelow(10**6)
     options = Options(
         seed, asked.seconds, KILLS if asked.kills else Mix(), max(0, asked.kills - done), asked.peers, isolated=isolated,
-        cancels=not asked.kills, nice=asked.nice,
+        cancels=0.0 if asked.kills else 0.2, nice=asked.nice,
     )  # fmt: skip
     where = "network namespaces" if isolated else "loopback, without cuts"
     sys.stderr.write(f"seed {seed}; {asked.peers} peers on {where}; {asked.seconds:g} s\n")

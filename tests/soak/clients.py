@@ -186,7 +186,7 @@ class Client(threading.Thread):
             raise self.flaw
 
 
-def chooser(number: int, peers: Sequence[str], seed: int, n_requests: int, *, cancels: bool) -> Chooser:
+def chooser(number: int, peers: Sequence[str], seed: int, n_requests: int, cancels: float) -> Chooser:
     """Return what decides for one client."""
     requests = [f"request-{1_000_000 * (number + 1) + k}" for k in range(n_requests)]
     return Chooser(f"c{number}", peers, requests, np.random.default_rng([seed, 7, number]), 0.06, cancels)

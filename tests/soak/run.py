@@ -43,7 +43,7 @@ class Options:
     n_peers: int = 5
     n_clients: int = 2
     isolated: bool = False
-    cancels: bool = True
+    cancels: float = 0.2  # how often clients cancel jobs
     rounds: tuple[int, int] = (40, 200)  # of the jobs that follow each other
     nice: int = 0
     say_every_s: float = 10.0
@@ -117,7 +117,7 @@ class Soak:
         self._wait("all peers see each other", lambda: all(self._sees_all(name) for name in peers.names), _START_S)
         n_requests = max(2, int(options.seconds / 15))
         clients = [
-            Client(self.seen, chooser(n, peers.names, options.seed, n_requests, cancels=options.cancels))
+            Client(self.seen, chooser(n, peers.names, options.seed, n_requests, options.cancels))
             for n in range(options.n_clients)
         ]
         jobs = threading.Thread(target=self._run_jobs, args=(peers,), daemon=True)
@@ -275,16 +275,25 @@ class Soak:
 
 
 def progress(report: Report, counts: dict[str, int], seconds: float) -> str:
-    """Return one line on how a soak goes.
+    """Return one line on how a soak goes, with the figures of the first peer.
 
     Examples
     --------
-    >>> progress(Report(Options(1, 60.0)), {"kill": 2, "cut": 1}, 30.0)
-    '30 s: 0 jobs done, 2 kills, 0 pauses, 1 cuts, 0 violations'
+    >>> report = Report(Options(1, 60.0))
+    >>> report.meters.add("p0", Sample(20.0, 1, 19.0, 64.4, 30, 2, 0.31))
+    >>> progress(report, {"kill": 2, "cut": 1}, 30.0)
+    '30 s: 0 jobs, 2 kills, 0 pauses, 1 cuts, 0 violations; p0: 64 MB, 30 descriptors, 2 tasks, 0.3 MB stored'
     """
     cuts = counts.get("cut", 0) + counts.get("one-way cut", 0)
     faults = f"{counts.get('kill', 0)} kills, {counts.get('pause', 0)} pauses, {cuts} cuts"
-    return f"{seconds:.0f} s: {len(report.jobs)} jobs done, {faults}, {len(report.violations)} violations"
+    line = f"{seconds:.0f} s: {len(report.jobs)} jobs, {faults}, {len(report.violations)} violations"
+    first = min(report.meters.samples, default="")
+    last, drift = report.meters.last(first), report.meters.drift_mb_per_hour(first)
+    if last is None:
+        return line
+    slope = "" if drift is None else f" ({drift:+.1f} per hour)"
+    figures = f"{last.rss_mb:.0f} MB{slope}, {last.descriptors} descriptors, {last.tasks} tasks"
+    return f"{line}; {first}: {figures}, {last.store_mb:.1f} MB stored"
 
 
 @contextmanager

@@ -70,7 +70,8 @@ class Attempt:
 class Chooser:
     """Chooses what one client tries next.
 
-    `requests` are the request ids that it may submit, `submits` how often it does, and `cancels` whether it cancels jobs.
+    `requests` are the request ids that it may submit, `submits` how often it does; of its wishes to cancel a job it carries
+    out the share `cancels`.
     """
 
     client: str
@@ -78,7 +79,7 @@ class Chooser:
     requests: list[str]
     rng: np.random.Generator
     submits: float = 0.3
-    cancels: bool = True
+    cancels: float = 1.0
     unanswered: dict[str, str] = field(default_factory=dict)  # submissions whose end is unknown: request -> peer
     _answered: dict[str, str] = field(default_factory=dict)
 
@@ -97,7 +98,7 @@ class Chooser:
         if not jobs:
             return None
         verb = str(rng.choice(_VERBS, p=_WEIGHTS))
-        if verb == "cancel" and not self.cancels:
+        if verb == "cancel" and self.cancels < 1.0 and rng.random() >= self.cancels:
             verb = "result"
         return Attempt(self.client, peer, verb, now, job=str(rng.choice(list(jobs))))
 
