@@ -118,6 +118,7 @@ def _show(report: Report) -> None:
         ("of these cancelled", f"{outcomes.count('cancelled')}"),
     ]
     rows += [(what, f"{times}") for what, times in sorted(report.counts.items())]
+    rows += [("jobs of clients, meanwhile", f"{report.other_jobs}")]
     rows += [("operations of clients", f"{report.operations}"), ("violations", f"{len(report.violations)}")]
     console = stdout()
     console.print(table(("what happened", "times"), rows, right=("times",)))

@@ -70,6 +70,7 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     meters: Meters = field(default_factory=Meters)
+    other_jobs: int = 0  # that clients submitted
     operations: int = 0
     seconds: float = 0.0
 
@@ -221,10 +222,12 @@ class Soak:
         self.report.violations += [flaw for flaw in flaws if flaw not in known]
         self.report.violations += self.seen.violations() + [bug for bug in peers.bugs() if bug not in known]
         self.report.operations = len(self.seen.history.operations)
+        self.report.other_jobs = len(self.seen.jobs()) - len(self.report.jobs)
 
     def _all_ended(self, peers: Peers) -> bool:
         """Return whether all peers answer, and each has ended all jobs whose roster it is on."""
-        ended, jobs = {}, {}
+        ended: dict[str, list[str]] = {}
+        jobs: dict[str, list[str]] = {}
         for name in peers.names:
             told = self._status(name)
             if not told:

@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.simulation.checks.history import ABSENT, ENDED, RUNNING, Operation, Outcome
 
-__all__ = ["Asked", "Attempt", "Chooser", "Refused", "Talk", "conversation", "request_of"]
+__all__ = ["Attempt", "Chooser", "Question", "Refused", "Talk", "conversation", "request_of"]
 
 _VERBS: Final = ("cancel", "result", "status", "assign")
 _WEIGHTS: Final = (0.08, 0.37, 0.25, 0.30)
@@ -30,14 +30,14 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error of this progra
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question; an attempt that yields None instead waits for one more answer to its last question."""
 
     verb: str
     fields: Mapping[str, Any]
 
 
-Talk = Generator[Asked | None, dict[str, Any], None]
+Talk = Generator[Question | None, dict[str, Any], None]
 
 
 @dataclass
@@ -129,14 +129,14 @@ def conversation(attempt: Attempt, submission: Mapping[str, Any], local: Local |
 
 
 def _submit(attempt: Attempt, submission: Mapping[str, Any]) -> Talk:
-    told = yield Asked("submit", {**submission, "id": attempt.request})
+    told = yield Question("submit", {**submission, "id": attempt.request})
     attempt.job, attempt.roster = told["job"], tuple(told["roster"])
     told = yield None
     assert told["accepted"]
 
 
 def _cancel(attempt: Attempt) -> Talk:
-    told = yield Asked("cancel", {"job": attempt.job})
+    told = yield Question("cancel", {"job": attempt.job})
     if "outcome" not in told:
         told = yield None
     if told["outcome"] in ENDED:
@@ -144,7 +144,7 @@ def _cancel(attempt: Attempt) -> Talk:
 
 
 def _status(attempt: Attempt) -> Talk:
-    told = yield Asked("status", {})
+    told = yield Question("status", {})
     attempt.phases |= {job["job"]: _seen(job["phase"]) for job in told["jobs"]}
 
 
@@ -154,7 +154,7 @@ def _seen(phase: str) -> str:
 
 def _result(attempt: Attempt, local: Local | None) -> Talk:
     try:
-        told = yield Asked("job", {"job": attempt.job})
+        told = yield Question("job", {"job": attempt.job})
     except Refused as refused:
         if "does not know the job" not in str(refused):
             raise
@@ -174,7 +174,7 @@ def _read(attempt: Attempt) -> Talk:
     parts: list[bytes] = []
     last = False
     while not last:
-        read = yield Asked("read", {"job": attempt.job, "part": len(parts)})
+        read = yield Question("read", {"job": attempt.job, "part": len(parts)})
         parts.append(read["data"])
         last = read["last"]
     attempt.state = b"".join(parts)

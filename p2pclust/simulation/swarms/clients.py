@@ -27,7 +27,7 @@ from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.summaries import raw_centers
 from p2pclust.simulation.checks.history import History, Outcome, violations
-from p2pclust.simulation.swarms.attempts import Asked, Attempt, Chooser, Refused, conversation
+from p2pclust.simulation.swarms.attempts import Attempt, Chooser, Question, Refused, conversation
 from p2pclust.simulation.swarms.control import ControlAddresses, answer_in
 from p2pclust.simulation.swarms.overlays import laid_out
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
@@ -90,7 +90,7 @@ class _Client:
         world.at(world.now + float(rng.uniform(*_WAIT_S)), partial(self._end, self._number, "unknown"))
         self._go_on(self._number, lambda: next(self._talk))
 
-    def _go_on(self, number: int, step: Callable[[], Asked | None]) -> None:
+    def _go_on(self, number: int, step: Callable[[], Question | None]) -> None:
         """Let the conversation go on to its next question."""
         try:
             asked = step()
@@ -103,7 +103,7 @@ class _Client:
                 trip_s = float(self._rng.uniform(*_TRIP_S))
                 self._swarm.world.at(self._swarm.world.now + trip_s, partial(self._arrive, number, asked))
 
-    def _arrive(self, number: int, asked: Asked) -> None:
+    def _arrive(self, number: int, asked: Question) -> None:
         """The question reaches its peer, or a closed port."""
         if number != self._number or self.attempt is None:
             return

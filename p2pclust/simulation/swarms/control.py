@@ -21,7 +21,7 @@ from p2pclust.peer.operate.server import HERE, Caller, read_question
 from p2pclust.peer.shell.compute import DataStatus
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.work.floor import Floor
-from p2pclust.simulation.swarms.attempts import Asked
+from p2pclust.simulation.swarms.attempts import Question
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -109,7 +109,7 @@ class ControlAddresses(Observer):
             for listener in self._here[peer.name][0].listeners:
                 listener(effect.verb, effect.fields)
 
-    def ask(self, peer: Peer, number: int, asked: Asked, heard: OnAnswer) -> None:
+    def ask(self, peer: Peer, number: int, asked: Question, heard: OnAnswer) -> None:
         """A question arrives at a peer that runs and is not stopped."""
         question = pack("ask", {"number": number, "verb": asked.verb}, [msgpack.packb(dict(asked.fields))])
         _, verb, fields = read_question(question)
