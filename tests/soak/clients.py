@@ -29,6 +29,7 @@ _WAIT_S: Final = 10.0
 _HASTE_S: Final = (0.0, 0.03)  # of a client that goes before it has its answer
 _HASTY: Final = 0.12
 _THINK_S: Final = (0.05, 0.6)
+_MOST_OPERATIONS: Final = 20_000  # of all clients; in a long soak each asks more rarely
 #: What a connection says before anything was asked: then the question had no effect.
 _BEFORE: Final = ("no peer listens", "cannot be reached", "does not answer:")
 _GONE: Final = ("the peer at", "the connection to")
@@ -64,12 +65,14 @@ class Seen:
     history: History = field(default_factory=History)
     results: dict[str, Result] = field(default_factory=dict)  # by digest
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _known: dict[str, None] = field(default_factory=dict)  # jobs
 
     def note(self, attempt: Attempt, outcome: Outcome) -> Operation:
         """Record how an attempt ended."""
         operation = attempt.operation(inf if outcome == "unknown" else time.monotonic(), outcome)
         with self.lock:
             self.history.operations.append(operation)
+            self._known |= dict.fromkeys([*filter(None, [operation.job]), *operation.phases])
             if attempt.state and attempt.digest not in self.results:
                 self.results[attempt.digest] = Result(
                     attempt.job, attempt.roster, attempt.mathematics, attempt.state
@@ -79,7 +82,7 @@ class Seen:
     def jobs(self) -> list[str]:
         """Return all jobs that any client heard of."""
         with self.lock:
-            return self.history.jobs()
+            return list(self._known)
 
     def violations(self) -> list[str]:
         """Return each promise that is broken."""
@@ -155,8 +158,9 @@ def _converse(connection: Connection, talk: Any, until: float) -> Outcome:
 class Client(threading.Thread):
     """One client: asks one thing after another until it is ended."""
 
-    def __init__(self, seen: Seen, chooser: Chooser) -> None:
+    def __init__(self, seen: Seen, chooser: Chooser, think_s: tuple[float, float] = _THINK_S) -> None:
         super().__init__(name=chooser.client, daemon=True)
+        self._think_s = think_s
         self._seen, self._chooser = seen, chooser
         self._ends = threading.Event()
         self.flaw: BaseException | None = None
@@ -169,7 +173,7 @@ class Client(threading.Thread):
 
     def _ask_on(self) -> None:
         rng = self._chooser.rng
-        while not self._ends.wait(float(rng.uniform(*_THINK_S))):
+        while not self._ends.wait(float(rng.uniform(*self._think_s))):
             attempt = self._chooser.choose(self._seen.jobs(), time.monotonic())
             if attempt is None:
                 continue
@@ -184,6 +188,17 @@ class Client(threading.Thread):
         self.join(2 * _WAIT_S)
         if self.flaw is not None:
             raise self.flaw
+
+
+def think_s(seconds: float, n_clients: int) -> tuple[float, float]:
+    """Return how long a client of a soak thinks between two questions.
+
+    Examples
+    --------
+    >>> think_s(600.0, 2), think_s(36_000.0, 2)
+    ((0.05, 0.6), (0.05, 7.2))
+    """
+    return _THINK_S[0], max(_THINK_S[1], 2 * seconds * n_clients / _MOST_OPERATIONS)
 
 
 def chooser(number: int, peers: Sequence[str], seed: int, n_requests: int, cancels: float) -> Chooser:

@@ -29,14 +29,22 @@ class Mix:
     shaped: float = 0.4  # the share of new lives whose link is slow or loses messages
 
 
-KILLS = Mix(pause=0.0, cut=0.0, one_way=0.0, link=0.0, every_s=1.5, standing=0, shaped=0.0)
+KILLS = Mix(pause=0.0, cut=0.0, one_way=0.0, link=0.0, every_s=3.0, standing=0, shaped=0.0)
+_AGGREGATORS = 0.5  # the share of kills and pauses that strike an aggregator, if one is known
 
 
 class Faults:
-    """Begins and ends faults; `step` is called often, with the present time."""
+    """Begins and ends faults; `step` is called often, with the present time. `aggregator` names one, or no peer."""
 
-    def __init__(self, peers: Peers, mix: Mix, rng: np.random.Generator, say: Callable[[str], None]) -> None:
-        self._peers, self._mix, self._rng, self._say = peers, mix, rng, say
+    def __init__(
+        self,
+        peers: Peers,
+        mix: Mix,
+        rng: np.random.Generator,
+        say: Callable[[str], None],
+        aggregator: Callable[[], str],
+    ) -> None:
+        self._peers, self._mix, self._rng, self._say, self._aggregator = peers, mix, rng, say, aggregator
         self._ends: list[tuple[float, int, Callable[[], None]]] = []
         self._n_ends = 0
         self._next_at = 0.0
@@ -68,7 +76,12 @@ class Faults:
             weights |= {"cut": mix.cut, "one_way": mix.one_way}
         total = sum(weights.values())
         kind = str(self._rng.choice(list(weights), p=[weight / total for weight in weights.values()]))
-        name = str(self._rng.choice(peers.names[mix.standing if kind in ("kill", "link") else 0 :]))
+        some = peers.names[mix.standing if kind in ("kill", "link") else 0 :]
+        name = str(self._rng.choice(some))
+        if kind in ("kill", "pause") and self._rng.random() < _AGGREGATORS:
+            aggregator = self._aggregator()
+            name = aggregator if aggregator in some else name
+            self.counts["aimed at an aggregator"] += aggregator in some
         down = [other for other in peers.names if not peers.runs(other) or peers.stopped(other)]
         crowded = len(down) + 1 > len(peers.names) - majority(len(peers.names)) and self._rng.random() < 0.8
         if kind in ("cut", "one_way"):

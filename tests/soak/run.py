@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from tests.soak.clients import Client, Seen, carry_out, chooser, has_ended, submission
+from tests.soak.clients import Client, Seen, carry_out, chooser, has_ended, submission, think_s
 from tests.soak.faults import Faults, Mix
 from tests.soak.meters import Meters, Sample, size_mb
 from tests.soak.peers import Peers, network_for
@@ -101,7 +102,8 @@ class Soak:
         with network_for(list(self.rows), isolated=options.isolated) as network:
             peers = Peers(self.home, self.rows, network, options.nice)
             try:
-                self.faults = Faults(peers, options.mix, np.random.default_rng([options.seed, 2]), self._say)
+                rng = np.random.default_rng([options.seed, 2])
+                self.faults = Faults(peers, options.mix, rng, self._say, partial(self._aggregator, peers))
                 self.seen = Seen(self.rows, peers.state_dir)
                 self._live(peers)
             finally:
@@ -117,8 +119,9 @@ class Soak:
             peers.start(name)
         self._wait("all peers see each other", lambda: all(self._sees_all(name) for name in peers.names), _START_S)
         n_requests = max(2, int(options.seconds / 15))
+        think = think_s(options.seconds, options.n_clients)
         clients = [
-            Client(self.seen, chooser(n, peers.names, options.seed, n_requests, options.cancels))
+            Client(self.seen, chooser(n, peers.names, options.seed, n_requests, options.cancels), think)
             for n in range(options.n_clients)
         ]
         jobs = threading.Thread(target=self._run_jobs, args=(peers,), daemon=True)
@@ -164,6 +167,8 @@ class Soak:
                 if self._over.is_set():
                     return
                 self._run_job(peers, f"request-{number}", int(rng.integers(*self.options.rounds)), rng)
+        except AssertionError as broken:
+            self.report.violations.append(str(broken))
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             self._flaw = error
 
@@ -235,6 +240,14 @@ class Soak:
             ended[name] = [job["job"] for job in told["jobs"] if job["phase"] in ENDED]
             jobs |= {job["job"]: job["roster"] for job in told["jobs"]}
         return all(job in ended[name] for job, roster in jobs.items() for name in roster)
+
+    def _aggregator(self, peers: Peers) -> str:
+        """Return the aggregator of a job that runs, as the first peer that answers sees it; empty if it sees none."""
+        for name in peers.names:
+            if peers.runs(name) and not peers.stopped(name) and (told := self._status(name)):
+                running = [job["aggregator"] for job in told["jobs"] if job["phase"] not in ENDED]
+                return str(next(filter(None, running), ""))
+        return ""
 
     def _sees_all(self, name: str) -> bool:
         members = self._status(name).get("members", [])

@@ -103,14 +103,14 @@ class History:
         named = (job for op in self.operations for job in (op.job, *op.phases) if job)
         return list(dict.fromkeys(named))
 
-    def about(self, job: str) -> list[Operation]:
-        """Return the operations that say something about a job, in the order of their beginning."""
-        found = (op for op in self.operations if op.job == job or op.phase_of(job) not in ("", ABSENT))
-        return sorted(found, key=lambda op: op.invoked_at)
-
-    def reads(self, job: str) -> list[Operation]:
-        """Return the operations whose answer shows how a peer saw a job, in the order of their beginning."""
-        return sorted((op for op in self.operations if op.phase_of(job)), key=lambda op: op.invoked_at)
+    def reads(self) -> dict[str, list[Operation]]:
+        """Return for each job the operations whose answer shows how a peer saw it, in the order of their beginning."""
+        found: dict[str, list[Operation]] = {job: [] for job in self.jobs()}
+        for op in sorted(self.operations, key=lambda op: op.invoked_at):
+            of_all = op.verb == "status" and op.outcome == "ok"
+            for job in found if of_all else op.phases:
+                found[job].append(op)
+        return found
 
     def kept_store(self, peer: str, since: float, until: float) -> bool:
         """Return whether a peer had the same store all the time between two instants."""
@@ -132,11 +132,15 @@ def violations(history: History, expected_labels: ExpectedLabels, kept: int = _M
     kept : int
         How many ended jobs a peer keeps.
     """
-    found = []
-    for job in history.jobs():
-        rules = (_cancel_stands, _one_result, _must_end)  # what explains most comes first
-        found += [problem for rule in rules for problem in rule(history, job)]
-        found += _goes_back(history, job, kept)
+    accepted = {op.job: op for op in history.operations if op.verb == "submit" and op.outcome == "ok"}
+    reads = history.reads()
+    found: list[str] = []
+    for job, seen in reads.items():  # what explains most comes first
+        found += _cancel_stands(job, seen)
+        found += _one_result(job, seen)
+        if job in accepted:
+            found += _must_end(history, accepted[job], seen)
+        found += _goes_back(history, job, seen, deletes=len(reads) > kept)
     found += _twice(history)
     found += _mislabelled(history, expected_labels)
     return found
@@ -146,20 +150,16 @@ def _shown(rule: str, what: str, *operations: Operation) -> str:
     return "\n".join([f"{rule}: {what}", *(f"  {operation}" for operation in operations)])
 
 
-def _must_end(history: History, job: str) -> Iterator[str]:
-    accepted = next(
-        (op for op in history.operations if op.verb == "submit" and (op.job, op.outcome) == (job, "ok")), None
-    )
-    if accepted is None or history.settled_at == inf:
-        return
-    for peer in accepted.roster:
-        last = [op for op in history.reads(job) if op.peer == peer and op.invoked_at >= history.settled_at]
+def _must_end(history: History, accepted: Operation, reads: list[Operation]) -> Iterator[str]:
+    job = accepted.job
+    for peer in accepted.roster if history.settled_at < inf else ():
+        last = [op for op in reads if op.peer == peer and op.invoked_at >= history.settled_at]
         if not last or last[-1].phase_of(job) not in ENDED:
             yield _shown("H1", f"{job} was accepted, and has not ended at {peer}", accepted, *last[-1:])
 
 
-def _one_result(history: History, job: str) -> Iterator[str]:
-    ends = [op for op in history.reads(job) if op.phase_of(job) in ENDED]
+def _one_result(job: str, reads: list[Operation]) -> Iterator[str]:
+    ends = [op for op in reads if op.phase_of(job) in ENDED]
     for op in ends:
         if op.phase_of(job) != ends[0].phase_of(job):
             yield _shown("H2", f"{job} ended in two ways", ends[0], op)
@@ -171,21 +171,19 @@ def _one_result(history: History, job: str) -> Iterator[str]:
             return
 
 
-def _cancel_stands(history: History, job: str) -> Iterator[str]:
-    ends = [op for op in history.reads(job) if op.phase_of(job) in ENDED]
-    answered = [op for op in ends if op.verb == "cancel" and op.phase_of(job) == "cancelled"]
-    for op in ends:
-        if answered and op.phase_of(job) != "cancelled":
+def _cancel_stands(job: str, reads: list[Operation]) -> Iterator[str]:
+    answered = [op for op in reads if op.verb == "cancel" and op.phase_of(job) == "cancelled"]
+    for op in reads:
+        if answered and op.phase_of(job) in ENDED and op.phase_of(job) != "cancelled":
             yield _shown("H3", f"{job} has a result after its cancel was answered", answered[0], op)
             return
 
 
-def _goes_back(history: History, job: str, kept: int) -> Iterator[str]:
-    deletes = len(history.jobs()) > kept
-    for reads in _at_each_store(history, job):
-        ended = deque(sorted(reads, key=lambda op: op.completed_at))
+def _goes_back(history: History, job: str, reads: list[Operation], *, deletes: bool) -> Iterator[str]:
+    for at_one_store in _by_store(history, reads):
+        ended = deque(sorted(at_one_store, key=lambda op: op.completed_at))
         before: Operation | None = None  # of those that had ended, the one that saw most
-        for later in reads:
+        for later in at_one_store:
             while ended[0].completed_at < later.invoked_at:
                 earlier = ended.popleft()
                 if before is None or _rank(earlier, job) > _rank(before, job):
@@ -197,10 +195,10 @@ def _goes_back(history: History, job: str, kept: int) -> Iterator[str]:
             return
 
 
-def _at_each_store(history: History, job: str) -> Iterator[list[Operation]]:
-    """Yield the reads of a job at each peer as long as it had one store, in the order of their beginning."""
+def _by_store(history: History, reads: list[Operation]) -> Iterator[list[Operation]]:
+    """Yield the reads at each peer as long as it had one store."""
     found: dict[tuple[str, int], list[Operation]] = {}
-    for op in history.reads(job):
+    for op in reads:
         if history.kept_store(op.peer, op.invoked_at, op.completed_at):
             lost = sum(peer == op.peer and at < op.invoked_at for peer, at in history.stores_lost)
             found.setdefault((op.peer, lost), []).append(op)
