@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import msgpack
 import numpy as np
 import pytest
+from tests.soak.__main__ import main
 from tests.soak.clients import Result, Seen, a_job
 from tests.soak.faults import Mix
-from tests.soak.run import Options, Soak
+from tests.soak.run import JobLine, Options, Report, Soak
 
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
@@ -65,3 +68,36 @@ def test_labels_are_compared_with_those_of_the_centers(turned: bool, broken: lis
     attempt.labels = tuple(labels[::-1] if turned else labels)
     seen.note(attempt, "ok")
     assert [problem[:2] for problem in seen.violations()] == broken
+
+
+def a_line(violation: str = "") -> str:
+    return json.dumps(asdict(JobLine(1, "request-1", "job-1", "done", 3, violation))) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "line"),
+    [
+        (a_line() * 2, 0, "6 of 5 kills are in {}, 0 of 2 jobs broke a promise\n"),
+        (a_line() + a_line("S5: other bits"), 1, "6 of 5 kills are in {}, 1 of 2 jobs broke a promise\n"),
+        (a_line() * 2 + a_line()[:20], 0, "6 of 5 kills are in {}, 0 of 2 jobs broke a promise\n"),
+    ],
+    ids=["kept", "broken", "stopped while it wrote"],
+)
+def test_kills_that_were_made_are_not_made_again(
+    lines: str, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kills.jsonl"
+    kept.write_text(lines)
+    assert main(["--kills", "5", "--resume", str(kept)]) == code
+    assert capsys.readouterr().out == line.format(kept)
+
+
+@pytest.mark.parametrize(("violations", "code"), [([], 0), (["H6: a job was done, and then absent"], 1)])
+def test_a_broken_promise_is_the_exit_code(
+    violations: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Soak, "go", lambda soak: Report(soak.options, violations=list(violations)))
+    assert main(["--kills", "5", "--seed", "1"]) == code
+    assert all(violation in capsys.readouterr().out for violation in violations)

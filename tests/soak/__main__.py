@@ -18,6 +18,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.soak.faults import KILLS, Mix
@@ -30,9 +31,9 @@ from p2pclust.cli.show.tables import table
 _INSIDE = "P2PCLUST_SOAK_INSIDE"  # set in a process that has namespaces of its own
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run a soak, print its table, and return the exit code."""
-    asked = _arguments()
+    asked = _arguments(words)
     isolated = asked.backend != "processes" and not asked.kills
     if isolated and not can_isolate():
         _enter_namespaces(required=asked.backend == "namespaces")
@@ -67,7 +68,7 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0, help="how long faults happen; default 600")
     parser.add_argument("--seed", type=int, help="default: a random one, which is printed")
@@ -76,7 +77,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep each job's line, and count its kills")
     parser.add_argument("--backend", choices=["namespaces", "processes"], help="default: namespaces where possible")
     parser.add_argument("--nice", type=int, default=0, help="of the peers")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _enter_namespaces(*, required: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgpack
 import numpy as np
 
-from p2pclust.errors import FleetError, P2PClustError
+from p2pclust.errors import P2PClustError
 from p2pclust.fleet.hosts.client import Connection
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -23,7 +23,7 @@ from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.summaries import raw_centers
 from p2pclust.simulation.checks.history import ENDED, History, Operation, Outcome, violations
-from p2pclust.simulation.swarms.attempts import Attempt, Chooser, Refused, conversation
+from p2pclust.simulation.swarms.attempts import Attempt, Chooser, Refused, Talk, conversation
 
 _WAIT_S: Final = 10.0
 _HASTE_S: Final = (0.0, 0.03)  # of a client that goes before it has its answer
@@ -49,9 +49,9 @@ class Result:
         state, job = JobState.decode(self.state), Job.from_dict(msgpack.unpackb(self.mathematics))
         if state.status == "failed" and not state.reason.startswith(CANCELLED):
             return f"{self.job} failed: {state.reason}"
-        if state.status == "failed":
-            return ""  # a cancelled job has the rounds so far
         again = replay(job, [rows[name] for name in self.roster], state.log)
+        if state.status == "failed":  # a cancelled job has the rounds so far
+            again = replace(again, status=state.status, reason=state.reason)
         same = again.encode() == state.plain().encode()
         return "" if same else f"{self.job}: the bits are not those of the in-process replay of its record"
 
@@ -126,33 +126,29 @@ def carry_out(seen: Seen, attempt: Attempt, fields: Mapping[str, Any], within_s:
             return seen.note(attempt, "failed")
 
 
-def _converse(connection: Connection, talk: Any, until: float) -> Outcome:
-    asked = next(talk)
-    while True:
-        answers: Iterator[dict[str, Any]] = connection.follow(
-            asked.verb, in_all_s=until - time.monotonic(), **asked.fields
-        )
-        following = None
-        while following is None:
+def _converse(connection: Connection, talk: Talk, until: float) -> Outcome:
+    """Ask what the conversation asks, until it is over or an answer does not come."""
+    answers: Iterator[dict[str, Any]] = iter(())
+    try:
+        asked = next(talk)
+        while True:
+            if asked is not None:
+                answers = connection.follow(asked.verb, in_all_s=until - time.monotonic(), **asked.fields)
             try:
                 answer = next(answers, None)
             except P2PClustError as error:
-                if str(error).startswith(_GONE):
+                reason = str(error)
+                if reason.startswith(_GONE):
                     return "unknown"
-                if isinstance(error, FleetError) and any(before in str(error) for before in _BEFORE):
+                if any(before in reason for before in _BEFORE):
                     return "failed"
-                try:
-                    following = talk.throw(Refused(str(error)))
-                except StopIteration:
-                    return "ok"
+                asked = talk.throw(Refused(reason))
                 continue
             if answer is None:
                 return "unknown"
-            try:
-                following = talk.send(answer)
-            except StopIteration:
-                return "ok"
-        asked = following
+            asked = talk.send(answer)
+    except StopIteration:
+        return "ok"
 
 
 class Client(threading.Thread):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 from tests.soak.clients import Client, Seen, carry_out, chooser, has_ended, submission, think_s
@@ -27,7 +27,7 @@ from p2pclust.simulation.swarms.attempts import Attempt
 
 _STEP_S: Final = 0.02
 _SAMPLE_S: Final = 5.0
-_START_S: Final = 60.0
+_START_S: Final = 120.0
 _UNDER_FAULTS_S: Final = 60.0  # how long a job may take while faults go on; then they end until it has ended
 _CALM_S: Final = 180.0  # how long it may take without faults
 _PATIENCE_S: Final = 30.0  # for one answer of a peer that runs
@@ -89,17 +89,18 @@ class Soak:
         }
         self.report = Report(options)
         self._began = time.monotonic()
-        self._log = (home / "soak.log").open("a", encoding="utf-8")
         self._over = threading.Event()  # no further job begins
         self._wants_calm = threading.Event()  # a job takes long
         self._flaw: BaseException | None = None
+        self._log: TextIO
         self.seen: Seen
         self.faults: Faults
 
     def go(self) -> Report:
         """Run it; whatever happens, no process is left behind."""
         options = self.options
-        with network_for(list(self.rows), isolated=options.isolated) as network:
+        log = (self.home / "soak.log").open("a", encoding="utf-8")
+        with log as self._log, network_for(list(self.rows), isolated=options.isolated) as network:
             peers = Peers(self.home, self.rows, network, options.nice)
             try:
                 rng = np.random.default_rng([options.seed, 2])
@@ -108,7 +109,6 @@ class Soak:
                 self._live(peers)
             finally:
                 peers.kill_all()
-                self._log.close()
         self.report.counts = dict(self.faults.counts)
         self.report.seconds = time.monotonic() - self._began
         return self.report

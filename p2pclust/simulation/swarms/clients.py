@@ -240,8 +240,9 @@ class ClientSwarm(Swarm):
 
         A job may have that from the beginning, if its submitter had not heard of a store that was lost.
         """
-        intact = [name for name in document.roster if document.counts(name, self.world.peers[name].disk.store_id)]
-        return len(intact) - majority(len(document.roster))
+        stores = zip(document.roster, document.store_ids, strict=True)
+        n_intact = sum(self.world.peers[name].disk.store_id == store for name, store in stores)
+        return n_intact - majority(len(document.roster))
 
     def _heal(self) -> None:
         for client in self._clients:
