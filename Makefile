@@ -51,9 +51,13 @@ scenarios: $(VENV)/.dev
 swarms: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m swarms --timeout 1800
 
-# Long proofs: every kill, pause and restart on real processes.
+# Long proofs on real processes: a fault at every phase of a job; then jobs one after another while peers are killed, stopped
+# and cut off at random moments, with a table at the end. Longer: make soak SECONDS=28800. Kills alone, in pieces:
+# .venv/bin/python -m tests.soak --kills 200 --resume kills.jsonl --seconds 300
+SECONDS := 600
 soak: $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak --timeout 1800
+	$(BIN)/python -m tests.soak --seconds $(SECONDS)
 
 benchmarks: $(VENV)/.dev
 	$(BIN)/pip install --quiet -e ".[benchmarks]"

@@ -293,8 +293,8 @@ class Net:
     def submit(self, at: str, job: bytes | None = None, **fields: Any) -> str:
         """Hand in a toy job and return its name."""
         before = len(self.reports)
-        roster, asked = fields.pop("roster", ()), fields.pop("asked", "")
-        self.step(at, Submit(toy() if job is None else job, roster, Treatment(**fields), asked))
+        roster, asked, request = fields.pop("roster", ()), fields.pop("asked", ""), fields.pop("request", "")
+        self.step(at, Submit(toy() if job is None else job, roster, Treatment(**fields), asked, request))
 
         def answers() -> list[Report]:
             return [r for name, r in self.reports[before:] if name == at and r.verb in ("submitted", "refused")]

@@ -32,7 +32,7 @@ TOLD: dict[str, Any] = {
     },
     "data": {"rows": 40, "columns": 2, "problem": ""},
     "privacy": {"secure": False, "keep": False, "cohort": 0, "min_cell": 0, "protocols": (), "private": False},
-    "rss_mb": 50.0, "max_rss_mb": 60.0,
+    "rss_mb": 50.0, "max_rss_mb": 60.0, "descriptors": 21, "tasks": 1,
 }  # fmt: skip
 
 

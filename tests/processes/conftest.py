@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 # `runs` is shared with tests/fleet, `by_hand` with this folder; pytest's importlib mode puts neither on the path by itself.
-sys.path.insert(0, str(Path(__file__).parent))
+# `tests.soak` is a command of its own.
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "fleet"))
 sys.path.insert(0, str(Path(__file__).parent))
 

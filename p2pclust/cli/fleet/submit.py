@@ -72,6 +72,12 @@ def submit(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random numbers of the job; default 0.")
     ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="NAME", help="Your name for this submission: if it is repeated, it is the same job."
+        ),
+    ] = None,
     within: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until a majority has the job on disk.")
     ] = 60.0,
@@ -88,6 +94,9 @@ def submit(
     careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt and --leave. A peer that is
     offline receives the job when it returns.
 
+    If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
+    peer: as long as that peer keeps the job, the answer is that job, and no second one begins.
+
     \b
     Examples:
       p2pclust submit llf-fcm --clusters 3 --scaling minmax
@@ -95,6 +104,7 @@ def submit(
       p2pclust submit llf-cm --clusters 3 --secure --cohort 5
       p2pclust submit llf-cm --clusters 3 --verify all
       p2pclust submit llf-fcm --clusters 3 --every 1h
+      p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
     from p2pclust.fleet.hosts import submission  # noqa: PLC0415
@@ -118,7 +128,7 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
-        named = submission.submit(client, request, spec.roster or (), within, submitted)
+        named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named
         ended = _watched(client, first, None, None if as_json else console) if wait else None

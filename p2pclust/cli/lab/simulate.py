@@ -41,7 +41,8 @@ def simulate(
             "rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; leaderless: gossip "
             "without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority "
             "recovers, and the others hang, flap or stay cut off; secure: secure sums; verified: all check each state, and "
-            "one lies; by default llf-cm or llf-fcm, as drawn.",
+            "one lies; clients: several of them ask different peers, and answers are lost; by default llf-cm or llf-fcm, as "
+            "drawn.",
         ),
     ] = None,
     overlay: Annotated[

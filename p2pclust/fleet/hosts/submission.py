@@ -23,12 +23,12 @@ __all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
 
 def submit(
     client: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
-    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None,
+    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, request_id: str = "",
 ) -> str:  # fmt: skip
     """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
 
     The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
-    known.
+    known. If the answer is lost, ask the same peer again with the same `request_id`: it answers with the same job.
 
     Raises
     ------
@@ -36,7 +36,9 @@ def submit(
         If the peer refuses, or no majority has the job in time; it may still be done later.
     """
     mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
-    fields = {"mathematics": mathematics, "roster": list(roster), **treatment}
+    fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), **treatment}
+    if request_id:  # a peer of an older release refuses the field
+        fields["id"] = request_id
     job_id = ""
     for answer in client.follow("submit", within_s=within_s, **fields):
         job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both

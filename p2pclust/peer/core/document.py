@@ -54,7 +54,9 @@ class Document:
     store_ids: tuple[str, ...]  # of each roster peer, at submission
     treatment: Treatment
     submitter: str  # empty: a round of another job wants it, and every peer of the roster derives this document
-    nonce: str  # distinguishes equal jobs; of a child job: the parent's id, the round and a name, separated by slashes
+    #: Distinguishes equal jobs; a colon and the client's request id may follow. Of a child job: the parent's id, the round
+    #: and a name, separated by slashes.
+    nonce: str
     links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
     turn: Turn | None = None  # of a job that is repeated
     pins: bytes = b""  # where devices sign: the signature of the fleet roster, and the device keys of the job roster
@@ -115,6 +117,21 @@ class Document:
     def parent(self) -> str:
         """The parent of a child job; empty for a submitted job."""
         return "" if self.submitter else self.nonce.split("/")[0]
+
+    @property
+    def request(self) -> str:
+        """The client's id for the submission; empty if it gave none. Later turns of a series have that of the first."""
+        return (self.series or self.nonce).partition(":")[2] if self.submitter else ""
+
+    @property
+    def series(self) -> str | None:
+        """The series that the job is a turn of."""
+        return None if self.turn is None else self.turn.series
+
+    @property
+    def number(self) -> int:
+        """The number of the turn; 0 for a job that is not repeated."""
+        return 0 if self.turn is None else self.turn.number
 
     @property
     def census(self) -> bool:

@@ -112,6 +112,7 @@ class Submit(Event):
     roster: tuple[str, ...] = ()  # by default, all peers that are alive
     treatment: Treatment = field(default_factory=Treatment)
     asked: str = ""  # repeated in the reports `submitted` and `refused`, so that the asker recognises its own
+    request: str = ""  # the client's id for this submission: with the same one it is the same job
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,11 @@ class JobTable:
         """Return the documents that were submitted and are not of a series, oldest first."""
         return [d for d in self.documents.values() if d.turn is None and not d.parent]
 
+    def requested(self, request: str) -> Document | None:
+        """Return the job that a client submitted with that id, of a series the newest turn; None if no job has it."""
+        same = [d for d in self.documents.values() if request and d.request == request and not d.census]
+        return max(same, key=lambda document: document.number, default=None)
+
     def idle(self, but: str) -> bool:
         """Return whether no other job runs here."""
         return not any(

@@ -42,6 +42,8 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_cpu_seconds": "Processor time of this process",
     "p2pclust_resident_memory_bytes": "Resident memory",
     "p2pclust_max_resident_memory_bytes": "Highest resident memory so far",
+    "p2pclust_open_descriptors": "Open files and sockets",
+    "p2pclust_tasks": "Tasks of the event loop",
 }
 
 
@@ -101,6 +103,8 @@ class Metrics(Collector):
         yield _counter("p2pclust_cpu_seconds", [({}, times.user + times.system)])
         yield _gauge("p2pclust_resident_memory_bytes", [({}, status.rss_mb * 2**20)])
         yield _gauge("p2pclust_max_resident_memory_bytes", [({}, status.max_rss_mb * 2**20)])
+        yield _gauge("p2pclust_open_descriptors", [({}, status.descriptors)])
+        yield _gauge("p2pclust_tasks", [({}, status.tasks)])
 
 
 def _of_jobs(jobs: list[JobStatus]) -> Iterator[Metric]:

@@ -6,6 +6,7 @@ meant for people becomes the answer. A peer's private note is given out on its o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -27,6 +28,7 @@ _MOST_WAITING: Final = 256  # callers that wait for something to happen
 _MOST_NAMED: Final = 20  # in one line
 _REQUIRED: Final = object()
 _JOB: Final = {"job": (str, _REQUIRED)}
+_REQUEST: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ VERBS: Final[dict[str, Verb]] = {
     "status": Verb({}, "The status of this peer, of the fleet and of its jobs, as this peer sees them"),
     "submit": Verb(
         {
-            "mathematics": (bytes, _REQUIRED), "roster": (list, []),
+            "mathematics": (bytes, _REQUIRED), "roster": (list, []), "id": (str, ""),
             **{name: (type(default), default) for name, default in Treatment().to_dict().items()},
         },
         "Submit a job. Two answers: its id and roster, and for a repeated one its `series`; then, when a majority of "
-        "the roster has its document on disk, `accepted`",
+        "the roster has its document on disk, `accepted`. With the `id` of an earlier submission here: that job again",
     ),
     "job": Verb(_JOB, "The status of one job, its mathematics, and the digest and size of its state"),
     "read": Verb(
@@ -84,7 +86,8 @@ class Questions:
         self._shell = shell
         self._n_tags = 0
         self._submitting: dict[str, Caller] = {}  # by the tag that comes back in the report
-        self._accepting: dict[str, Caller] = {}  # by job, as all that follow
+        self._accepting: dict[str, list[Caller]] = {}  # by job, as all that follow
+        self._cancelling: dict[str, Callable[[], None]] = {}  # by job or series: answers when the cancel is on disk
         self._ending: dict[str, list[Caller]] = {}
         self._watching: dict[str, list[Caller]] = {}
         self._answers: dict[str, Callable[[Caller, dict[str, Any]], None]] = {
@@ -127,9 +130,11 @@ class Questions:
         if fields["roster"]:
             self._check_names(fields["roster"])
         _check_mathematics(fields["mathematics"])
+        if fields["id"] and not _REQUEST.fullmatch(fields["id"]):
+            raise UsageError(f"submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not {fields['id']!r:.80}")
         tag = self._tag(caller)
-        mathematics, roster = fields.pop("mathematics"), tuple(fields.pop("roster"))
-        self._shell.step(Submit(mathematics, roster, Treatment(**fields), asked=tag))
+        mathematics, roster, request = fields.pop("mathematics"), tuple(fields.pop("roster")), fields.pop("id")
+        self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))
 
     def _check_names(self, roster: list[str]) -> None:
         core = self._shell.core
@@ -152,20 +157,23 @@ class Questions:
             reason = f"the series was cancelled by {before}"
             caller.answer({"job": job.id, **self._named(job), "outcome": "cancelled", "reason": reason, "late": True})
             return
-        tag = self._tag(caller)
+        tag, key = self._tag(caller), job.id if turn is None else turn.series
         by = self._shell.core.identity.name if caller.name == HERE else caller.name
-        if running is not None:
-            self._ending.setdefault(running.id, []).append(caller)
         named = self._named(job)
-        caller.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
-        self._shell.step(Cancel(job.id, by, tag))
-        if running is None:
-            reason = f"cancelled by {by}: no further job of {turn.series if turn else job.id} begins"
+
+        def answer() -> None:
+            caller.answer({"job": job.id if running is None else running.id, **named, "by": by}, last=False)
+            if running is not None:
+                self._ending.setdefault(running.id, []).append(caller)
+                return
+            reason = f"cancelled by {by}: no further job of {key} begins"
             caller.answer({"job": job.id, **named, "outcome": "cancelled", "reason": reason, "late": False})
-            self._submitting.pop(tag, None)
-            return
-        if self._submitting.pop(tag, None) is None:  # refused
-            self._ending[running.id].remove(caller)
+
+        self._cancelling[key] = answer
+        self._shell.step(Cancel(job.id, by, tag))
+        # Neither is there if all went well. Refused: the caller knows. The peer ended: nothing was promised.
+        self._cancelling.pop(key, None)
+        self._submitting.pop(tag, None)
 
     def _tag(self, caller: Caller) -> str:
         """Return a new tag for what is handed to the core: its reports on that go to this caller."""
@@ -237,7 +245,8 @@ class Questions:
 
     def _check_room(self) -> None:
         waiting = [caller for callers in (*self._ending.values(), *self._watching.values()) for caller in callers]
-        if len(waiting) + len(self._submitting) + len(self._accepting) >= _MOST_WAITING:
+        accepting = sum(len(callers) for callers in self._accepting.values())
+        if len(waiting) + len(self._submitting) + accepting >= _MOST_WAITING:
             raise UsageError("too many operators wait for answers of this peer: ask another peer")
 
     # -- what happens ---------------------------------------------------------------------------------------------------
@@ -252,13 +261,16 @@ class Questions:
             else:
                 if len(self._accepting) >= _MOST_WAITING // 2:  # a majority never accepted these jobs
                     del self._accepting[next(iter(self._accepting))]
-                self._accepting[fields["job"]] = caller
+                self._accepting.setdefault(fields["job"], []).append(caller)
                 series = {"series": fields["series"]} if fields.get("series") else {}
                 caller.answer(
                     {"job": fields["job"], **series, "roster": fields["roster"], "accepted": False}, last=False
                 )
-        elif verb == "accepted" and fields["job"] in self._accepting:
-            self._accepting.pop(fields["job"]).answer({"job": fields["job"], "accepted": True})
+        elif verb == "accepted":
+            for caller in self._accepting.pop(fields["job"], []):
+                caller.answer({"job": fields["job"], "accepted": True})
+        elif verb == "cancel" and fields["job"] in self._cancelling:
+            self._cancelling.pop(fields["job"])()
         job_id = fields.get("job", "")
         if isinstance(job_id, str) and (self._watching or self._ending):
             self._answer_waiting(job_id, verb, fields)

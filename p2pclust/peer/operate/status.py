@@ -5,6 +5,8 @@ This is the view of one peer; there is no global one. It reveals nothing of the 
 
 from __future__ import annotations
 
+import asyncio
+import os
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -109,6 +111,8 @@ class PeerStatus:
     counters: Counters
     rss_mb: float
     max_rss_mb: float
+    descriptors: int  # that are open; 0 if the system does not report it
+    tasks: int  # of the event loop
 
 
 def snapshot(shell: Shell) -> PeerStatus:
@@ -132,6 +136,8 @@ def snapshot(shell: Shell) -> PeerStatus:
         counters=shell.links.counters,
         rss_mb=round(rss_mb(), 1),
         max_rss_mb=round(max_rss_mb(), 1),
+        descriptors=_n_descriptors(),
+        tasks=_n_tasks(),
     )
 
 
@@ -250,6 +256,22 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]
 def rss_mb() -> float:
     """Return the resident memory of this process in MB, with shared pages; 0 if the system does not report it."""
     return (kernel_kib("VmRSS") or 0.0) / 1024
+
+
+def _n_descriptors() -> int:
+    """Return how many files and sockets are open in this process."""
+    try:
+        return len(os.listdir("/proc/self/fd")) - 1  # without the one that lists them
+    except OSError:
+        return 0
+
+
+def _n_tasks() -> int:
+    """Return how many tasks the running event loop has; in simulation there is none."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 def max_rss_mb() -> float:

@@ -40,6 +40,7 @@ from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
+from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
 
 __all__ = [
     "BUGS", "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
@@ -247,7 +248,7 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
     "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
-    "document-not-synced": ((Jobs, "_keep", _not_synced(Jobs._keep, "job")),),
+    "document-not-synced": ((Jobs, "_store", _not_synced(Jobs._store, "job")),),
     "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
     "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
 }
@@ -358,6 +359,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
+        ("clients", CLIENT_MUTANTS),
     )
     for name, patches in group.items()
 }  # fmt: skip

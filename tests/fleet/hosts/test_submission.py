@@ -52,6 +52,16 @@ def test_it_returns_when_a_majority_has_the_job() -> None:
     assert (fields["roster"], fields["every_s"], fields["missing"]) == (["a"], 60.0, "wait")
 
 
+def test_only_a_submission_with_an_id_has_that_field() -> None:
+    """A peer of the release before refuses a field that it does not know."""
+    accepted = {"job": "job-1", "roster": ["a"], "accepted": True}
+    for request_id, expected in (("", None), ("mine", "mine")):
+        door = FakeConnection([accepted])
+        submit(door, JobRequest(JOB), request_id=request_id)  # type: ignore[arg-type]
+        ((_, fields),) = door.asked
+        assert fields.get("id") == expected
+
+
 @pytest.mark.parametrize(
     ("follows", "reason"),
     [

@@ -9,6 +9,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.errors import UsageError
+from p2pclust.peer.core.events import Event
 from p2pclust.peer.operate.names import find, name_of
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
@@ -119,12 +120,36 @@ class Caller:
         return True
 
 
+class NetShell:
+    """The shell of one peer of a net, as the control address sees it."""
+
+    def __init__(self, net: Net, name: str, *, reports: bool = True) -> None:
+        self._net, self._name, self._reports = net, name, reports
+        self.core = net.core(name)
+        self.outcomes: dict[str, Any] = {}
+        self.now = 0.0
+
+    def listen(self, listener: Any) -> None:
+        self._listener = listener
+
+    def step(self, event: Event) -> None:
+        before = len(self._net.reports)
+        self._net.step(self._name, event)
+        for name, report in self._net.reports[before:] if self._reports else ():
+            if name == self._name:
+                self._listener(report.verb, report.fields)
+
+
 def test_a_series_is_cancelled_by_its_name() -> None:
     net, series = at_turn(1)
-    shell: Any = SimpleNamespace(
-        core=net.core("p2"), listen=lambda listener: None, step=lambda event: net.step("p2", event), outcomes={}, now=0.0
-    )  # fmt: skip
     asker = Caller()
-    Questions(shell).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
+    Questions(NetShell(net, "p2")).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
     assert [told["series"] for told in asker.told] == [series, series]
     assert net.core("p2").jobs.cancels.by(series) == "p2"
+
+
+def test_a_cancel_is_not_answered_by_a_peer_that_ended_before_it_was_on_disk() -> None:
+    net, series = at_turn(1)
+    asker = Caller()
+    Questions(NetShell(net, "p2", reports=False)).take(asker, "cancel", {"job": series})  # type: ignore[arg-type]
+    assert asker.told == []

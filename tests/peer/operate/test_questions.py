@@ -74,6 +74,11 @@ class FakeShell:
         ),
         (
             "submit",
+            {"mathematics": MATHEMATICS, "id": "two words"},
+            "submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not 'two words'",
+        ),
+        (
+            "submit",
             {"mathematics": b"", "roster": ["b", "q"]},
             "submit: roster: not on me's fleet roster: q; expected some of b, me",
         ),
@@ -107,6 +112,18 @@ def test_each_submission_gets_its_own_answer() -> None:
         ({"job": "job-1", "roster": ["me"], "accepted": False}, False),
         ({"job": "job-1", "accepted": True}, True),
     ]
+
+
+def test_both_callers_of_one_request_are_answered() -> None:
+    """The first may still wait when the second asks with the same id."""
+    shell = FakeShell()
+    asked, callers = Questions(shell), (FakeCaller(), FakeCaller())  # type: ignore[arg-type]
+    for caller in callers:
+        asked.take(caller, "submit", {"mathematics": MATHEMATICS, "id": "mine"})  # type: ignore[arg-type]
+        shell.tell("submitted", {"job": "job-1", "roster": ["me"], "asked": shell.steps[-1].asked})
+    shell.tell("accepted", {"job": "job-1"})
+    assert [step.request for step in shell.steps] == ["mine", "mine"]
+    assert [caller.told[-1] for caller in callers] == [({"job": "job-1", "accepted": True}, True)] * 2
 
 
 def test_who_waits_for_a_job_that_is_dropped_is_told() -> None:

@@ -15,11 +15,11 @@ from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
-from p2pclust.peer.core.jobs.submission import Submissions, Submitted
+from p2pclust.peer.core.jobs.submission import Submissions, Submitted, not_again
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import BadDocument, CancelKnown, JobBegun, JobRefused, JobSubmitted
+from p2pclust.peer.core.reports import BadDocument, CancelKnown, JobAccepted, JobBegun, JobRefused, JobSubmitted
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -93,20 +93,42 @@ class Jobs:
 
     def submit(self, event: Submit) -> None:
         """Take a submission; the document is made once the peers' store ids are known."""
-        self._submitted(self._submissions.take(event))
+        if not self._submitted_again(event):
+            self._submitted(self._submissions.take(event))
+
+    def _submitted_again(self, event: Submit) -> bool:
+        """Answer a submission whose request id is already that of a job; return whether it is."""
+        known = self.table.requested(event.request)
+        if known is None:
+            return False
+        if reason := not_again(event, known, self._ctx.me):
+            self._refuse(event.asked, reason)
+            return True
+        self._ctx.report(JobSubmitted(known.id, list(known.roster), event.asked or None, known.series))
+        if known.number or self.table.ended(known.id):
+            self._ctx.report(JobAccepted(job=known.id))
+        else:
+            self._await(known)
+        return True
+
+    def _await(self, document: Document) -> None:
+        """Wait until a majority of the roster has the document on disk."""
+        self._acceptance.await_(document)
+        self._keep(document, document.encode())
+        self._tell(document.id)
 
     def _submitted(self, jobs: list[Submitted]) -> None:
         """Keep the documents of submitted jobs, and announce them."""
         for job in jobs:
             document = job.document
-            if document is None:
-                self._refuse(job.asked, job.reason)
+            if self._submitted_again(job.event):  # it came twice while this peer asked for store ids
                 continue
-            self._acceptance.await_(document)
-            series = None if document.turn is None else document.turn.series
-            self._ctx.report(JobSubmitted(document.id, list(document.roster), job.asked or None, series))
-            self._keep(document, document.encode())
-            self._tell(document.id)
+            if document is None:
+                self._refuse(job.event.asked, job.reason)
+                continue
+            self._store(document, document.encode())  # before any client knows the job's id
+            self._ctx.report(JobSubmitted(document.id, list(document.roster), job.event.asked or None, document.series))
+            self._await(document)
             self._announcements.look_at(document)
 
     def _tell(self, job_id: str) -> None:
@@ -183,21 +205,28 @@ class Jobs:
                 self.series.tell(following)
 
     def _keep(self, document: Document, data: bytes) -> None:
-        job_id, takes_part = document.id, self._ctx.me in document
+        job_id = document.id
         if job_id not in self.table.documents and self._tombstones.forbids(document):
             return
-        if job_id not in self.table.documents and (takes_part or document.submitter == self._ctx.me):
+        self._store(document, data)
+        if self._ctx.me not in document:
+            return
+        if job_id not in self.jobs:
+            self._begin(document)
+        if not document.counts(self._ctx.me, self._ctx.store_id):
+            return  # the submitter knows an older store: on this one, the document counts for no majority
+        self._acceptance.synced(self._ctx.me, job_id)
+        if document.submitter != self._ctx.me:
+            self._ctx.send(document.submitter, Synced(job_id))
+
+    def _store(self, document: Document, data: bytes) -> None:
+        """Write a document to the disk if it is new here, and this peer takes part or submitted it."""
+        job_id, concerns = document.id, self._ctx.me in document or document.submitter == self._ctx.me
+        if job_id not in self.table.documents and concerns:
             self.table.documents[job_id] = document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
             self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
             self._ctx.persist("job", job_id, data)
-        if not takes_part:
-            return
-        if job_id not in self.jobs:
-            self._begin(document)
-        self._acceptance.synced(self._ctx.me, job_id)
-        if document.submitter != self._ctx.me:
-            self._ctx.send(document.submitter, Synced(job_id))
 
     def _begin(self, document: Document) -> None:
         assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"

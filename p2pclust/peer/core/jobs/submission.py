@@ -13,14 +13,14 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
 from p2pclust.protocols.gossip.push_sum import usual_mixing
 
-__all__ = ["Submissions", "Submitted"]
+__all__ = ["Submissions", "Submitted", "not_again"]
 
 
 @dataclass(frozen=True)
 class Submitted:
     """A submitted job: its document, or why it was refused."""
 
-    asked: str  # as in the submission
+    event: Submit
     document: Document | None = None
     reason: str = ""
 
@@ -30,6 +30,17 @@ class _Waiting:
     event: Submit
     asked: list[str]  # peers whose store id may be unknown
     until: float  # when the submission goes on without them
+
+
+def not_again(event: Submit, known: Document, me: str) -> str:
+    """Return why a submission cannot be answered with the job that has its request id; empty if it can."""
+    if known.number:
+        return ""  # later turns are other documents, and any peer may have made them
+    if known.job != event.job:
+        return f"{event.request!r} is already the id of {known.id}, which is another job: choose another id"
+    if known.submitter != me:  # only that peer learns which peers have the document
+        return f"{event.request!r} was already submitted, at {known.submitter}, as {known.id}: ask there, or watch that job"
+    return ""
 
 
 class Submissions:
@@ -79,18 +90,18 @@ class Submissions:
         if not event.roster and len(alive) < majority(n_enrolled):
             here = f"only {len(alive)} of {n_enrolled} enrolled peers are here"
             reason = f"{here}: start others, or name the peers that take part (--roster NAME,...)"
-            return Submitted(event.asked, reason=reason)
+            return Submitted(event, reason=reason)
         roster = tuple(sorted(event.roster or alive))
         unseen = [name for name in roster if not members.store_id(name)]
         if unseen:
             # A peer whose store id is unknown could never count for a majority.
-            return Submitted(event.asked, reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
+            return Submitted(event, reason=f"not enrolled, or never seen by this peer: {', '.join(unseen)}")
         try:
             document = self._document(event, roster)
             document.encode()
         except UsageError as error:
-            return Submitted(event.asked, reason=str(error))
-        return Submitted(event.asked, document)
+            return Submitted(event, reason=str(error))
+        return Submitted(event, document)
 
     def _document(self, event: Submit, roster: tuple[str, ...]) -> Document:
         ctx, treatment = self._ctx, event.treatment
@@ -106,7 +117,7 @@ class Submissions:
             treatment = replace(treatment, tolerance=float(tolerance), mixing=mixing)
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
-        nonce = f"{int(ctx.rng.integers(2**62)):x}"
+        nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
         return Document(
             event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,

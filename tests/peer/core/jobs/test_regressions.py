@@ -53,6 +53,17 @@ def test_a_roster_may_hold_names_that_are_enrolled_nowhere_here() -> None:
     assert net.core("p3").jobs.jobs == {}
 
 
+def test_a_job_is_not_accepted_on_a_store_that_does_not_count_for_it() -> None:
+    """The submitter had not heard yet that a peer lost its store: the job was accepted, and could never end."""
+    net = met()
+    net.crash("p3", wiped=True)
+    job = net.submit("p1", toy(), roster=("p1", "p3"))
+    net.start("p3")
+    net.until(lambda: job in net.core("p3").jobs.jobs)
+    net.advance(30)
+    assert net.verbs("accepted") == []
+
+
 @pytest.mark.parametrize("seconds", [5, 5.0], ids=["a-whole-number", "as-written"])
 @pytest.mark.parametrize("size", [56 * 1024 - 1, 56 * 1024, 56 * 1024 + 1])
 def test_a_document_as_large_as_a_document_may_be(size: int, seconds: float) -> None:
