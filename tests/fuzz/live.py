@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import struct
@@ -139,6 +140,8 @@ class Target:
     def __enter__(self) -> Target:
         self.fleet.start(_PEER)
         self.until(lambda: self.said("started"), "the peer did not start")
+        if self.most_files:
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (self.most_files, self.most_files))
         asyncio.run(self.friend.served(_UNTIL_S))
         return self
 
