@@ -256,7 +256,7 @@ class Liar(Mutator):
             return JOB + "x", b"x"
         document = self.pick(documents)
         data = document.encode()
-        with contextlib.suppress(P2PClustError, ValueError, TypeError, OverflowError):
+        with contextlib.suppress(P2PClustError, ValueError, TypeError, OverflowError, RecursionError):
             data = self._other_job(document).encode()
         if self.chance(0.3):
             data = self.payload(data)

@@ -110,13 +110,17 @@ class Friend:
             async with asyncio.timeout(within_s):
                 self.seq += 1
                 wanted = 1000 + self.seq
-                while not any(isinstance(m, Ack) and m.seq == wanted for m in self.heard):
+                while not self.answers(wanted):
                     mine = Update(self.name, "alive", self.seq, address, f"store-{self.name}", "")
                     links.send(_PEER, encode(Ping(wanted, (mine,))), Lane.CONTROL)
                     await asyncio.sleep(0.02)
             return loop.time() - began
         finally:
             links.close()
+
+    def answers(self, seq: int) -> int:
+        """How often the ping of that number was answered."""
+        return sum(isinstance(message, Ack) and message.seq == seq for message in self.heard)
 
     def _take(self, source: str, frames: list[bytes], lane: Lane) -> None:
         self.heard.append(decode(frames))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.job_messages import Heartbeat
-from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, Message, Ping, Relay, Update
+from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Relay, Update
 from p2pclust.transport.keys import revoke, throwaway_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("hostile")]
@@ -78,7 +77,7 @@ def test_a_stranger_is_refused_and_named(target: Target) -> None:
         monitor.close(linger=0)
     assert target.said("refused-stranger")[-1]["key"] == others["p01"].curve_public.decode()
     serves(target)
-    assert not any(isinstance(message, Ack) and message.seq == 4711 for message in target.friend.heard)
+    assert not target.friend.answers(4711)
 
 
 def test_an_enrolled_liar_that_floods_and_never_ends_a_message(target: Target) -> None:
@@ -123,16 +122,15 @@ def test_a_stolen_name_gives_nothing(target: Target) -> None:
         monitor.close(linger=0)
     target.friend.seq += 1000  # as the real p01 refutes what was said of it
     serves(target)
-    heard = [message.seq for message in target.friend.heard if isinstance(message, Ack)]
-    assert 4712 not in heard
-    assert 4713 not in heard
+    assert not target.friend.answers(4712)
+    assert not target.friend.answers(4713)
 
 
-async def recorded(target: Target, message: Message) -> list[bytes]:
+async def recorded(target: Target, message: Ping) -> list[bytes]:
     """Send a message as the friend through a proxy; return all that went to the peer, in pieces as they came."""
     host, port = target.address.rsplit(":", 1)
     pieces: list[bytes] = []
-    answered = len(target.friend.heard)
+    ended = asyncio.Event()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: list[bytes]) -> None:
         with suppress(ConnectionError):
@@ -141,31 +139,28 @@ async def recorded(target: Target, message: Message) -> list[bytes]:
                 writer.write(data)
                 await writer.drain()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(pass_on(reader, back, pieces), pass_on(there, writer, []))
+        answers, to_peer = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pass_on(reader, to_peer, pieces), pass_on(answers, writer, []))
+        ended.set()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+    async with asyncio.timeout(LONG_S), await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         address = ":".join(map(str, server.sockets[0].getsockname()))
         with enrolled(target.bundle("p01"), address, target.their_key) as sender:
-            sender.send_multipart(on_wire(message))
-            await target.friend.served(LONG_S)  # its links take the answer, which comes on the peer's own connection
-            async with asyncio.timeout(LONG_S):
-                while not any(isinstance(m, Ack) and m.seq == 4714 for m in target.friend.heard[answered:]):
-                    sender.send_multipart(on_wire(message))
-                    await target.friend.served(LONG_S)
+            while not target.friend.answers(message.seq):
+                sender.send_multipart(on_wire(message))
+                await target.friend.served(LONG_S)  # its links take the answer, which comes on the peer's connection
+        await ended.wait()
     return pieces
 
 
 def test_a_recording_of_a_connection_is_worth_nothing(target: Target) -> None:
     pieces = asyncio.run(recorded(target, Ping(4714, ())))
     assert sum(map(len, pieces)) > 300  # greeting, hello, initiate, and the message
-
-    def answers() -> int:
-        return sum(isinstance(message, Ack) and message.seq == 4714 for message in target.friend.heard)
-
-    before = answers()
+    before = target.friend.answers(4714)
     assert before
     for at_a_time in (1, len(pieces)):
         with target.dial() as raw:
@@ -176,7 +171,7 @@ def test_a_recording_of_a_connection_is_worth_nothing(target: Target) -> None:
                 while raw.recv(4096):  # until the peer hangs up: its key for this connection is another one
                     pass
         serves(target)
-    assert answers() == before
+    assert target.friend.answers(4714) == before
 
 
 def test_a_device_that_is_revoked_while_it_is_connected(target: Target) -> None:
