@@ -174,7 +174,7 @@ class Files:
                 _, asked, given = read_question(frames)
             except WireError:
                 return
-            if asked not in ("status", "job", "watch"):  # these need a whole shell
+            if asked not in ("status", "job", "watch", "cancel"):  # these need a whole shell
                 Questions(shell).take(Caller(), asked, given)  # type: ignore[arg-type]
         self.fleet.advance(0.05)
 

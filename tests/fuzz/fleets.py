@@ -96,7 +96,7 @@ class FuzzedWorld(World):
         if isinstance(message, Relay) and message.origin == peer.name:
             self.relays[message.origin, message.target, message.inner] = None
         if self.lies:
-            decode(frames)
+            _readable(peer.name, target, message, frames)
             if target == peer.name or (self.overlay.sparse and target not in peer.links):
                 return  # links drop it: the liar sends on connections of its own, and made the peer answer there
             if peer.name == LIAR:
@@ -118,6 +118,14 @@ class FuzzedWorld(World):
             self.at(self.now, lambda: self.step(peer, refused))
             return
         super()._perform_on_roster(peer, effect)
+
+
+def _readable(source: str, target: str, message: Message, frames: list[bytes]) -> None:
+    """What a lie makes an honest peer send must be readable, or that peer would be as good as dead."""
+    try:
+        decode(frames)
+    except WireError as error:
+        raise AssertionError(f"{source} sends {target} what no peer can read ({error}): {message!r:.600}") from None
 
 
 @dataclass(frozen=True)
