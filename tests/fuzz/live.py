@@ -205,18 +205,27 @@ class Target:
         self.process.send_signal(signal.SIGHUP)
 
 
-def in_sequence(target: Target, n: int, rng: np.random.Generator) -> None:
-    """So many connections one after the other, each with garbage; some hang up, some reset, some read what comes."""
+def in_sequence(target: Target, n: int, rng: np.random.Generator) -> int:
+    """So many connections one after the other, each with garbage; return how many the peer accepted.
+
+    Some hang up, some reset, some end what they send and read the answer.
+    """
+    made = 0
     for number in range(n):
         with suppress(OSError), target.dial() as raw:
+            made += 1
             raw.settimeout(0.05)
-            raw.sendall(GARBAGE[number % len(GARBAGE)](rng))
             match int(rng.integers(3)):
                 case 0:
                     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    raw.sendall(GARBAGE[number % len(GARBAGE)](rng))
                 case 1:
+                    raw.sendall(GARBAGE[number % len(GARBAGE)](rng))
                     raw.shutdown(socket.SHUT_WR)
                     raw.recv(100)
+                case _:
+                    raw.sendall(GARBAGE[number % len(GARBAGE)](rng))
+    return made
 
 
 @contextmanager

@@ -21,22 +21,16 @@ MOST_S: Final = 0.050
 class Cost:
     """The dearest inputs of a kind."""
 
-    n: int = 0
+    n_timed: int = 0
     bytes: int = 0
     seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.n:,} measured, at most {self.bytes / 2**20:.2f} MiB and {1000 * self.seconds:.1f} ms each"
 
 
 @dataclass
 class Meter:
-    """Measures inputs. Both measures at once would not do: tracemalloc makes Python several times slower.
+    """Measures inputs, each time either its memory or its time: tracemalloc makes Python several times slower."""
 
-    `memory` says which of the two is taken.
-    """
-
-    memory: bool = False
+    memory: bool = False  # which of the two is measured
     costs: dict[str, Cost] = field(default_factory=dict)
     last: tuple[int, float] = (0, 0.0)  # bytes and seconds of the last input
 
@@ -54,7 +48,7 @@ class Meter:
             if self.memory:
                 tracemalloc.stop()
             cost = self.costs.setdefault(what, Cost())
-            cost.n += 1
+            cost.n_timed += not self.memory
             cost.bytes, cost.seconds = max(cost.bytes, grown), max(cost.seconds, seconds)
             self.last = (grown, seconds)
 
@@ -67,17 +61,27 @@ class Meter:
 
         return call
 
+    def n(self, what: str) -> int:
+        """How many inputs of that kind were measured."""
+        return self.costs.get(what, Cost()).n_timed
+
+    def told(self, what: str) -> str:
+        """The largest figures of that kind, in words."""
+        cost = self.costs.get(what, Cost())
+        return f"{cost.n_timed:,}; the largest took {cost.bytes / 2**20:.2f} MiB, the longest {1000 * cost.seconds:.1f} ms"
+
+    @property
     def dear(self) -> str:
         """What the last input cost too much of; empty if it did not."""
         grown, seconds = self.last
         if grown > MOST_BYTES:
-            return f"{grown / 2**20:.1f} MiB for one input, at most {MOST_BYTES / 2**20:.0f} are allowed"
+            return f"{grown / 2**20:.1f} MiB for one message, at most {MOST_BYTES / 2**20:.0f} are allowed"
         if seconds > MOST_S:
-            return f"{1000 * seconds:.0f} ms for one input, at most {1000 * MOST_S:.0f} are allowed"
+            return f"{1000 * seconds:.0f} ms for one message, at most {1000 * MOST_S:.0f} are allowed"
         return ""
 
     @staticmethod
     def settle() -> None:
-        """Keep what is there from being looked at in every collection of garbage, as a peer does when it starts."""
+        """Keep what is there out of every collection of garbage, as a peer does when it starts."""
         gc.collect()
         gc.freeze()

@@ -237,8 +237,8 @@ class AggregatedJob:
             case PadsToken():
                 self._follower.keeper.taken(token, outcome)
             case CheckToken():
-                self._follower.states.checked(token, outcome)
-                self.blob_ready(token.state)
+                if self._follower.states.checked(token, outcome):
+                    self.blob_ready(token.state)
             case TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 
