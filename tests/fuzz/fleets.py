@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import msgpack
@@ -25,7 +26,7 @@ from p2pclust.peer.core.messages import Message, Relay
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.lines import Parcel
 from p2pclust.simulation.world.network import Conditions, Network
@@ -42,6 +43,7 @@ NAMES: Final = (*HONEST, LIAR)
 _LINE: Final = {"p1": ("p2",), "p2": ("p1", "p3"), "p3": ("p2", "p4", "p5"), "p4": ("p3",), "p5": ("p3",)}
 _SMALL: Final = Limits(inline_bytes=64, chunk_bytes=128, blob_bytes=1 << 20)
 _MOST_OF_A_KIND: Final = 60
+_N_FEATURES: Final = 6
 _SEE_EACH_OTHER_S: Final = 30.0
 
 
@@ -137,7 +139,7 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
     overlay: dict[str, tuple[str, ...]] | None = None
     keyed: bool = False
-    by_columns: bool = False
+    rows: Callable[[np.random.Generator], dict[str, Local]] = lambda rng: _rows(rng)
 
 
 def _cm(protocol: str, seed: int, **options: Any) -> Job:
@@ -145,7 +147,8 @@ def _cm(protocol: str, seed: int, **options: Any) -> Job:
     return cluster_job(protocol, n_clusters=3, seed=seed, **rounds, **options)
 
 
-#: One of each way in which peers work together: stars, trees, gossip; inline and as blobs; plain, padded, proved; repeated.
+#: One of each way in which peers work together: stars, trees, gossip; inline and as blobs; plain, padded, proved; repeated;
+#: with models, and jobs within the job.
 FLEETS: Final[dict[str, Plan]] = {
     "star": Plan(partial(_cm, "llf-cm", scaling="zscore", suppress_singletons=False)),
     "proposed": Plan(partial(_cm, "ffcm", init="careful", local_iterations=5), Treatment(aggregator="p1")),
@@ -165,8 +168,10 @@ FLEETS: Final[dict[str, Plan]] = {
     "repeated": Plan(
         lambda seed: cluster_job("llf-cm", n_clusters=3, seed=seed, max_rounds=3, tol=0.0), Treatment(every_s=1.0)
     ),
-    "columns": Plan(partial(_cm, "vertical-cm"), limits=_SMALL, by_columns=True),
+    "columns": Plan(partial(_cm, "vertical-cm"), limits=_SMALL, rows=lambda rng: _columns(rng)),
 }  # fmt: skip
+if find_spec("torch"):  # an extra
+    FLEETS["models"] = Plan(lambda seed: _models(seed), limits=_SMALL, rows=lambda rng: _labelled(rng))
 
 
 class Fleet:
@@ -176,7 +181,7 @@ class Fleet:
         self.kind, plan = kind, FLEETS[kind]
         rng = np.random.default_rng([seed, 1])
         self.world = FuzzedWorld(
-            _rows(rng, by_columns=plan.by_columns), Network(Conditions(), np.random.default_rng([seed, 2])),
+            plan.rows(rng), Network(Conditions(), np.random.default_rng([seed, 2])),
             PRESETS["fast"], plan.limits, np.random.default_rng([seed, 3]), overlay=plan.overlay, keyed=plan.keyed,
         )  # fmt: skip
         roster = paper_roster(1, NAMES)
@@ -220,9 +225,31 @@ class Fleet:
         self.world.run_until(self.world.now + seconds)
 
 
-def _rows(rng: np.random.Generator, *, by_columns: bool) -> dict[str, Local]:
+def _rows(rng: np.random.Generator) -> dict[str, Local]:
     kinds = rng.uniform(0, 100, (3, 2))
-    if by_columns:
-        truth, ids = rng.integers(0, 3, 30), np.arange(30)
-        return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in NAMES}
     return {name: Local(kinds[rng.integers(0, 3, 12)] + rng.normal(0, 3, (12, 2))) for name in NAMES}
+
+
+def _columns(rng: np.random.Generator) -> dict[str, Local]:
+    truth, ids = rng.integers(0, 3, 30), np.arange(30)
+    return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in NAMES}
+
+
+def _labelled(rng: np.random.Generator) -> dict[str, Local]:
+    """Rows of two of three kinds at each peer, with their labels."""
+    kinds, made = rng.random((3, _N_FEATURES)), {}
+    for name in NAMES:
+        truth = np.repeat(rng.choice(3, 2, replace=False), 10)
+        X = np.clip(kinds[truth] + rng.normal(0, 0.05, (20, _N_FEATURES)), 0, 1)
+        made[name] = Local(X, labels=np.unique(truth, return_inverse=True)[1], n_clusters=2)
+    return made
+
+
+def _models(seed: int) -> Job:
+    """A job whose peers exchange models as blobs, and run jobs within it."""
+    parameters = {
+        "mode": "refined", "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
+        "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, "max_refinements": 2,
+    }  # fmt: skip
+    bounds = {"lo": [0.0] * _N_FEATURES, "hi": [1.0] * _N_FEATURES}
+    return Job((Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters)), seed)

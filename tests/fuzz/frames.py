@@ -22,7 +22,7 @@ from tests.fuzz.meter import Cost, Meter
 __all__ = ["FRAMES", "Episode", "Finding", "run"]
 
 #: Messages of one episode.
-FRAMES: Final = 400
+FRAMES: Final = 500
 _PAUSES_S: Final = (0.0, 0.001, 0.01, 0.1)
 _TRIES: Final = 3
 
