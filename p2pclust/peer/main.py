@@ -110,9 +110,7 @@ async def _live(config: Mapping[str, Any]) -> int:
 
     breakable = BreakableLinks(receive, rng)
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], receive if lines is None else breakable.take)
-    links.on_stranger = allow_list.stranger
-    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
-    links.on_crowd = lambda n: watch("crowded", {"connections": n})
+    _report_hostility(links, allow_list, watch)
     _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
@@ -156,6 +154,13 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> None:
+    """Report connections and messages that are refused."""
+    links.on_stranger = allow_list.stranger
+    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
 
 
 def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:

@@ -164,7 +164,9 @@ def parse(data: bytes) -> Roster:
     if len(data) > MAX_ROSTER_BYTES:
         raise ValueError(f"{len(data)} bytes")
     if max(data.count(sign) for sign in (b"{", b"[", b",")) > _FEW + len(data) // _ENTRY_BYTES * _COMMAS:
-        raise ValueError("it has more parts than a roster of its size")  # each would become an object of a hundred bytes
+        raise ValueError(
+            "it has more parts than a roster of its size"
+        )  # each would become an object of a hundred bytes
     try:
         document = json.loads(data)
     except RecursionError:

@@ -124,9 +124,7 @@ class ZmqLinks:
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
         #: Called if no handler decides on handshakes any more: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
-        self._zap = ZapHandler(
-            self.context, self._loop, self._admits, self._admits_operator, lambda: self.on_unguarded()
-        )
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -284,6 +282,9 @@ class ZmqLinks:
     def _crowded(self, n_connections: int) -> None:
         self.counters.drop("not admitted: too many connections", n_connections)
         self.on_crowd(n_connections)
+
+    def _ended_zap(self) -> None:
+        self.on_unguarded()
 
     def _admits_operator(self, curve_public: bytes) -> bool:
         """Admit the key of every device on the roster, whatever its role, to the control address."""

@@ -34,6 +34,7 @@ class Asked:
     episode: str
     only: str
     inputs: int
+    each: bool
     frames: int
 
 
@@ -60,12 +61,17 @@ def _asked(words: Sequence[str] | None) -> Asked:
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to go on")
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--episode", default="", help="of frames: repeat this one, 'KIND:SEED'")
-    parser.add_argument("--frames", type=int, default=0, help="of frames: go on until so many were sent, not for a time")
+    parser.add_argument(
+        "--frames", type=int, default=0, help="of frames: go on until so many were sent, not for a time"
+    )
     parser.add_argument("--only", default="", choices=["", *files.KINDS], help="of files: only this kind")
     parser.add_argument("--inputs", type=int, default=0, help="of files: so many, not for a time")
+    parser.add_argument("--each", action="store_true", help="of files: every byte of a store, one after the other")
     given = parser.parse_args(words)
     seed = int.from_bytes(os.urandom(4), "little") if given.seed is None else given.seed
-    return Asked(given.part or "", given.seconds, seed, given.episode, given.only, given.inputs, given.frames)
+    return Asked(
+        given.part or "", given.seconds, seed, given.episode, given.only, given.inputs, given.each, given.frames
+    )
 
 
 def _frames(asked: Asked) -> int:
@@ -79,7 +85,9 @@ def _frames(asked: Asked) -> int:
         episode = frames.Episode.numbered(asked.seed, number)
         findings += _found(lambda episode=episode: frames.run(episode, meter))  # type: ignore[misc]
         number += 1
-    print(f"frames: {number} fleets; each limit is {MOST_BYTES / 2**20:.0f} MiB and {1000 * MOST_S:.0f} ms of process time")
+    print(
+        f"frames: {number} fleets; each limit is {MOST_BYTES / 2**20:.0f} MiB and {1000 * MOST_S:.0f} ms of process time"
+    )
     print(f"  messages: {meter.told('frame')}")
     print(f"  tasks of workers that followed: {meter.told('task')}", flush=True)
     return findings
@@ -91,6 +99,8 @@ def _files(asked: Asked) -> int:
     until = time.monotonic() + (asked.seconds if asked.part else _SHARE_OF_FILES * asked.seconds)
     with tempfile.TemporaryDirectory(prefix="p2pclust-fuzz-") as folder:
         made = files.Files(Path(folder), meter)
+        if asked.each:
+            return sum(_found(lambda place=place: made.rotten(place)) for place in range(made.sound.size))  # type: ignore[misc]
         while number < asked.inputs if asked.inputs else time.monotonic() < until:
             kind, seed = kinds[number % len(kinds)], asked.seed + number
             findings += _found(lambda kind=kind, seed=seed: made.run(kind, seed))  # type: ignore[misc]
@@ -113,7 +123,7 @@ def _live(asked: Asked) -> int:
 def _found(run: Callable[[], object]) -> int:
     try:
         run()
-    except (frames.Finding, files.FileFinding) as finding:
+    except (frames.FindingError, files.FileFindingError) as finding:
         print(f"\n{finding}\n", flush=True)
         return 1
     return 0

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-
 from tests.fuzz.live import MOST_GROWTH_MB, SERVED_S, Target, at_once, in_sequence
 
 __all__ = ["AT_ONCE", "IN_SEQUENCE", "Outcome", "attacked"]
@@ -39,7 +38,9 @@ class Outcome:
         return f"it grew by {self.growth_mb:.1f} MB" if self.growth_mb >= MOST_GROWTH_MB else ""
 
 
-def attacked(home: Path, seed: int, n_in_sequence: int = IN_SEQUENCE, n_at_once: int = AT_ONCE) -> Outcome:
+def attacked(
+    home: Path, seed: int, n_in_sequence: int = IN_SEQUENCE, n_at_once: int = AT_ONCE, within_s: float = SERVED_S
+) -> Outcome:  # fmt: skip
     """Attack a peer, and have a friend served after each part: after the first, during the second, and at the end.
 
     Raises
@@ -51,9 +52,9 @@ def attacked(home: Path, seed: int, n_in_sequence: int = IN_SEQUENCE, n_at_once:
     with Target(home) as target:
         before, served = target.memory_mb, []
         n_made = in_sequence(target, n_in_sequence, rng)
-        served.append(asyncio.run(target.friend.served()))
+        served.append(asyncio.run(target.friend.served(within_s)))
         with at_once(target, n_at_once, rng) as connections:
-            served.append(asyncio.run(target.friend.served()))
-        served.append(asyncio.run(target.friend.served()))
+            served.append(asyncio.run(target.friend.served(within_s)))
+        served.append(asyncio.run(target.friend.served(within_s)))
         assert target.process.poll() is None, "the peer has ended"
         return Outcome(n_made, len(connections), tuple(served), max(0.0, target.memory_mb - before))

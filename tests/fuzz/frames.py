@@ -10,16 +10,16 @@ from typing import Final
 from unittest import mock
 
 import numpy as np
+from tests.fuzz.fleets import FLEETS, HONEST, LIAR, Fleet, FuzzedWorld
+from tests.fuzz.liars import Liar
+from tests.fuzz.meter import Cost, Meter
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode
 from p2pclust.simulation.world import world as world_module
 from p2pclust.simulation.world.peer import Peer
-from tests.fuzz.fleets import FLEETS, HONEST, LIAR, Fleet, FuzzedWorld
-from tests.fuzz.liars import Liar
-from tests.fuzz.meter import Cost, Meter
 
-__all__ = ["FRAMES", "Episode", "Finding", "run"]
+__all__ = ["FRAMES", "Episode", "FindingError", "attack", "run"]
 
 #: Messages of one episode.
 FRAMES: Final = 500
@@ -46,7 +46,7 @@ class Episode:
 
 
 @dataclass
-class Finding(Exception):
+class FindingError(Exception):
     """Something that no message may do."""
 
     episode: Episode
@@ -106,38 +106,41 @@ class Attack:
             return repr(self.frames)
 
 
-def run(episode: Episode, meter: Meter, n: int = FRAMES) -> None:
-    """Run an episode twice: first each message's memory is measured, then its time.
-
-    What takes too long is tried again: something else on the machine may have cost the time.
+def attack(episode: Episode, meter: Meter, n: int = FRAMES) -> None:
+    """Run an episode once; the meter says what is measured.
 
     Raises
     ------
-    Finding
+    FindingError
         If a message caused anything but the library's wire error, or cost too much.
     """
-    _go(Attack(episode, meter), n, memory=True)
+    liar = Attack(episode, meter)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            liar.go(n)
+    except DearError as error:
+        raise FindingError(episode, liar.number, str(error), liar.shown) from error
+    except Exception as error:
+        what, trace = f"{type(error).__name__}: {error}", traceback.format_exc(limit=-8)
+        raise FindingError(episode, liar.number, what, liar.shown, trace) from error
+
+
+def run(episode: Episode, meter: Meter, n: int = FRAMES) -> None:
+    """Run an episode twice, as `attack` does: first each message's memory is measured, then its time.
+
+    What takes too long is tried again: something else on the machine may have cost the time.
+    """
+    meter.memory = True
+    attack(episode, meter, n)
+    meter.memory = False
     before = replace(meter.costs.get("frame", Cost()))
     for tries_left in reversed(range(_TRIES)):
-        attack = Attack(episode, meter)
         try:
-            _go(attack, n, memory=False)
-        except Finding as finding:
+            attack(episode, meter, n)
+        except FindingError as finding:
             if not tries_left or not isinstance(finding.__cause__, DearError):
                 raise
             meter.costs["frame"] = replace(before)
         else:
             return
-
-
-def _go(attack: Attack, n: int, *, memory: bool) -> None:
-    attack.meter.memory = memory
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            attack.go(n)
-    except DearError as error:
-        raise Finding(attack.episode, attack.number, str(error), attack.shown) from error
-    except Exception as error:
-        what, trace = f"{type(error).__name__}: {error}", traceback.format_exc(limit=-8)
-        raise Finding(attack.episode, attack.number, what, attack.shown, trace) from error

@@ -12,6 +12,8 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
+from tests.fuzz.fleets import HONEST, LIAR, Fleet
+from tests.fuzz.mutations import Mutator
 
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.core import job_messages, messages
@@ -23,8 +25,6 @@ from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.treatment import Treatment
-from tests.fuzz.fleets import HONEST, LIAR, Fleet
-from tests.fuzz.mutations import Mutator
 
 __all__ = ["KINDS", "Liar"]
 
@@ -65,7 +65,9 @@ class Liar(Mutator):
         self._jobs = [*(name for name, _ in running), "job-" + 32 * "0", "x"]
         self._terms = [ledger.term for ledger in ledgers] or [0]
         self._rounds = [ledger.register.round for ledger in ledgers] or [0]
-        self._digests = [ledger.register.ref.digest if ledger.register.ref else bytes(32) for ledger in ledgers] or [b""]
+        self._digests = [ledger.register.ref.digest if ledger.register.ref else bytes(32) for ledger in ledgers] or [
+            b""
+        ]
         self._stores = [peer.disk.store_id for peer in self.fleet.world.peers.values()]
         self._version = core.facts._highest.get(LIAR, 0)
 
@@ -174,7 +176,9 @@ class Liar(Mutator):
             case _ if hint is str:
                 return self.pick((*self._stores, "", "h:1", "x" * 80, "é" * 40, "failed: x", "cancelled by x", "p9:0"))
             case _ if hint is bytes:
-                return self.pick((b"", b"\x01", b"\x1f", b"\xff", b"\x00\x01", b"\xff" * 8, b"\x01" * 512, b"\xff" * 1024))
+                return self.pick(
+                    (b"", b"\x01", b"\x1f", b"\xff", b"\x00\x01", b"\xff" * 8, b"\x01" * 512, b"\xff" * 1024)
+                )
         return self._number(name, before)
 
     def _number(self, name: str, before: int | None) -> int:
@@ -245,7 +249,9 @@ class Liar(Mutator):
                 names = self.list_([self.name() for _ in range(3)])
                 return "links", bytes(msgpack.packb(names)) if self.chance(0.6) else self.payload(b"\x91\xa2p1")
             case 2:
-                return self.pick(("fitness", "floor", "told", "k")), self.pick((b"", b"50", b"-1", b"1e9", b"9" * 5000, b"\xff"))
+                return self.pick(("fitness", "floor", "told", "k")), self.pick(
+                    (b"", b"50", b"-1", b"1e9", b"9" * 5000, b"\xff")
+                )
         return self._document()
 
     def _document(self) -> tuple[str, bytes]:
@@ -291,5 +297,3 @@ def _named(data: bytes) -> str:
         return JOB + document.id if document.turn is None else SERIES + document.turn.series
     except (P2PClustError, ValueError):
         return JOB + "x"
-
-

@@ -12,7 +12,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 import zmq
+from tests.processes.by_hand import Fleet
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.messages import Ack, Message, Ping, Update
@@ -31,7 +31,6 @@ from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import add_devices, init_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.zeromq import ZmqLinks
-from tests.processes.by_hand import Fleet
 
 __all__ = ["GARBAGE", "MOST_GROWTH_MB", "SERVED_S", "Friend", "Target", "at_once", "enrolled", "in_sequence"]
 

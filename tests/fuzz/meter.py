@@ -68,7 +68,9 @@ class Meter:
     def told(self, what: str) -> str:
         """The largest figures of that kind, in words."""
         cost = self.costs.get(what, Cost())
-        return f"{cost.n_timed:,}; the largest took {cost.bytes / 2**20:.2f} MiB, the longest {1000 * cost.seconds:.1f} ms"
+        return (
+            f"{cost.n_timed:,}; the largest took {cost.bytes / 2**20:.2f} MiB, the longest {1000 * cost.seconds:.1f} ms"
+        )
 
     @property
     def dear(self) -> str:

@@ -84,7 +84,7 @@ class Mutator:
     def payload(self, data: bytes) -> bytes:
         """Change a payload: as bytes, or as msgpack if it is that."""
         if self.chance(0.05):
-            return self.pick((b"", b"\xc0", b"\x90", b"\xc1" * 100, b"garbage", self.rng.bytes(64)))
+            return bytes(self.pick((b"", b"\xc0", b"\x90", b"\xc1" * 100, b"garbage", self.rng.bytes(64))))
         if self.chance(0.6):
             value = _unpacked(data)
             if value is not None:

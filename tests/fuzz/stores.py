@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+from tests.fuzz.fleets import NAMES, Fleet
+from tests.fuzz.mutations import Mutator
 
 from p2pclust.errors import FleetError
 from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.events import Started
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.shell.store import Store
-from tests.fuzz.fleets import NAMES, Fleet
-from tests.fuzz.mutations import Mutator
 
 __all__ = ["SoundStore"]
 
@@ -57,8 +57,9 @@ class SoundStore:
         try:
             store = Store(here)
         except FleetError as error:
-            assert "a newer release" in str(error)  # the byte was in the number of the schema
-            return
+            if "a newer release" in str(error):  # the byte was in the number of the schema
+                return
+            raise
         try:
             self._judge(store, f"{file.name}, byte {where}")
             store.write([("job", "x", b"y"), ("job", "x", None)])

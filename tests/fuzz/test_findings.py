@@ -7,10 +7,12 @@ from unittest import mock
 import msgpack
 import numpy as np
 import pytest
+from tests.fuzz.fleets import HONEST, LIAR, Fleet
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.job_messages import HeldState
 from p2pclust.peer.core.messages import Gossip, Message, Update
 from p2pclust.peer.core.spread.blobs import digest_of
@@ -23,7 +25,6 @@ from p2pclust.simulation.world import world as world_module
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import parse
 from p2pclust.transport.wire import OtherVersionError
-from tests.fuzz.fleets import HONEST, LIAR, Fleet
 
 DEEP = b"\x91" * 1010 + b"\x01"
 
@@ -31,7 +32,7 @@ DEEP = b"\x91" * 1010 + b"\x01"
 def told(fleet: Fleet, message: Message, *targets: str) -> None:
     """Let the liar send a message to these peers."""
     for target in targets:
-        fleet.world.step(fleet.world.peers[target], world_module.Arrived(LIAR, message))
+        fleet.world.step(fleet.world.peers[target], Arrived(LIAR, message))
 
 
 def test_a_version_that_is_nested_too_deeply_to_be_written() -> None:

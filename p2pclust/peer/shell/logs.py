@@ -29,8 +29,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
-        "crowded", "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "keys-renewed", "left-out", "malformed",
-        "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused", "refused-expired",
+        "crowded", "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "keys-renewed", "left-out",
+        "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused", "refused-expired",
         "refused-operator", "refused-revoked", "refused-stranger", "refuses-pads", "refutes-state", "revoked",
         "roster-refused", "stands-still", "term-leap", "too-few-keys", "too-many-facts", "unable", "unread", "waiting",
     ),
