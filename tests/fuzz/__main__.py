@@ -21,6 +21,7 @@ from tests.fuzz import attack, files, frames
 from tests.fuzz.meter import MOST_BYTES, MOST_S, Meter
 
 _SHARE_OF_FILES = 0.1
+_SHOWN_EVERY = 50  # fleets
 _MOST_MEMORY_BYTES = 8 * 1024**3  # of the fuzzer itself: what asks for more fails instead of filling the machine
 
 
@@ -85,6 +86,8 @@ def _frames(asked: Asked) -> int:
         episode = frames.Episode.numbered(asked.seed, number)
         findings += _found(lambda episode=episode: frames.run(episode, meter))  # type: ignore[misc]
         number += 1
+        if number % _SHOWN_EVERY == 0:
+            print(f"frames: {meter.n('frame'):,} messages so far, {findings} findings", flush=True)
     print(
         f"frames: {number} fleets; each limit is {MOST_BYTES / 2**20:.0f} MiB and {1000 * MOST_S:.0f} ms of process time"
     )
