@@ -8,7 +8,7 @@ EDITABLE := --config-settings editable_mode=compat
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check check-types check-tests format explore scenarios swarms soak benchmarks clean
+.PHONY: demo test check check-types check-tests format explore fuzz scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -41,6 +41,12 @@ TESTS := tests
 explore: $(VENV)/.dev
 	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not soak and not swarms" \
 		$$(grep -rl "^from hypothesis" $(TESTS) --include="test_*.py")
+
+# Attacks for a set time: messages of a peer that lies, damaged files and stores, strangers at a real peer. It prints the seed,
+# the dearest messages, and of each finding the command that repeats it: make fuzz SECONDS=300 SEED=7
+SECONDS := 120
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
 # results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME

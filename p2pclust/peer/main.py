@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.errors import P2PClustError
+from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.peer.operate.device import restrain
@@ -45,12 +45,14 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.ledger import Budget
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
+from p2pclust.transport.half_open import allow_most_files
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
 
 _GOODBYE_S = 0.5
+_UNGUARDED = "no handler decides on incoming connections any more, so all are refused: the peer must be restarted"
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
 
 
@@ -77,6 +79,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
     """
     try:
         restrain(config)
+        allow_most_files()
         return asyncio.run(_live(config))
     except P2PClustError as error:
         if config.get("log") == "json":
@@ -107,8 +110,7 @@ async def _live(config: Mapping[str, Any]) -> int:
 
     breakable = BreakableLinks(receive, rng)
     links = ZmqLinks(bundle, allow_list.admitted, config["listen"], receive if lines is None else breakable.take)
-    links.on_stranger = allow_list.stranger
-    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    _report_hostility(links, allow_list, watch)
     _shape(links, config.get("link"))
     try:
         core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
@@ -124,6 +126,7 @@ async def _live(config: Mapping[str, Any]) -> int:
             _secrets(config, bundle),
             floor,
         )
+        links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
@@ -151,6 +154,13 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> None:
+    """Report connections and messages that are refused."""
+    links.on_stranger = allow_list.stranger
+    links.on_misfit = lambda name, reason: watch("malformed", {"from": name, "reason": reason})
+    links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
 
 
 def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:

@@ -28,6 +28,11 @@ class Arrivals:
         """The peers that have sent messages."""
         return list(self._of)
 
+    @property
+    def origins(self) -> frozenset[tuple[int, str]]:
+        """The descriptor and the remote address of each of these connections."""
+        return frozenset(origin for connections in self._of.values() for origin in connections.values())
+
     def known(self, name: str, route: bytes) -> bool:
         """Return True if the peer has sent messages on the connection with this routing id."""
         return route in self._of.get(name, {})

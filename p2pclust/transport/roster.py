@@ -36,6 +36,10 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 PEER, OPERATOR = "peer", "operator"
 
 _FORMAT: Final = 2
+#: An entry has two keys of 40 and 64 characters and up to five commas; around all entries there are few.
+_ENTRY_BYTES: Final = 150
+_COMMAS: Final = 6
+_FEW: Final = 16
 _KEYS: Final = frozenset({"name", "curve_public", "sign_public"})
 
 
@@ -159,6 +163,10 @@ def parse(data: bytes) -> Roster:
     """Read a roster, which may be hostile, without checking its signature; raise ValueError with the reason if malformed."""
     if len(data) > MAX_ROSTER_BYTES:
         raise ValueError(f"{len(data)} bytes")
+    if max(data.count(sign) for sign in (b"{", b"[", b",")) > _FEW + len(data) // _ENTRY_BYTES * _COMMAS:
+        raise ValueError(
+            "it has more parts than a roster of its size"
+        )  # each would become an object of a hundred bytes
     try:
         document = json.loads(data)
     except RecursionError:

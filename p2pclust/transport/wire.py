@@ -41,7 +41,8 @@ class OtherVersionError(WireError):
     """The sender uses another major version of the wire format, or another protocol."""
 
     def __init__(self, version: object) -> None:
-        self.theirs = str(version)[:20]
+        # Lists may be nested so deeply that Python cannot write them.
+        self.theirs = str(version)[:20] if isinstance(version, int | str) else f"of type {type(version).__name__}"
         super().__init__(f"wire version {self.theirs}, this peer speaks {WIRE_VERSION}")
 
 

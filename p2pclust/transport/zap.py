@@ -2,7 +2,8 @@
 
 libzmq asks the socket bound at ``inproc://zeromq.zap.01`` about every handshake and waits for the answer. The handler
 runs on the peer's event loop, decides in one function call, and answers 500 if that call fails, so that no exception
-can end it.
+can end it. Should it end nevertheless, libzmq refuses every handshake: nothing is admitted that should not be, but peers
+that are restarted stay out. So the handler is asked from time to time, as libzmq asks it.
 """
 
 from __future__ import annotations
@@ -26,18 +27,20 @@ CONTROL_DOMAIN = b"p2pclust.control"
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_FRAMES = 7  # version, request id, domain, address, routing id, mechanism, and one credential for CURVE
 _BURST = 64
+_LOOK_S = 5.0  # between two questions whether it still answers
 
 
 class ZapHandler:
     """Answers handshakes of one ZeroMQ context; the admitted sender's User-Id is its CURVE public key in Z85.
 
     `admits` gets a CURVE public key (Z85, 40 bytes) and returns whether its owner may connect; `admits_operator` decides
-    the same for the socket of operators.
+    the same for the socket of operators. `ended` is called once if the handler does not answer any more.
     """
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], loop: asyncio.AbstractEventLoop,
         admits: Callable[[bytes], bool], admits_operator: Callable[[bytes], bool] = lambda curve_public: False,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._loop = loop
         self._admits = {DOMAIN: admits, CONTROL_DOMAIN: admits_operator}
@@ -45,11 +48,35 @@ class ZapHandler:
         self._socket.linger = 0
         self._socket.bind(_ENDPOINT)
         self._drain = Drain(loop, self._socket, self._serve, _BURST)
+        self._ended = ended
+        self._asking = context.socket(zmq.REQ)
+        self._asking.linger = 0
+        self._asking.connect(_ENDPOINT)
+        self._timer = loop.call_soon(self._ask)
 
     def close(self) -> None:
         """Stop answering; libzmq then refuses every handshake."""
+        self._timer.cancel()
+        self._asking.close(linger=0)
         self._drain.close()
         self._socket.close(linger=0)
+
+    def _ask(self) -> None:
+        """Ask as libzmq does; the answer to this question is a refusal."""
+        try:
+            self._asking.send_multipart([b"1.0", b"look", b"", b"", b"", b"CURVE", bytes(32)], zmq.NOBLOCK)
+        except zmq.ZMQError:  # nothing listens there
+            self._ended()
+            return
+        self._timer = self._loop.call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        try:
+            self._asking.recv_multipart(zmq.NOBLOCK)
+        except zmq.ZMQError:
+            self._ended()
+            return
+        self._ask()
 
     def _serve(self) -> int:
         try:

@@ -20,6 +20,7 @@ from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import Channel
 from p2pclust.transport.delayed import OwnLink
 from p2pclust.transport.drain import Drain
+from p2pclust.transport.half_open import HalfOpen
 from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.listening import bind, open_router
 from p2pclust.transport.roster import Roster
@@ -119,7 +120,11 @@ class ZmqLinks:
         self.on_stranger: Callable[[bytes], None] = lambda curve_public: None
         #: Called with the sender of a message that was dropped because it breaks the limits, and the reason.
         self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
-        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator)
+        #: Called with the number of connections that were ended because strangers took too many of the open files.
+        self.on_crowd: Callable[[int], None] = lambda n_connections: None
+        #: Called if no handler decides on handshakes any more: libzmq then refuses all of them, and only a restart helps.
+        self.on_unguarded: Callable[[], None] = lambda: None
+        self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
         self._router = open_router(self.context, bundle.curve_secret)
         try:
             self.address = bind(self._router, host, port)
@@ -129,6 +134,9 @@ class ZmqLinks:
             self.context.term()
             raise
         self._drain = Drain(self._loop, self._router, self._receive_one, _BURST_MESSAGES, _BURST_BYTES)
+        #: What keeps connections of strangers from using up the open files; also for further sockets of this peer.
+        self.half_open = HalfOpen(self._loop, self._arrivals, self._crowded)
+        self.half_open.watch(self.address)
 
     def trouble(self, peer: str) -> str:
         """Say why nothing can be sent to a peer at the moment, or return an empty string."""
@@ -239,6 +247,7 @@ class ZmqLinks:
             link.control.close(round(linger_s * 1000))
             link.close_bulk()
         self._links.clear()
+        self.half_open.close()
         self._drain.close()
         self._router.close(linger=0)
         self._zap.close()
@@ -269,6 +278,13 @@ class ZmqLinks:
             self.counters.drop("not admitted: stranger")
             self.on_stranger(curve_public)
         return admitted
+
+    def _crowded(self, n_connections: int) -> None:
+        self.counters.drop("not admitted: too many connections", n_connections)
+        self.on_crowd(n_connections)
+
+    def _ended_zap(self) -> None:
+        self.on_unguarded()
 
     def _admits_operator(self, curve_public: bytes) -> bool:
         """Admit the key of every device on the roster, whatever its role, to the control address."""

@@ -6,6 +6,7 @@ import pytest
 import zmq
 from zmq.utils import z85
 
+from p2pclust.transport import zap as zap_module
 from p2pclust.transport.zap import DOMAIN, ZapHandler
 
 KEY = bytes(range(32))
@@ -81,3 +82,27 @@ def test_no_exception_ends_the_handler():
 def test_a_flood_of_requests_is_answered_in_bursts():
     answers, _ = ask([GOOD] * 200, lambda key: True)
     assert {answer[2] for answer in answers} == {b"200"}
+
+
+def test_a_handler_that_ended_is_noticed(monkeypatch):
+    monkeypatch.setattr(zap_module, "_LOOK_S", 0.01)
+    noticed = []
+
+    async def test():
+        loop = asyncio.get_running_loop()
+        with zmq.Context() as context:
+            ended = loop.create_future()
+            handler = ZapHandler(context, loop, lambda key: True, ended=lambda: ended.set_result(loop.time()))
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            noticed.append(ended.done())
+            handler._drain.close()
+            if len(noticed) == 1:  # it hangs; in the other case its socket is gone
+                handler._socket.close(linger=0)
+            async with asyncio.timeout(60):
+                await ended
+            handler.close()
+
+    asyncio.run(test())
+    asyncio.run(test())
+    assert noticed == [False, False]

@@ -13,6 +13,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.errors import UsageError
 from p2pclust.transport import channel as channel_module
+from p2pclust.transport import zap as zap_module
 from p2pclust.transport import zeromq as zeromq_module
 from p2pclust.transport.keys import Roster, throwaway_fleet
 from p2pclust.transport.links import Lane
@@ -81,17 +82,21 @@ def test_a_stranger_is_refused(net, how):
     net.run(test())
 
 
-def test_without_a_zap_handler_everybody_is_refused(net):
+def test_without_a_zap_handler_everybody_is_refused_and_that_is_noticed(net, monkeypatch):
+    monkeypatch.setattr(zap_module, "_LOOK_S", 0.01)
     _, strangers = throwaway_fleet(["a"])
 
     async def test():
-        b = net.open("b")
-        b._zap.close()
+        b, noticed = net.open("b"), []
+        b.on_unguarded = lambda: noticed.append(True)
+        b._zap._drain.close()
+        b._zap._socket.close(linger=0)  # as if it had died
         for bundle in (strangers["a"], net.bundles["a"]):
             with dealer(bundle, b.address, net.bundles["b"].curve_public) as (sender, monitor):
                 knock(sender)
                 assert await next_event(net, monitor) & REFUSALS
         assert not net.inbox["b"]
+        await net.until(lambda: noticed)
 
     net.run(test())
 

@@ -28,6 +28,8 @@ _MAX_PEERS: Final = 4096
 _PINNED_BYTES, _KEY_BYTES = 64, 32
 _MAX_NAME: Final = 64
 _MAX_BYTES: Final = 56 * 1024
+#: Of a gossip job on a full mesh, whose links are not written down: in each tick every peer sends to every other.
+_MOST_IN_MESH: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ class Document:
             raise UsageError(f"links are for collect = 'gossip', not {self.treatment.collect!r}")
 
     def _check_gossip(self) -> None:
+        if not self.links and len(self.roster) > _MOST_IN_MESH:  # before the links are made: a liar may name thousands
+            raise UsageError(
+                f"collect = 'gossip': {len(self.roster)} peers on a full mesh, where at most {_MOST_IN_MESH} can average: "
+                "give the fleet an overlay, or collect = 'tree'"
+            )
         if not self.peers_links.connected:
             raise UsageError(
                 "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "

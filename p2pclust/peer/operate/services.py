@@ -89,7 +89,9 @@ def _control_server(
         server.open_here(Path(config["state_dir"]))
     if config.get("control"):
         with _reported("no-door", watch):
-            watch("door", {"address": server.open_to_all(config["control"], bundle, lambda: links.roster)})
+            address = server.open_to_all(config["control"], bundle, lambda: links.roster)
+            links.half_open.watch(address)
+            watch("door", {"address": address})
     return server
 
 

@@ -29,8 +29,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
-        "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "keys-renewed", "left-out", "malformed",
-        "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused", "refused-expired",
+        "crowded", "damaged", "differs", "expired", "expires-soon", "fault", "job-gone", "keys-renewed", "left-out",
+        "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused", "refused-expired",
         "refused-operator", "refused-revoked", "refused-stranger", "refuses-pads", "refutes-state", "revoked",
         "roster-refused", "stands-still", "term-leap", "too-few-keys", "too-many-facts", "unable", "unread", "waiting",
     ),
@@ -43,8 +43,8 @@ LEVELS: Final = tuple(_WORDS)
 #: The level of every word.
 LEVEL_OF: Final[Mapping[str, str]] = {word: level for level, words in _WORDS.items() for word in words}
 
-#: Words that any peer on the roster can cause with each message: seconds between two lines about one sender.
-_SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0}
+#: Words that others can cause with each message or connection: seconds between two lines about one sender.
+_SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0, "crowded": 60.0}
 
 
 class Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
@@ -34,6 +34,9 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.gossip import leaderless
 
 __all__ = ["BlobAccess", "SecuredJob", "add_up", "describe", "info_of", "job_of", "made", "one_by_one", "whole"]
+
+#: Lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers.
+_MOST_NESTED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,16 @@ def job_of(data: bytes) -> Job:
         plain = msgpack.unpackb(data, raw=False, strict_map_key=True)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"job: not msgpack: {type(error).__name__}") from None
+    if _nested(plain, _MOST_NESTED):
+        raise WireError("job: nested too deeply")
     return Job.from_dict(plain)
+
+
+def _nested(value: Any, most: int) -> bool:
+    """Return whether lists and maps are nested deeper than that: Python could not even write such a value in a message."""
+    if not isinstance(value, list | dict):
+        return False
+    return most == 0 or any(_nested(item, most - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
 def made(

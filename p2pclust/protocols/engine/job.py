@@ -172,6 +172,8 @@ class Job:
         made = []
         for number, item in enumerate(stages):
             stage = _keys(item, f"job: stage {number}", required=("protocol",), optional=("parameters", "package"))
+            if not isinstance(stage["protocol"], str):
+                raise UsageError(f"job: stage {number}: protocol: expected a name")
             parameters, package = stage.get("parameters", {}), stage.get("package", "")
             if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
                 raise UsageError(f"job: stage {number}: parameters: expected names with values")

@@ -11,6 +11,10 @@ from p2pclust.peer.core.messages import Update
 __all__ = ["Member", "MemberTable"]
 
 _SMALL_FLEET: Final = 3
+#: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
+#: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
+_MOST_LIVES: Final = 2**32
+_STEP: Final = 16
 
 
 @dataclass(slots=True)
@@ -56,6 +60,11 @@ class MemberTable:
     def incarnation(self) -> int:
         """The incarnation of this peer."""
         return self._me.incarnation
+
+    @staticmethod
+    def possible(incarnation: int, member: Member) -> bool:
+        """Return whether a member may have that incarnation, of which another peer says so."""
+        return incarnation <= max(_MOST_LIVES, member.incarnation + _STEP)
 
     def status(self, name: str) -> str:
         """Return the status of a member; this peer itself is always alive."""

@@ -127,7 +127,7 @@ class Membership(MemberTable):
             case Gossip():
                 self._merge(message.updates, source)
             case MemberSync():
-                self._merge(message.updates)
+                self._merge(message.updates, source, table=True)
                 if not message.answer:
                     self._ctx.send(source, MemberSync(True, self._table(), self._ctx.serial))
             case Refusal():
@@ -263,13 +263,16 @@ class Membership(MemberTable):
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
-    def _merge(self, updates: tuple[Update, ...], source: str = "") -> None:
+    def _merge(self, updates: tuple[Update, ...], source: str, *, table: bool = False) -> None:
         """Take claims. What a peer passes on about others is news; an entry of a whole table need not be."""
         for update in updates:
             if update.name == self._ctx.me:
-                self._refute(update)
+                if self.possible(update.incarnation, self._me):
+                    self._refute(update)
             elif update.name in self.members and update.status in _RANK:
-                self._accept(update, passed_on=source not in ("", update.name))
+                own = update.name == source
+                if own or self.possible(update.incarnation, self.members[update.name]):
+                    self._accept(update, passed_on=not own and not table)
 
     def _refute(self, update: Update) -> None:
         """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""

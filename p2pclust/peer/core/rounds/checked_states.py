@@ -61,8 +61,11 @@ class CheckedStates:
             task = CheckState(document.job, len(document.roster), ref, held, keys=document.keys)
             self._ctx.effects.append(Compute(token, task))
 
-    def checked(self, token: CheckToken, outcome: Outcome) -> None:
-        """Take an answer of the worker."""
+    def checked(self, token: CheckToken, outcome: Outcome) -> bool:
+        """Take an answer of the worker; return whether the state is good.
+
+        A state that could not be checked is checked again when a peer sends it again: at once would be without end.
+        """
         source, _ = self._asked.pop(token)
         if isinstance(outcome, StateChecked):
             self._good[token.state] = outcome.final
@@ -74,6 +77,7 @@ class CheckedStates:
         else:
             assert isinstance(outcome, NoResult), outcome
             self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
+        return isinstance(outcome, StateChecked)
 
     def _distrust(self, source: str, reason: str) -> None:
         if source not in self.distrusted:

@@ -120,7 +120,13 @@ class AggregatedJob:
         Then this peer raises its term by the greatest possible step, and asks the sender again: a peer that was led to its
         term by a liar is reached in as many steps as the liar took.
         """
-        term = message.own_term if isinstance(message, PreVoteReply) else getattr(message, "term", 0)
+        match message:
+            case PreVoteReply():
+                term = message.own_term
+            case HeldState():  # of the register that would be taken over
+                term = message.entry_epoch
+            case _:
+                term = getattr(message, "term", 0)
         if self.ledger.finished or isinstance(message, Close) or term - self.ledger.term <= _MOST_LEAP:
             return False
         if source not in self._leapt:
@@ -231,8 +237,8 @@ class AggregatedJob:
             case PadsToken():
                 self._follower.keeper.taken(token, outcome)
             case CheckToken():
-                self._follower.states.checked(token, outcome)
-                self.blob_ready(token.state)
+                if self._follower.states.checked(token, outcome):
+                    self.blob_ready(token.state)
             case TermToken() if self._term is not None and not self.ledger.finished:
                 self._term.computed(token, outcome)
 

@@ -1,0 +1,208 @@
+"""A real peer on real sockets, and those who mean it harm: strangers, a revoked device, a stolen name, a recording.
+
+`make fuzz` has the same attacks in large (tests/fuzz/live.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+from tests.fuzz.live import MOST_GROWTH_MB, Target, at_once, enrolled, in_sequence
+from zmq.utils.monitor import recv_monitor_message
+
+from p2pclust.peer.core.codec import encode
+from p2pclust.peer.core.job_messages import Heartbeat
+from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Relay, Update
+from p2pclust.transport.keys import revoke, throwaway_fleet
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("hostile")]
+
+CONTROL, BULK = b"\x00", b"\x01"
+LONG_S = 60.0
+ENDED = (
+    zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with Target(tmp_path_factory.mktemp("hostile")) as made:
+        yield made
+
+
+def serves(target: Target) -> None:
+    """The peer runs, and answers a friend."""
+    assert target.process.poll() is None
+    asyncio.run(target.friend.served(LONG_S))
+
+
+def on_wire(message: Message) -> list[bytes]:
+    """A message as a peer sends it on the control lane."""
+    head, *rest = encode(message)
+    return [CONTROL + head, *rest]
+
+
+def test_garbage_of_strangers(target: Target) -> None:
+    before, rng = target.memory_mb, np.random.default_rng(1)
+    in_sequence(target, 50, rng)
+    serves(target)
+    with at_once(target, 50, rng) as connections:
+        assert len(connections) == 50
+        serves(target)
+        for raw in connections:  # also those that said one byte and then nothing: a handshake has three seconds
+            raw.settimeout(LONG_S)
+            with suppress(ConnectionError):
+                while raw.recv(4096):
+                    pass
+    serves(target)
+    assert target.memory_mb - before < MOST_GROWTH_MB
+
+
+def test_a_stranger_is_refused_and_named(target: Target) -> None:
+    _, others = throwaway_fleet(["p01"])
+    with enrolled(others["p01"], target.address, target.their_key) as sender:
+        monitor = sender.get_monitor_socket(ENDED)
+        with suppress(zmq.Again):
+            sender.send_multipart(on_wire(Ping(4711, ())), zmq.NOBLOCK)
+        assert monitor.poll(LONG_S * 1000)
+        target.until(lambda: target.said("refused-stranger"), "it is not named")
+        sender.disable_monitor()
+        monitor.close(linger=0)
+    assert target.said("refused-stranger")[-1]["key"] == others["p01"].curve_public.decode()
+    serves(target)
+    assert not target.friend.answers(4711)
+
+
+def test_an_enrolled_liar_that_floods_and_never_ends_a_message(target: Target) -> None:
+    """Frames of one message without an end are held until its connection ends; nothing of it arrives."""
+    before = len(target.said("malformed"))
+    with enrolled(target.bundle("p02"), target.address, target.their_key) as sender:
+        for number in range(3000):
+            sender.send_multipart([CONTROL + b"\xc1" * (number % 50)])
+        target.until(lambda: len(target.said("malformed")) > before, "the flood is not named")
+        for _ in range(200):
+            sender.send(BULK + bytes(64 * 1024), zmq.SNDMORE)
+        serves(target)
+    serves(target)
+    assert target.said("malformed")[-1]["from"] == "p02"
+
+
+def test_a_stolen_name_gives_nothing(target: Target) -> None:
+    """The key of p03 says that it is p01, and where that is: p01 is answered, and p03 hears nothing meant for p01."""
+    keys = target.bundle("p03")
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as impostor:
+        impostor.linger = 0
+        impostor.curve_server = True
+        impostor.curve_secretkey = keys.curve_secret
+        address = f"127.0.0.1:{impostor.bind_to_random_port('tcp://127.0.0.1')}"
+        monitor = impostor.get_monitor_socket(ENDED)
+        claim = Update("p01", "alive", 1000, address, "store-p03", "")
+        lies = [
+            Ping(4712, (claim,)),
+            Gossip((claim,)),
+            FactDelta("p01", 0, ("links",), (2**40,), (b"\x90",)),
+            Relay("p01", "p00", bytes(64), tuple(encode(Ping(4713, ())))),
+            Heartbeat("job-x", 1, 1),
+        ]
+        with enrolled(keys, target.address, target.their_key) as sender:
+            for lie in lies:
+                sender.send_multipart(on_wire(lie))
+            target.until(lambda: "valid signature" in str(target.said("malformed")), "the forged relay is not named")
+            assert monitor.poll(LONG_S * 1000), "the peer never tried the false address"
+            assert recv_monitor_message(monitor)["event"] & ENDED
+            assert not impostor.poll(0)
+        impostor.disable_monitor()
+        monitor.close(linger=0)
+    target.friend.seq += 1000  # as the real p01 refutes what was said of it
+    serves(target)
+    assert not target.friend.answers(4712)
+    assert not target.friend.answers(4713)
+
+
+async def recorded(target: Target, message: Ping) -> list[bytes]:
+    """Send a message as the friend through a proxy; return all that went to the peer, in pieces as they came."""
+    host, port = target.address.rsplit(":", 1)
+    pieces: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: list[bytes]) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                kept.append(data)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, to_peer = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pass_on(reader, to_peer, pieces), pass_on(answers, writer, []))
+        ended.set()
+
+    async with asyncio.timeout(LONG_S), await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = ":".join(map(str, server.sockets[0].getsockname()))
+        with enrolled(target.bundle("p01"), address, target.their_key) as sender:
+            while not target.friend.answers(message.seq):
+                sender.send_multipart(on_wire(message))
+                await target.friend.served(LONG_S)  # its links take the answer, which comes on the peer's connection
+        await ended.wait()
+    return pieces
+
+
+def test_a_recording_of_a_connection_is_worth_nothing(target: Target) -> None:
+    pieces = asyncio.run(recorded(target, Ping(4714, ())))
+    assert sum(map(len, pieces)) > 300  # greeting, hello, initiate, and the message
+    before = target.friend.answers(4714)
+    assert before
+    for at_a_time in (1, len(pieces)):
+        with target.dial() as raw:
+            raw.settimeout(LONG_S)
+            with suppress(ConnectionError):
+                for start in range(0, len(pieces), at_a_time):
+                    raw.sendall(b"".join(pieces[start : start + at_a_time]))
+                while raw.recv(4096):  # until the peer hangs up: its key for this connection is another one
+                    pass
+        serves(target)
+    assert target.friend.answers(4714) == before
+
+
+def test_a_device_that_is_revoked_while_it_is_connected(target: Target) -> None:
+    """Its connection ends, the next one is refused, and what it sends is not answered."""
+    with enrolled(target.bundle("p02"), target.address, target.their_key) as sender:
+        monitor = sender.get_monitor_socket(ENDED | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        sender.send_multipart(on_wire(Ping(1, ())))
+        assert monitor.poll(LONG_S * 1000)
+        assert recv_monitor_message(monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        serves(target)
+        revoke(target.keys, ["p02"])
+        target.tell_roster()
+        target.until(lambda: target.said("revoked"), "the roster was not taken")
+        assert monitor.poll(LONG_S * 1000), "its connection did not end"
+        assert recv_monitor_message(monitor)["event"] & ENDED
+        target.until(lambda: target.said("refused-revoked"), "its next handshake was not refused")
+        sender.disable_monitor()
+        monitor.close(linger=0)
+    assert target.said("refused-revoked")[-1]["member"] == "p02"
+    serves(target)
+
+
+def test_the_peer_outlives_more_connections_than_it_may_have_files(tmp_path: Path) -> None:
+    """A stranger has 200 connections, and the peer 96 files: those without a message are ended, and the peer goes on."""
+    with Target(tmp_path, n_peers=2, most_files=96) as target:
+
+        def crowd() -> bool:
+            with at_once(target, 200, np.random.default_rng(2)):
+                serves(target)
+                return bool(target.said("crowded"))
+
+        target.until(crowd, "it does not say so")
+        assert target.said("crowded")[0]["connections"] > 0
+        serves(target)

@@ -1,0 +1,116 @@
+"""Strangers' connections do not use up the files that a process may have open, and peers' connections stay."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket as plain
+
+import pytest
+
+from p2pclust.transport import half_open
+from p2pclust.transport.half_open import allow_most_files
+from p2pclust.transport.links import Lane
+
+
+@pytest.fixture
+def few_files(monkeypatch):
+    """As if this process might have 40 more files open than it has, the last ten of them a quarter of all."""
+    free = os.dup(0)
+    os.close(free)
+    most = (free + 30) * 4 // 3
+    monkeypatch.setattr(half_open.resource, "getrlimit", lambda what: (most, most))
+
+
+def strangers(stack, address, n):
+    """So many connections that say one byte."""
+    host, port = address.rsplit(":", 1)
+    for _ in range(n):
+        stack.enter_context(plain.create_connection((host, int(port)))).sendall(b"\xff")
+
+
+def test_connections_without_a_message_are_ended_when_few_files_are_left(net, few_files):
+    async def test():
+        b, told = net.open("b"), []
+        b.on_crowd = told.append
+        a = net.open("a")
+        a.connect("b", b.address)
+        await net.send(a, "b", [b"before"])
+        await net.until(lambda: net.inbox["b"])
+        with contextlib.ExitStack() as stack:
+            strangers(stack, b.address, 60)
+            await net.until(lambda: told)
+            await net.send(a, "b", [b"after"])
+            await net.until(lambda: len(net.inbox["b"]) == 2)
+        assert b.counters.dropped["not admitted: too many connections"] == sum(told)
+        assert a.counters.dropped == {}, "the connection of a peer was ended too"
+
+    net.run(test())
+
+
+def test_connections_are_left_alone_while_there_are_files(net):
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        b.on_crowd = pytest.fail
+        with contextlib.ExitStack() as stack:
+            strangers(stack, b.address, 20)
+            a.connect("b", b.address)
+            await net.send(a, "b", [b"x"])
+            await net.until(lambda: net.inbox["b"])
+
+    net.run(test())
+
+
+def test_a_large_fleet_is_not_looked_at_with_every_connection(net, monkeypatch):
+    """Where all connections are those of peers, there is nothing to end."""
+    looks = []
+    sockets = half_open._sockets
+
+    def nothing():
+        looks.append(1)
+        return iter(())
+
+    async def test():
+        a, b, c = net.open("a"), net.open("b"), net.open("c")
+        a.connect("b", b.address)
+        await net.send(a, "b", [b"x"])
+        await net.until(lambda: net.inbox["b"])
+        monkeypatch.setattr(half_open.HalfOpen, "_few_left", lambda self: True)
+        monkeypatch.setattr(half_open, "_sockets", nothing)
+        for _ in range(20):
+            b.half_open._incoming()
+        assert len(looks) == 1
+        monkeypatch.setattr(half_open, "_sockets", sockets)
+        c.connect("b", b.address)
+        await net.send(c, "b", [b"y"])
+        await net.until(lambda: len(net.inbox["b"]) == 2)
+
+    net.run(test())
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch):
+    limits = []
+    monkeypatch.setattr(half_open.resource, "getrlimit", lambda what: (256, 4096))
+    monkeypatch.setattr(half_open.resource, "setrlimit", lambda what, limit: limits.append((what, limit)))
+    allow_most_files()
+    assert limits == [(resource.RLIMIT_NOFILE, (4096, 4096))]
+
+
+def test_bulk_connections_are_known_as_well(net, few_files):
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        told = []
+        b.on_crowd = told.append
+        a.connect("b", b.address)
+        await net.send(a, "b", [b"x"], Lane.BULK)
+        await net.until(lambda: net.inbox["b"])
+        with contextlib.ExitStack() as stack:
+            strangers(stack, b.address, 60)
+            await net.until(lambda: told)
+            before = b._arrivals.origins
+            await net.send(a, "b", [b"y"], Lane.BULK)
+            await net.until(lambda: len(net.inbox["b"]) == 2)
+        assert b._arrivals.origins == before
+
+    net.run(test())
