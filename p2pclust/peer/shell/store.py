@@ -29,6 +29,7 @@ from p2pclust.peer.shell.commits import Commits
 from p2pclust.peer.shell.disk import failing, failure, primary_code
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.wal import lost_commits
+from p2pclust.tools.files import make_folder
 
 __all__ = ["Store"]
 
@@ -99,7 +100,7 @@ class Store:
         self._commits_path = directory / _COMMITS
         self._lock = threading.Lock()
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folder(directory)
             _refuse_newer(self.path, _number_of(self.path))  # before it is opened, which could change the file
             try:
                 self._open()

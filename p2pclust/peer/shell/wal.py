@@ -20,6 +20,7 @@ _FRAME = struct.Struct(
 _WORD_ORDERS = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}  # by magic, for checksums only
 _OPENING = 8  # first bytes of a header or a frame that its checksum covers
 _WORD = 0xFFFFFFFF
+_SECTOR = 512  # bytes that a power cut leaves wholly written or not at all
 
 
 def lost_commits(log: bytes) -> bool:
@@ -51,8 +52,10 @@ def lost_commits(log: bytes) -> bool:
         sound = vouched == (number, n_pages)
         ours = own_salts == salts or sound  # after one of ours, its checksum proves it even if its salts are damaged
         whole = whole and own_salts == salts and sound
+        # At the end of a sector the opening may be left from an older frame, although the power cut came after the salts.
+        opening_is_of_this_frame = (start + _OPENING) % _SECTOR != 0
         # If damage set a commit's number of pages to 0, the checksums still show a commit of this page.
-        if ours and not whole and (n_pages or (vouched[0] == number and vouched[1])):
+        if ours and not whole and ((n_pages and opening_is_of_this_frame) or (vouched[0] == number and vouched[1])):
             commits += 1
         checksum = own_checksum
     return commits > 1
