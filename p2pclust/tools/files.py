@@ -86,8 +86,10 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
         sync(path.parent)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Create a folder and its missing parents, unless it exists; their names are on the disk when this returns.
+
+    `mode` is the permissions of the folder itself, without those that the process gives to no new file.
 
     Examples
     --------
@@ -99,7 +101,7 @@ def make_folder(folder: Path) -> None:
     ['state']
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode, parents=True, exist_ok=True)
     for path in reversed(missing):
         sync(path.parent)
 

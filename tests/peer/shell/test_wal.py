@@ -120,11 +120,11 @@ class TestPowerCut:
                 torn[max(sector, start) : sector + 512] = log[max(sector, start) : sector + 512]
         assert not lost_commits(bytes(torn))
 
-    @pytest.mark.parametrize("n_before", [38, 39, 40, 41])
-    def test_between_the_halves_of_a_header(self, n_before: int) -> None:
-        # Frame 41 begins eight bytes before the end of a sector: its salts may be written, and in the place of its page
-        # and its number of pages are those of a commit of before the last checkpoint.
-        log, old = log_of((n_before, 4)), log_of((1,) * 60, OLD, seed=1)
+    @pytest.mark.parametrize("n_before", [39, 40, 41, 60, 61, 62])
+    def test_between_the_parts_of_a_header(self, n_before: int) -> None:
+        # Frames 41 and 62 begin 8 and 16 bytes before the end of a sector. Beside what is new of their headers there may
+        # be the number of pages, or the checksum, of a commit of before the last checkpoint.
+        log, old = log_of((n_before, 3)), log_of((1,) * 70, OLD, seed=1)
         start = end_of((n_before,))
         sectors = range(start // 512 * 512, len(log), 512)
         for written in itertools.product((False, True), repeat=len(sectors)):
