@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Image", "Moment", "Recorder", "without_syncs"]
+__all__ = ["Image", "Moment", "Recorder", "sqlite_can_be_watched", "without_syncs"]
 
 _FEW = 3  # sectors, of which all sets are tried
 Image = Mapping[str, bytes | None]
@@ -270,6 +270,16 @@ _SetCall = ctypes.CFUNCTYPE(_INT, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_voi
 _GetCall = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 
+def _library() -> ctypes.CDLL:
+    """Return the library that `sqlite3` uses."""
+    return ctypes.CDLL(_sqlite3.__file__)
+
+
+def sqlite_can_be_watched() -> bool:
+    """Return whether this Python loads SQLite as a library: some have it built in, without names."""
+    return hasattr(_sqlite3, "__file__") and hasattr(_library(), "sqlite3_vfs_find")
+
+
 def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
@@ -358,7 +368,7 @@ _WATCHES: list[_Watch] = []
 
 @contextmanager
 def _sqlite(recorder: Recorder | None) -> Iterator[None]:
-    library = ctypes.CDLL(_sqlite3.__file__)  # the one that `sqlite3` uses
+    library = _library()
     library.sqlite3_vfs_find.restype = ctypes.POINTER(_Vfs)
     vfs = library.sqlite3_vfs_find(None).contents
     watch = _Watch(recorder, vfs)
