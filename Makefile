@@ -53,7 +53,8 @@ fuzz: $(VENV)/.dev
 scenarios: $(VENV)/.dev
 	$(BIN)/python -m tests.cli.run_scenarios
 
-# Long proofs in virtual time: many seeds of every swarm of simulated peers. Any others: p2pclust simulate --seeds A:B
+# Long proofs: many seeds of every swarm of simulated peers, in virtual time, and power cuts at every moment of a store's
+# lives. Any other seeds: p2pclust simulate --seeds A:B
 swarms: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m swarms --timeout 1800
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["regular", "replacing", "sync"]
+__all__ = ["make_folder", "regular", "replacing", "sync"]
 
 _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -83,6 +83,26 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
         beside.unlink(missing_ok=True)
         raise
     if durable:
+        sync(path.parent)
+
+
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Create a folder and its missing parents, unless it exists; their names are on the disk when this returns.
+
+    `mode` is the permissions of the folder itself, without those that the process gives to no new file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     make_folder(Path(folder, "var", "state"))
+    ...     make_folder(Path(folder, "var", "state"))
+    ...     os.listdir(Path(folder, "var"))
+    ['state']
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(mode, parents=True, exist_ok=True)
+    for path in reversed(missing):
         sync(path.parent)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.files import regular, replacing
+from p2pclust.tools.files import make_folder, regular, replacing
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -65,7 +65,7 @@ def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
     """Lock the directory for one writer, so that two concurrent commands cannot undo each other's changes."""
     try:
         if create:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(directory, 0o700)
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
         raise UsageError(f"{directory} does not exist: make the fleet with `p2pclust keys init`") from None

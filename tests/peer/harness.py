@@ -136,7 +136,10 @@ def work(task: Task, blobs: BlobAccess) -> Outcome:  # noqa: PLR0911
     result; a contribution that cannot be read is not combined.
     """
     if isinstance(task, VerifyBlob):
-        return Verified(digest_of(b"".join(blobs.read(task.digest))) == task.digest)
+        good = digest_of(b"".join(blobs.read(task.digest))) == task.digest
+        if good:
+            blobs.sync(task.digest)
+        return Verified(good)
     assert isinstance(task, BeginJob | StateTask)
     if isinstance(task, ContinueJob):
         rounds, *rest = msgpack.unpackb(task.job)
@@ -487,7 +490,9 @@ class Net:
         self.step(name, Computed(effect.token, work(effect.task, self.blob_access(peer))))
 
     def blob_access(self, peer: Peer) -> BlobAccess:
-        return BlobAccess(lambda digest: iter(peer.disk.blob(digest)), peer.disk.store_blob, self.limits)
+        return BlobAccess(
+            lambda digest: iter(peer.disk.blob(digest)), peer.disk.store_blob, peer.disk.sync_blob, self.limits
+        )
 
 
 def alone(

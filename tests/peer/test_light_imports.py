@@ -44,7 +44,7 @@ from p2pclust.protocols.engine.local import Local
 def nothing(*blob):
     raise AssertionError("no blobs here")
 
-blobs = BlobAccess(nothing, nothing, Limits())
+blobs = BlobAccess(nothing, nothing, nothing, Limits())
 
 local = Local([[0.0, 1.0], [2.0, 3.0], [7.0, 8.0], [9.0, 9.0]])
 for protocol, off in (("llf-cm", "suppress_singletons"), ("llf-fcm", "privacy_gate")):

@@ -268,7 +268,7 @@ def test_its_errors_do_not_end_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind_of(job), "contribute", broken)
     encoded = state.encode()
     ref = by_hand_ref(encoded)
-    blobs = BlobAccess(lambda digest: iter([encoded]), lambda *_: None, Limits())
+    blobs = BlobAccess(lambda digest: iter([encoded]), lambda *_: None, lambda digest: None, Limits())
     assert perform(Contribute(data, 1, ref, me=0), local, blobs) == NoResult("failed: KeyError: 'sums'")
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
-from p2pclust.peer.core.messages import Message
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.models.fedcref_peer import AtWork
@@ -73,13 +72,13 @@ class Wire:
     frames: dict[str, list[bytes]] = field(default_factory=dict)
 
     def tap(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        honest = World._transmit
+        honest = World.transmit
 
-        def transmit(world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
+        def transmit(world: World, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
             self.frames.setdefault(peer.name, []).extend(frames)
-            honest(world, peer, target, message, frames, lane)
+            return honest(world, peer, target, frames, lane)
 
-        monkeypatch.setattr(World, "_transmit", transmit)
+        monkeypatch.setattr(World, "transmit", transmit)
 
     def holding(self, sought: dict[str, bytes]) -> list[str]:
         """Which of these were sent by anybody."""

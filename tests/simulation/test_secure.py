@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from p2pclust.cli.lab.seeds import Asked, try_seeds
-from p2pclust.peer.core.codec import encode
+from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Pads
-from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -258,11 +257,10 @@ def test_a_peer_that_is_revoked_while_the_sum_is_made_is_not_in_the_total() -> N
 @pytest.mark.parametrize("what", ["impossible peers", "garbage"])
 def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, released, handed = Fleet(cohort=3, keepers=2, burnt="record"), [], []
-    transmit = World._transmit
+    transmit = World.transmit
 
-    def lying(
-        world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane
-    ) -> None:  # fmt: skip
+    def lying(world: World, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
+        message = decode(frames)
         if isinstance(message, Pads) and not message.refusal:
             lies = target != "p0" and not handed
             (released if target == "p0" else handed).append(target)
@@ -270,9 +268,9 @@ def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeyp
                 garbage = replace(message, payload=(b"garbage",), size_bytes=7, pads=digest_of(b"garbage"))
                 message = replace(message, members=b"\xff\xff") if what == "impossible peers" else garbage
                 frames = encode(message)
-        transmit(world, peer, target, message, frames, lane)
+        return transmit(world, peer, target, frames, lane)
 
-    monkeypatch.setattr(World, "_transmit", lying)
+    monkeypatch.setattr(World, "transmit", lying)
     fleet.submit()
     assert fleet.until(lambda: bool(released))
     fleet.world.crash("p0")
@@ -286,22 +284,21 @@ def test_pads_that_do_not_fit_cost_new_keys_and_no_round_is_reported(monkeypatch
     fleet = Fleet(cohort=3, keepers=2, burnt="record")
     lies: list[str] = []
     combined: list[int] = []
-    transmit, note = World._transmit, Marks._report
+    transmit, note = World.transmit, Marks._report
 
-    def lying(
-        world: World, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane
-    ) -> None:  # fmt: skip
+    def lying(world: World, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
+        message = decode(frames)
         if isinstance(message, Pads) and not message.refusal and not lies:
             lies.append(target)
             frames = encode(replace(message, payload=(b"garbage",), size_bytes=7, pads=digest_of(b"garbage")))
-        transmit(world, peer, target, message, frames, lane)
+        return transmit(world, peer, target, frames, lane)
 
-    def noting(marks: Marks, peer: Peer, effect: Report) -> None:
+    def noting(marks: Marks, world: World, peer: Peer, effect: Report) -> None:
         if effect.verb == "combined":
             combined.append(int(str(effect.fields["round"])))
-        note(marks, peer, effect)
+        note(marks, world, peer, effect)
 
-    monkeypatch.setattr(World, "_transmit", lying)
+    monkeypatch.setattr(World, "transmit", lying)
     monkeypatch.setattr(Marks, "_report", noting)
     fleet.submit()
     assert fleet.until(fleet.finished)

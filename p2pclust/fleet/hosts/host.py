@@ -28,7 +28,7 @@ from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.fleet.hosts.log_files import added, last_line, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
-from p2pclust.tools.files import replacing
+from p2pclust.tools.files import make_folder, replacing
 
 __all__ = ["main"]
 
@@ -184,7 +184,7 @@ def _unpack(source: IO[bytes]) -> bytes:
 
 
 def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent, 0o700)
     with replacing(path, mode=mode, durable=True) as file:
         if isinstance(content, bytes):
             file.write(content)

@@ -63,7 +63,7 @@ class Persist(Effect):
 
 @dataclass(frozen=True, slots=True)
 class StoreChunk(Effect):
-    """Keep one chunk of a blob, synced."""
+    """Keep one chunk of a blob; a crash may lose it until the blob was verified."""
 
     digest: bytes
     index: int

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pclust.peer.shell.disk import failing
-from p2pclust.tools.files import sync
+from p2pclust.tools.files import make_folder, sync
 
 __all__ = ["BlobFiles"]
 
@@ -73,9 +73,7 @@ class BlobFiles:
         self._lock = threading.Lock()
         self._blobs: dict[bytes, _Blob] = {}
         with failing(self._directory):
-            if not directory.exists():
-                directory.mkdir(parents=True)
-                sync(directory.parent)
+            make_folder(directory)
             for path in sorted(directory.iterdir()):
                 if path.suffix == _UNFINISHED:
                     path.unlink()

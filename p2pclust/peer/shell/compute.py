@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import Verified
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
+from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
@@ -71,8 +70,7 @@ class Worker:
         self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
         self._unread = False  # whether the rows could not be read
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
-        self._store = store
-        self._blobs = BlobAccess(store.blobs.read, store.blobs.store, limits)
+        self._blobs = BlobAccess(store.blobs.read, store.blobs.store, store.blobs.sync, limits)
         self.floor = floor or Floor()
         self._life = Life(secrets=secrets, floor=self.floor)
         self._loop = loop
@@ -143,10 +141,7 @@ class Worker:
     def _perform(self, effect: Compute) -> Computed:
         if self._is_new(effect.token) and self._unread:
             self._read()
-        outcome = perform(effect.task, self._local, self._blobs, self._life)
-        if isinstance(effect.token, VerifyToken) and outcome == Verified(good=True):
-            self._store.blobs.sync(effect.token.digest)  # before the core relies on it
-        return Computed(effect.token, outcome)
+        return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
 
     def _is_new(self, token: Token) -> bool:
         """Return True if this is the first task of a job since the peer started."""

@@ -1,8 +1,7 @@
 """The shell: one asyncio loop that performs the core's effects on ZeroMQ and SQLite and returns events to the core.
 
-It decides nothing. Effects are performed in order; successive rows are written in one transaction, which is on disk before
-the next effect. An exception from the core is a bug: the peer reports it and ends at once, because a peer that continued
-could break its promises.
+It decides nothing: a `Performer` performs the effects. An exception from the core is a bug: the peer reports it and ends at
+once, because a peer that continued could break its promises.
 """
 
 from __future__ import annotations
@@ -10,31 +9,15 @@ from __future__ import annotations
 import asyncio
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
-from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
-from p2pclust.peer.core.effects import (
-    CheckLink,
-    CheckRoster,
-    Compute,
-    Connect,
-    Disconnect,
-    DropBlob,
-    Effect,
-    Persist,
-    Reload,
-    Send,
-    SendChunk,
-    SendRoster,
-    StoreChunk,
-    TakeRoster,
-)  # fmt: skip
-from p2pclust.peer.core.events import Arrived, Event, Leave, LinkChecked, Started, Woken
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.events import Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Watch
+from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
@@ -44,8 +27,6 @@ from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 __all__ = ["Shell", "exit_code", "explain"]
 
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
-
-Row = tuple[str, str, bytes | None]
 
 
 class Shell:
@@ -72,17 +53,19 @@ class Shell:
         self.version = ""  # of the package
         self.began_at = self._loop.time()
         self._other_versions: dict[str, str] = {}  # reported wire versions, by peer
-        self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
         #: In testbeds that replace a peer's rows: since when it uses the others.
         self.rows = FirstUse()
         self.allow_list = allow_list
         self.links: Links
         self.worker: Worker
+        self._performer: Performer
         self.ended: asyncio.Future[BaseException | None] = self._loop.create_future()
 
     def start(self, links: Links, worker: Worker) -> None:
         """Start the core."""
         self.links, self.worker = links, worker
+        me = self.core.identity.name
+        self._performer = Performer(me, self.store, links, worker, self.signer, self.allow_list, self)
         self.step(Started())
 
     def leave(self) -> None:
@@ -121,15 +104,10 @@ class Shell:
         """Check a message and hand it to the core; drop and count a malformed one."""
         self.heard[source] = self._loop.time()
         try:
-            message = decode(frames)
-            if isinstance(message, Relay) and message.target == self.core.identity.name:
-                inner = decode(message.inner)
-                if isinstance(inner, Relay) or not self.signer.valid(message):
-                    raise WireError("relayed message without a valid signature")
-                self.heard[message.origin] = self._loop.time()
-                self.step(Arrived(message.origin, inner, via=source))
-            else:
-                self.step(Arrived(source, message))
+            event = self._performer.arrived(source, frames)
+            if event.via:
+                self.heard[event.source] = self._loop.time()
+            self.step(event)
         except OtherVersionError as error:
             self.links.counters.drop("malformed")
             self._report_version(source, error.theirs)
@@ -149,7 +127,7 @@ class Shell:
         if self.ended.done():
             return
         try:
-            self._perform(self.core.step(self._loop.time(), event))
+            self._performer.perform_all(self.core.step(self._loop.time(), event))
         except Exception as error:  # noqa: BLE001 (ends the peer; see the module's docstring)
             self._end(error)
             return
@@ -175,77 +153,28 @@ class Shell:
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def _perform(self, effects: list[Effect]) -> None:
-        rows: list[Row] = []
-        for effect in effects:
-            if isinstance(effect, Persist):
-                rows.append((effect.table, effect.key, effect.value))
-                continue
-            if rows:
-                self.store.write(rows)
-                rows = []
-            told = self.rows.see(effect)
-            if told is not None:
-                self._watch(told.verb, told.fields)
-            self.perform(effect)
-        if rows:
-            self.store.write(rows)
-
     def perform(self, effect: Effect) -> None:
-        """Perform one effect."""
-        match effect:
-            case Send():
-                self._send(effect)
-            case Report():
-                self._report(effect)
-            case Compute():
-                self.worker.submit(effect)
-            case Reload():
-                self.worker.reload()
-            case CheckLink():
-                task = self._loop.create_task(self._check(effect.peer))
-                self._checks[task] = None
-                task.add_done_callback(self._checks.pop)
-            case Connect():
-                self.links.connect(effect.peer, effect.address)
-            case Disconnect():
-                self.links.disconnect(effect.peer)
-            case StoreChunk():
-                self.store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
-            case SendChunk():
-                self._send_chunk(effect)
-            case DropBlob():
-                self.store.blobs.drop(effect.digest)
-            case _:
-                assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
-                self.allow_list.perform(effect)
+        """Perform one effect that is not a row."""
+        self._performer.perform(effect)
 
-    def _send_chunk(self, effect: SendChunk) -> None:
-        data = self.store.blobs.chunk(effect.digest, effect.index)
-        if data is None:
-            self._send(Send(effect.to, BlobMissing(effect.digest)))
-        else:
-            self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
+    def before(self, effect: Effect) -> None:
+        """Report the first use of replaced rows before it happens."""
+        first_use = self.rows.see(effect)
+        if first_use is not None:
+            self._watch(first_use.verb, first_use.fields)
 
-    def _send(self, effect: Send) -> None:
-        if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
-            self._encoded = (effect.message, encode(effect.message))
-        frames = self._encoded[1]
-        lane = Lane.BULK if effect.bulk else Lane.CONTROL
-        if not effect.via:
-            self.links.send(effect.to, frames, lane)
-            return
-        me = self.core.identity.name
-        relay = Relay(me, effect.to, self.signer.sign(effect.to, frames), tuple(frames))
-        carried = encode(relay)
-        for name in effect.via:
-            self.links.send(name, carried, lane)
+    def check_link(self, peer: str) -> None:
+        """Try a plain TCP connect; the core gets the result."""
+        task = self._loop.create_task(self._check(peer))
+        self._checks[task] = None
+        task.add_done_callback(self._checks.pop)
 
     async def _check(self, peer: str) -> None:
         refused = await self.links.refused(peer, _CHECK_S)
         self.step(LinkChecked(peer, refused))
 
-    def _report(self, effect: Report) -> None:
+    def report(self, effect: Report) -> None:
+        """Write a report to the log and to the listeners, and carry out a fault that was planned for it."""
         fields = effect.fields
         self._watch(effect.verb, fields)
         for listener in tuple(self._listeners):

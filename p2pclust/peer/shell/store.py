@@ -27,7 +27,9 @@ from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.commits import Commits
 from p2pclust.peer.shell.disk import failing, failure, primary_code
+from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.wal import lost_commits
+from p2pclust.tools.files import make_folder
 
 __all__ = ["Store"]
 
@@ -98,7 +100,7 @@ class Store:
         self._commits_path = directory / _COMMITS
         self._lock = threading.Lock()
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folder(directory)
             _refuse_newer(self.path, _number_of(self.path))  # before it is opened, which could change the file
             try:
                 self._open()
@@ -214,9 +216,10 @@ class Store:
         own = tables.pop("self")
         return StoreContents(own["store_id"].decode(), int(own.get("incarnation", b"0")), tables, self.blobs.stored())
 
-    def write(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
+    def write(self, rows: Iterable[Row], *, sync: bool = True) -> None:
         """Write rows, or delete those without a value, in one transaction; they are on disk when this returns.
 
+        So are rows that need not be, without `sync`: every commit is synced.
         Raise FleetError if the disk is full or fails.
         """
         with self._lock:

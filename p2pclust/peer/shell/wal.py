@@ -20,6 +20,7 @@ _FRAME = struct.Struct(
 _WORD_ORDERS = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}  # by magic, for checksums only
 _OPENING = 8  # first bytes of a header or a frame that its checksum covers
 _WORD = 0xFFFFFFFF
+_SECTOR = 512  # bytes that a power cut leaves wholly written or not at all
 
 
 def lost_commits(log: bytes) -> bool:
@@ -40,7 +41,7 @@ def lost_commits(log: bytes) -> bool:
     order, rest = _WORD_ORDERS.get(magic), log[_OPENING : _HEADER.size - _OPENING]
     if order is None or _vouched(order, (0, 0), rest, checksum) != _words(order, log[:_OPENING]):
         return True  # synced before the first frame, and shorter than a sector: a power cut cannot damage it
-    commits, whole, ours = 0, True, True
+    commits, whole, ours, sound = 0, True, True, True
     for start in range(_HEADER.size, len(log) - _FRAME.size - page_bytes + 1, _FRAME.size + page_bytes):
         opening, own_salts, *own_checksum = _FRAME.unpack_from(log, start)
         if not ours and own_salts != salts:
@@ -48,11 +49,15 @@ def lost_commits(log: bytes) -> bool:
         number, n_pages = _words(order, opening)
         page = log[start + _FRAME.size : start + _FRAME.size + page_bytes]
         vouched = _vouched(order, checksum, page, own_checksum)
-        sound = vouched == (number, n_pages)
-        ours = own_salts == salts or sound  # after one of ours, its checksum proves it even if its salts are damaged
+        after_sound, sound = sound, vouched == (number, n_pages)
+        # After a sound frame the checksum proves that a frame with damaged salts is ours. A damaged frame proves nothing:
+        # at the end of a sector its checksum may be left from an older frame, and older frames go on from that one.
+        ours = own_salts == salts or (sound and after_sound)
         whole = whole and own_salts == salts and sound
+        # The same is true of an opening.
+        opening_is_of_this_frame = (start + _OPENING) % _SECTOR != 0
         # If damage set a commit's number of pages to 0, the checksums still show a commit of this page.
-        if ours and not whole and (n_pages or (vouched[0] == number and vouched[1])):
+        if ours and not whole and ((n_pages and opening_is_of_this_frame) or (vouched[0] == number and vouched[1])):
             commits += 1
         checksum = own_checksum
     return commits > 1

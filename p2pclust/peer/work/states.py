@@ -48,12 +48,16 @@ class BlobAccess:
     read : callable
         Yields the bytes of the blob with that digest, in order.
     store : callable
-        Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk.
+        Stores a blob: its digest, its bytes (or an object that is sliced like bytes), and the size of a chunk. It is on disk
+        when this returns.
+    sync : callable
+        Syncs the chunks of the blob with that digest to the disk.
     limits : Limits
     """
 
     read: Callable[[bytes], Iterator[bytes]]
     store: Callable[[bytes, Any, int], None]
+    sync: Callable[[bytes], None]
     limits: Limits
 
     def keep(self, payload: bytes | Pieces) -> Ref:

@@ -136,10 +136,7 @@ def _of_plugin(task: Task) -> bool:
 
 def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome:
     if isinstance(task, VerifyBlob):
-        whole = hashlib.blake2b(digest_size=32)
-        for chunk in blobs.read(task.digest):
-            whole.update(chunk)
-        return Verified(whole.digest() == task.digest)
+        return _verified(task, blobs)
     if isinstance(task, BeginJob):
         return _begin(task, blobs, life)
     assert isinstance(task, StateTask), task
@@ -153,6 +150,17 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     if task.keys is not None and task.keys.verify:
         return _perform_verified(job, state, task, local, blobs, life)
     return _perform_unproved(job, state, task, local, blobs, life)
+
+
+def _verified(task: VerifyBlob, blobs: BlobAccess) -> Verified:
+    """Hash a blob and, if it is the right one, sync it: from then on the core relies on it."""
+    whole = hashlib.blake2b(digest_size=32)
+    for chunk in blobs.read(task.digest):
+        whole.update(chunk)
+    good = whole.digest() == task.digest
+    if good:
+        blobs.sync(task.digest)
+    return Verified(good)
 
 
 def _perform_unproved(

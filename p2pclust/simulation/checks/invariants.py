@@ -152,7 +152,7 @@ class Invariants(Observer):
         assert effect.value is not None
         term, round_, digest, _, payload, final, finished = msgpack.unpackb(effect.value)
         if payload is None:
-            held = hashlib.blake2b(b"".join(peer.disk.blob(digest)), digest_size=32).digest()
+            held = hashlib.blake2b(b"".join(peer.disk.synced_blob(digest)), digest_size=32).digest()
             self._assert(held == digest, "S11", f"{peer.name} adopts a state whose blob is not here, or is another")
         key = (peer.name, peer.disk.store_id, effect.key)
         if finished:

@@ -41,10 +41,11 @@ from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
+from p2pclust.simulation.swarms.shipped import SHIPPED_MUTANTS
 
 __all__ = [
     "BUGS", "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
-    "VERIFIED_MUTANTS", "WORKSPACE_MUTANTS", "planted",
+    "SHIPPED_MUTANTS", "VERIFIED_MUTANTS", "WORKSPACE_MUTANTS", "planted",
 ]  # fmt: skip
 
 
@@ -355,7 +356,8 @@ LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
     for swarm, group in (
-        ("", MUTANTS), ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS), ("cancel", CANCEL_MUTANTS),
+        ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
+        ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),

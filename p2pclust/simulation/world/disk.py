@@ -14,8 +14,8 @@ _Row = tuple[str, str]
 class Disk:
     """Rows and chunks of one peer's store, each either synced or still on its way.
 
-    A peer syncs a blob that it fetched when it has hashed it, and a row that names it comes later. Here the blob is safe
-    only with the row, the latest moment that is right; of what is not whole by then a crash takes any part.
+    A peer syncs a blob that it fetched when it has hashed it, before a row names it. Of a blob that was not synced a crash
+    takes any part.
     """
 
     def __init__(self, store_id: str) -> None:
@@ -31,15 +31,19 @@ class Disk:
         self._written[table, key] = value
 
     def sync(self) -> None:
-        """Bring the rows that were written onto the platter, and every blob that is whole."""
+        """Bring the rows that were written onto the platter."""
         self._synced.update(self._written)
         self._written.clear()
         renamed = self._synced.get(("self", "store_id"))
         self.store_id = renamed.decode() if renamed is not None else self.store_id
-        for digest in list(self._unsynced):
-            n_chunks, chunks = self._chunks[digest]
-            if len(chunks) == n_chunks:
-                del self._unsynced[digest]
+
+    def sync_blob(self, digest: bytes) -> None:
+        """Bring the chunks of a blob onto the platter."""
+        self._unsynced.pop(digest, None)
+
+    def synced_blob(self, digest: bytes) -> list[bytes]:
+        """Return all chunks in order of a blob that no crash would take; none of any other."""
+        return [] if digest in self._unsynced else self.blob(digest)
 
     def read_synced(self, table: str, key: str) -> bytes | None:
         """What a restart would find."""

@@ -19,7 +19,7 @@ class Parcel(NamedTuple):
 
     source: str
     target: str
-    frames: tuple[bytes, ...]
+    frames: list[bytes]
     n_bytes: int
     lane: Lane
     times_relinked: int  # of that link when it left

@@ -13,6 +13,7 @@ import numpy as np
 
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.events import Event, RosterRead
+from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.tasks import Life
 from p2pclust.protocols.engine.local import Local
@@ -81,7 +82,8 @@ class Peer:
     asleep: bool = False
     held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order
     wake_planned: float = float("inf")
-    must_sync: bool = False
+    performer: Performer = field(init=False)  # of this life
+    unwritten: int = 0  # rows that the core wants on the disk, and that are still in its performer
     working: Life = field(default_factory=Life)  # what its worker has in this life
     links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it knows them; none on a full mesh
     wiped: bool = False  # its store was lost at least once since the job was handed in

@@ -6,11 +6,11 @@ and counts as well; a copy that the network makes does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.peer.core.messages import Relay
 from p2pclust.simulation.world.coding import decoded
 from p2pclust.transport.wire import kind_of
 
@@ -19,6 +19,7 @@ __all__ = ["LinkTraffic", "Traffic", "summary"]
 #: Kinds of messages that may carry a contribution, or a sum of several: what has the attributes `job` and `round`, and
 #: names the contribution's blob in `contribution` or has its bytes in `payload`.
 _CARRIERS: Final = frozenset(("adopted", "partial"))
+_RELAY: Final = Relay.kind
 
 
 @dataclass(frozen=True)
@@ -63,28 +64,27 @@ class _LinkCount:
 
 
 class Traffic:
-    """Counts as it goes: two look-ups per message, and one decoding more per relayed contribution."""
+    """Counts as it goes: two look-ups per message, and one decoding more per contribution."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], _LinkCount] = {}
 
-    def count(self, source: str, target: str, message: Message, n_bytes: int) -> None:
+    def count(self, source: str, target: str, frames: Sequence[bytes], n_bytes: int) -> None:
         """A message leaves `source` for its neighbour `target`."""
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = _LinkCount()
-        kind = message.kind
-        if isinstance(message, Relay):
-            kind = kind_of(message.inner[0])
-            if kind in _CARRIERS:
-                message = decoded(message.inner)
+        kind = kind_of(frames[0])
+        if kind == _RELAY:
+            frames = frames[1:]
+            kind = kind_of(frames[0])
         counts = link.kinds.get(kind)
         if counts is None:
             counts = link.kinds[kind] = [0, 0]
         counts[0] += 1
         counts[1] += n_bytes
         if kind in _CARRIERS:
-            link.carried(message)
+            link.carried(decoded(frames))
 
     def links(self) -> dict[tuple[str, str], LinkTraffic]:
         """Return what was counted so far, by (from, to), sorted."""

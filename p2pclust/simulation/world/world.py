@@ -1,8 +1,8 @@
 """Virtual time: the real cores of a whole fleet, one heap of events, one seed.
 
-The production `Core` runs here unchanged; only clock, network, disk and worker are replaced. Every message is encoded and
-decoded, so sizes and limits are real. An effect list can be cut anywhere by a crash: what comes after the cut never
-happens, and rows that were written but not synced are lost.
+The production `Core` runs here unchanged, as does the `Performer` of its effects; only clock, network, disk and worker are
+replaced. Every message is encoded and decoded, so sizes and limits are real. A list of effects can be cut anywhere by a
+crash: what comes after the cut never happens, and rows that were not synced are lost.
 """
 
 from __future__ import annotations
@@ -15,32 +15,18 @@ from dataclasses import replace
 import numpy as np
 
 from p2pclust.peer.core.core import Core, Identity
-from p2pclust.peer.core.effects import (
-    CheckLink,
-    CheckRoster,
-    Compute,
-    Connect,
-    Disconnect,
-    DropBlob,
-    Effect,
-    Persist,
-    Reload,
-    Send,
-    SendChunk,
-    SendRoster,
-    StoreChunk,
-    TakeRoster,
-)  # fmt: skip
-from p2pclust.peer.core.events import Arrived, Computed, Event, Leave, LinkChecked, Linked, Started, Woken
+from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
+from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
 from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay, RosterCopy
-from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.core.timing import Limits, Timing
+from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.world.coding import decoded, encoded
+from p2pclust.simulation.world.device import LifeEnded, SimulatedDevice
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.lines import Lines, Parcel
 from p2pclust.simulation.world.live_overlay import LiveOverlay
@@ -78,7 +64,7 @@ class World:
         self._timing = timing
         self._limits = limits
         self._rng = rng
-        self._observers: tuple[Observer, ...] = ()
+        self.observers: tuple[Observer, ...] = ()
         self.watch(*observers)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._planned = 0
@@ -117,10 +103,10 @@ class World:
 
     def watch(self, *observers: Observer) -> None:
         """Let more observers see everything from now on."""
-        self._observers = (*self._observers, *observers)
+        self.observers = (*self.observers, *observers)
         # These two are called so often that only observers with a method of their own are.
-        self._on_effect = [one.effect for one in self._observers if type(one).effect is not Observer.effect]
-        self._on_step = [one.stepped for one in self._observers if type(one).stepped is not Observer.stepped]
+        self.on_effect = [one.effect for one in self.observers if type(one).effect is not Observer.effect]
+        self._on_step = [one.stepped for one in self.observers if type(one).stepped is not Observer.stepped]
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -158,8 +144,10 @@ class World:
         peer.working = Life(secrets=secrets)
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
+        device = SimulatedDevice(self, peer)
+        peer.performer = Performer(name, device, device, device, device, device, device, encode=encoded, decode=decoded)
         peer.core = Core(self._identity(peer), peer.disk.load(), self._timing, self._limits, rng)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.started(self, peer)
         self.step(peer, Started())
 
@@ -182,11 +170,11 @@ class World:
             return
         peer.core = None
         peer.held = []
-        peer.must_sync = False
         self.lines.forget(name)
-        lost = peer.disk.crash()
-        self._mark(b"crash", name)
-        for observer in self._observers:
+        lost = peer.disk.crash() + peer.unwritten
+        peer.unwritten = 0
+        self.mark(b"crash", name)
+        for observer in self.observers:
             observer.crashed(self, peer, lost)
 
     def leave(self, name: str) -> None:
@@ -196,11 +184,10 @@ class World:
             return
         peer.frozen_until = self.now  # a stopped peer is woken up to leave
         self.step(peer, Leave())
-        peer.must_sync = True  # a shell syncs every batch of rows; only a crash comes between
-        self._sync(peer)
+        self.sync(peer)  # a store syncs every write; only a crash comes between
         peer.core = None
         peer.held = []
-        self._mark(b"leave", name)
+        self.mark(b"leave", name)
 
     def give_roster(self, name: str, roster: bytes) -> None:
         """A person gives the peer a fleet roster; before its first life, it is what it was set up with."""
@@ -223,7 +210,7 @@ class World:
         peer = self.peers[name]
         assert peer.core is None, f"{name} runs"
         peer.disk = image
-        for observer in self._observers:
+        for observer in self.observers:
             observer.restored(self, peer)
 
     def freeze(self, name: str, duration_s: float) -> None:
@@ -285,7 +272,7 @@ class World:
         if not self.overlay.change(a, b, up=up):
             return False
         a, b = sorted((a, b))
-        self._mark(b"link", a, b, b"up" if up else b"down")
+        self.mark(b"link", a, b, b"up" if up else b"down")
         self.step(self.peers[a], Linked(b, up))
         self.step(self.peers[b], Linked(a, up))
         return True
@@ -308,28 +295,32 @@ class World:
                 peer.links[event.peer] = None
             else:
                 peer.links.pop(event.peer, None)
-        for effect in core.step(peer.clock.read(self.now), event):
-            if self.crash_point(peer, effect):
-                self.crash(peer.name)
-                return
-            if not isinstance(effect, Persist):
-                self._sync(peer)  # rows that follow one another are synced together, before anything else is done
-            for look in self._on_effect:
-                look(self, peer, effect)
-            self._perform(peer, effect)
-            if peer.core is None:
-                return  # an observer, or the effect itself, ended this life
-        self._sync(peer)
-        for look_again in self._on_step:
-            look_again(self, peer)
+        try:
+            peer.performer.perform_all(self._until_it_ends(peer, core.step(peer.clock.read(self.now), event)))
+        except LifeEnded:
+            return
+        for look in self._on_step:
+            look(self, peer)
         self._plan_wake(peer)
 
-    def _sync(self, peer: Peer) -> None:
-        if peer.must_sync:
-            peer.disk.sync()
-            peer.must_sync = False
-            for observer in self._observers:
-                observer.synced(self, peer)
+    def _until_it_ends(self, peer: Peer, effects: list[Effect]) -> Iterator[Effect]:
+        """Hand on one effect after another; raise `LifeEnded` where a crash, an observer or an effect ended this life."""
+        for effect in effects:
+            if self.crash_point(peer, effect):
+                self.crash(peer.name)
+                raise LifeEnded
+            if isinstance(effect, Persist):
+                self.mark(b"persist", peer.name, effect.table, effect.key)
+                peer.unwritten += 1
+            yield effect
+            if peer.core is None:
+                raise LifeEnded
+
+    def sync(self, peer: Peer) -> None:
+        """What the peer wrote is on its disk from now on."""
+        peer.disk.sync()
+        for observer in self.observers:
+            observer.synced(self, peer)
 
     def _plan_wake(self, peer: Peer) -> None:
         if peer.core is None or peer.clock.when(peer.core.wake_at) >= peer.wake_planned:
@@ -348,42 +339,8 @@ class World:
 
         self.at(max(wake_at, self.now), wake)
 
-    def _perform(self, peer: Peer, effect: Effect) -> None:
-        match effect:
-            case Send():
-                self._send(peer, effect)
-            case Persist():
-                peer.disk.write(effect.table, effect.key, effect.value)
-                peer.must_sync = peer.must_sync or effect.sync
-                self._mark(b"persist", peer.name, effect.table, effect.key)
-            case Compute() | Reload():
-                self._compute(peer, effect)
-            case CheckLink():
-                self._check_link(peer, effect.peer)
-            case Report():
-                self._mark(b"report", peer.name, effect.verb, repr(sorted(effect.fields.items())))
-            case StoreChunk():
-                peer.disk.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
-            case SendChunk():
-                data = peer.disk.chunk(effect.digest, effect.index)
-                if data and peer.name in self.rotten:
-                    data = bytes([data[0] ^ 1]) + data[1:]
-                missing = BlobMissing(effect.digest)
-                message = missing if data is None else BlobChunk(effect.digest, effect.index, (data,))
-                self._send(peer, Send(effect.to, message, bulk=True))
-            case DropBlob():
-                peer.disk.drop_blob(effect.digest)
-            case Connect() if self._partial_view and self.overlay.sparse:
-                # A peer may use a link that it opens; the other end may as soon as it links back.
-                peer.links[effect.peer] = None
-                self.overlay.add(peer.name, effect.peer)
-            case Connect() | Disconnect():
-                pass  # every peer can reach every other; cuts are the network's affair
-            case _:
-                self._perform_on_roster(peer, effect)
-
-    def _perform_on_roster(self, peer: Peer, effect: Effect) -> None:
-        assert isinstance(effect, CheckRoster | SendRoster | TakeRoster), f"unknown effect {effect}"
+    def perform_on_roster(self, peer: Peer, effect: CheckRoster | TakeRoster | SendRoster) -> None:
+        """Read, send or take a fleet roster."""
         if isinstance(effect, CheckRoster):
             paper, life = read_paper(effect.source, effect.data, keyed=self._keyed), peer.life
             self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)
@@ -391,32 +348,32 @@ class World:
         kept = peer.disk.read_synced(TABLE, CURRENT)
         assert kept is not None, f"{peer.name} has no roster"
         if isinstance(effect, SendRoster):
-            self._send(peer, Send(effect.to, RosterCopy((kept,)), bulk=True))
+            peer.performer.perform(Send(effect.to, RosterCopy((kept,)), bulk=True))
         elif peer.name not in read_paper("", kept).peers:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
 
-    def _send(self, peer: Peer, effect: Send) -> None:
-        frames, lane = encoded(effect.message), Lane.BULK if effect.bulk else Lane.CONTROL
-        if not effect.via:
-            self._transmit(peer, effect.to, effect.message, frames, lane)
-        for relay in effect.via:
-            carried = Relay(peer.name, effect.to, b"", frames)
-            self._transmit(peer, relay, carried, encoded(carried), lane)
+    def connect(self, peer: Peer, target: str) -> None:
+        """A peer may use a link that it opens; the other end may as soon as it links back."""
+        if self._partial_view and self.overlay.sparse:
+            peer.links[target] = None
+            self.overlay.add(peer.name, target)
 
-    def _transmit(self, peer: Peer, target: str, message: Message, frames: tuple[bytes, ...], lane: Lane) -> None:
+    def transmit(self, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
+        """Send a message over a link; False if there is no room for it."""
         # A peer that was paused when a link vanished may use it until it notices; all others noticed at once.
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
-        self._mark(b"send", peer.name, target, *frames)
+        self.mark(b"send", peer.name, target, *frames)
         source, n_bytes = peer.name, sum(map(len, frames))
         parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
         linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
         if linked and self.network.passes(source, n_bytes, lane) and not self.lines.send(parcel):
-            return  # no room
+            return False
         peer.counters["messages_sent"] += 1
         peer.counters["bytes_sent"] += n_bytes
         if linked:
-            self.traffic.count(source, target, message, n_bytes)
+            self.traffic.count(source, target, frames, n_bytes)
+        return True
 
     def _deliver(self, parcel: Parcel) -> None:
         source, target, frames = parcel.source, parcel.target, parcel.frames
@@ -425,13 +382,10 @@ class World:
             return
         peer.counters["messages_received"] += 1
         peer.counters["bytes_received"] += parcel.n_bytes
-        message = decoded(frames)
-        if isinstance(message, Relay) and message.target == target:
-            self.step(peer, Arrived(message.origin, decoded(message.inner), via=source))
-        else:
-            self.step(peer, Arrived(source, message))
+        self.step(peer, peer.performer.arrived(source, frames))
 
-    def _check_link(self, peer: Peer, target: str) -> None:
+    def check_link(self, peer: Peer, target: str) -> None:
+        """Answer a moment later whether a peer refuses connections."""
         life = peer.life
         times = self.overlay.changes(peer.name, target)
         open_ways = self.network.reaches(peer.name, target) and self.network.reaches(target, peer.name)
@@ -447,11 +401,9 @@ class World:
         there_and_back = sum(end.up.latency_s + end.down.latency_s for end in ends)
         self.at(self.now + 2 * self.network.conditions.delay_s[1] + there_and_back, answer)
 
-    def _compute(self, peer: Peer, effect: Compute | Reload) -> None:
-        if isinstance(effect, Reload):
-            peer.local = self.reload(peer)
-            return
-        self._mark(b"compute", peer.name, *effect.token.words())
+    def compute(self, peer: Peer, effect: Compute) -> None:
+        """Do a task; its result comes a moment later."""
+        self.mark(b"compute", peer.name, *effect.token.words())
         if peer.name in self.hung:
             return
 
@@ -467,17 +419,18 @@ class World:
         def done() -> None:
             if peer.life != life or peer.core is None:
                 return
-            blobs = BlobAccess(read, peer.disk.store_blob, self._limits)
+            blobs = BlobAccess(read, peer.disk.store_blob, peer.disk.sync_blob, self._limits)
             outcome = perform(effect.task, local, blobs, peer.working)  # at the end: what it reads may be gone by then
             outcome = self.falsify(peer, outcome)
             if isinstance(outcome, StateMade):
-                for observer in self._observers:
+                for observer in self.observers:
                     observer.computed(self, peer, effect, outcome.ref.digest)
             self.step(peer, Computed(effect.token, outcome))
 
         self.at(self.now + delay, done)
 
-    def _mark(self, kind: bytes, *parts: str | bytes) -> None:
+    def mark(self, kind: bytes, *parts: str | bytes) -> None:
+        """Let something count for the trace."""
         self._trace.update(b"%s %.9f" % (kind, self.now))
         for part in parts:
             self._trace.update(part if isinstance(part, bytes) else part.encode())

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from p2pclust.cli.lab.seeds import PROTOCOLS, Finding
-from p2pclust.simulation.swarms.mutants import MUTANTS
+from p2pclust.simulation.swarms.mutants import MUTANTS, SHIPPED_MUTANTS
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,10 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
             ("--seeds", "0:1", "--protocol", "k-fed"),
             f"error: --protocol k-fed: expected one of {', '.join(PROTOCOLS)}, or nothing\n",
         ),
-        (("--seeds", "0:1", "--mutant", "x"), f"error: --mutant x: expected all, or one of {', '.join(MUTANTS)}\n"),
+        (
+            ("--seeds", "0:1", "--mutant", "x"),
+            f"error: --mutant x: expected all, or one of {', '.join((*MUTANTS, *SHIPPED_MUTANTS))}\n",
+        ),
         (
             ("--seeds", "0:1", "--protocol", "any", "--overlay", "sparse"),
             "error: --overlay: each seed of any draws its own\n",

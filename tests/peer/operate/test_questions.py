@@ -11,6 +11,7 @@ import msgpack
 import pytest
 
 from p2pclust.errors import UsageError
+from p2pclust.peer.core.events import Leave
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.operate.questions import VERBS, Questions
 from p2pclust.peer.shell.planned_faults import PlannedFaults
@@ -141,11 +142,14 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
     async def live() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: failed.append(context["message"]))
         core = SimpleNamespace(
-            step=lambda now, event: [JobAccepted("x")], wake_at=float("inf"), identity=SimpleNamespace(name="me")
+            step=lambda now, event: [JobAccepted("x")] if isinstance(event, Leave) else [],
+            wake_at=float("inf"),
+            identity=SimpleNamespace(name="me"),
         )
         store = Store(tmp_path)
         shell = Shell(core, store, None, PlannedFaults("me", ()), lambda verb, fields: None, None)  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
+        shell.start(None, None)  # type: ignore[arg-type]
         shell.leave()
         assert shell.ended.result() is None
         store.close()

@@ -47,6 +47,9 @@ class OnStore:
     def store_blob(self, digest: bytes, data: bytes, chunk_bytes: int) -> None:
         self.store.blobs.store(digest, data, chunk_bytes)
 
+    def sync_blob(self, digest: bytes) -> None:
+        self.store.blobs.sync(digest)
+
     def blob(self, digest: bytes) -> tuple[bytes, ...]:
         return tuple(self.store.blobs.read(digest))
 

@@ -95,7 +95,7 @@ class FakeWorker:
 class SpyStore(Store):
     diary: list[Any]
 
-    def write(self, rows: Any) -> None:
+    def write(self, rows: Any, *, sync: bool = True) -> None:
         rows = list(rows)
         if hasattr(self, "diary"):
             self.diary.append(("write", [(table, key) for table, key, _ in rows]))
@@ -417,7 +417,7 @@ class TestEnd:
         self, bench: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def test(b: Bench) -> None:
-            def full(rows: object) -> None:
+            def full(rows: object, *, sync: bool) -> None:
                 raise FleetError("the disk is full; free some space, then start the peer again")
 
             monkeypatch.setattr(b.store, "write", full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from collections.abc import Sequence
@@ -118,6 +119,19 @@ class TestPowerCut:
             if written[number % len(written)]:
                 torn[max(sector, start) : sector + 512] = log[max(sector, start) : sector + 512]
         assert not lost_commits(bytes(torn))
+
+    @pytest.mark.parametrize("n_before", [39, 40, 41, 60, 61, 62])
+    def test_between_the_parts_of_a_header(self, n_before: int) -> None:
+        # Frames 41 and 62 begin 8 and 16 bytes before the end of a sector. Beside what is new of their headers there may
+        # be the number of pages, or the checksum, of a commit of before the last checkpoint.
+        log, old = log_of((n_before, 3)), log_of((1,) * 70, OLD, seed=1)
+        start = end_of((n_before,))
+        sectors = range(start // 512 * 512, len(log), 512)
+        for written in itertools.product((False, True), repeat=len(sectors)):
+            torn = bytearray(log[:start] + old[start:])
+            for sector in itertools.compress(sectors, written):
+                torn[max(sector, start) : sector + 512] = log[max(sector, start) : sector + 512]
+            assert not lost_commits(bytes(torn)), written
 
     def test_that_leaves_nothing_but_the_size_of_the_file(self) -> None:
         assert not lost_commits(bytes(4096))

@@ -78,7 +78,7 @@ def test_what_is_below_the_floor(floor: Floor, job: Job, keys: JobKeys | None, r
 
 
 def test_a_contribution_below_the_floor_is_an_abstention() -> None:
-    data, local, blobs = msgpack.packb(PLAIN.to_dict()), Local([[1.0, 2.0]] * 5), BlobAccess(None, None, Limits())  # type: ignore[arg-type]
+    data, local, blobs = msgpack.packb(PLAIN.to_dict()), Local([[1.0, 2.0]] * 5), BlobAccess(None, None, None, Limits())  # type: ignore[arg-type]
     begun = perform(BeginJob(data, 3), local, blobs)
     assert isinstance(begun, StateMade)
     outcome = perform(Contribute(data, 3, begun.ref, 0), local, blobs, Life(floor=Floor(secure=True)))

@@ -80,7 +80,9 @@ class Workers:
         def store(digest: bytes, data: Any, chunk_bytes: int) -> None:
             self.blobs[digest] = bytes(data[0 : len(data)])
 
-        return perform(task, self.locals[peer], BlobAccess(read, store, self.limits), self.lives[peer])  # type: ignore[arg-type]
+        return perform(
+            task, self.locals[peer], BlobAccess(read, store, lambda digest: None, self.limits), self.lives[peer]
+        )  # type: ignore[arg-type]
 
     def bytes_of(self, ref: Ref) -> bytes:
         return self.blobs[ref.digest] if ref.payload is None else ref.payload

@@ -32,6 +32,10 @@ from p2pclust.protocols.engine.runner import run_in_process
 LIMITS = Limits(inline_bytes=100, chunk_bytes=1000)
 
 
+def no_sync(digest: bytes) -> None:
+    raise AssertionError("no blob is fetched here")
+
+
 class Peers:
     """Two peers' workers, and one store for all blobs."""
 
@@ -52,7 +56,7 @@ class Peers:
         self.blobs[digest] = whole
 
     def do(self, task: Task, local: Local, memories: Memories | None = None) -> Ref:
-        outcome = perform(task, local, BlobAccess(self.read, self.store, LIMITS), Life(memories or Memories()))
+        outcome = perform(task, local, BlobAccess(self.read, self.store, no_sync, LIMITS), Life(memories or Memories()))
         assert isinstance(outcome, StateMade | Contributed), outcome
         return outcome.ref
 
@@ -98,7 +102,7 @@ def test_a_state_that_is_in_the_store_is_not_written_again() -> None:
     while peers.state(ref).stage < 2 or peers.state(ref).stage_round == 0:
         ref = peers.round(ref, memories)
     written: list[bytes] = []
-    access = BlobAccess(peers.read, lambda digest, *_: written.append(digest), LIMITS)
+    access = BlobAccess(peers.read, lambda digest, *_: written.append(digest), no_sync, LIMITS)
     outcome = perform(DescribeState(peers.data, 2, ref), peers.locals[0], access)
     assert isinstance(outcome, StateMade)
     assert (outcome.ref, outcome.info.asked, written) == (ref, (0, 1), [])
@@ -108,7 +112,7 @@ def test_a_blob_that_was_dropped_meanwhile_stops_nothing() -> None:
     peers = Peers()
     ref = Ref(b"d" * 32, 5000, None)
     peers.blobs[b"d" * 32] = b""
-    access = BlobAccess(peers.read, peers.store, LIMITS)
+    access = BlobAccess(peers.read, peers.store, no_sync, LIMITS)
     outcome = perform(Contribute(peers.data, 2, ref, 0), peers.locals[0], access)
     assert isinstance(outcome, NoResult)
     assert "ends before it should" in outcome.reason

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from p2pclust.simulation.swarms import plan, swarm
-from p2pclust.simulation.swarms.mutants import MUTANTS, planted
+from p2pclust.simulation.swarms.mutants import MUTANTS, SHIPPED_MUTANTS, planted
 
 SEEDS = range(300)
 
@@ -81,11 +81,17 @@ FOUND_BY = {
     "document-not-synced": (0, ("S6",)),
     "register-not-synced": (0, ("S6",)),
     "refutation-not-synced": (0, ("S6",)),
+    "rows-written-last": (0, ("S6",)),
+    "messages-sent-first": (0, ("S6",)),
+    "rows-one-effect-late": (0, ("S6",)),
+    "last-rows-forgotten": (0, ("S6",)),
+    "old-frames-sent": (1, ("L2", "L3")),
+    "fetched-blob-not-synced": (0, ("S11",)),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *SHIPPED_MUTANTS])
 def test_a_planted_bug_is_found_and_the_broken_invariant_named(mutant: str) -> None:
     first, names = FOUND_BY[mutant]
     with planted(mutant):
@@ -101,7 +107,7 @@ def test_a_planted_bug_is_found_and_the_broken_invariant_named(mutant: str) -> N
 
 
 def test_every_planted_bug_is_looked_for() -> None:
-    assert set(FOUND_BY) == set(MUTANTS)
+    assert set(FOUND_BY) == {*MUTANTS, *SHIPPED_MUTANTS}
 
 
 @pytest.mark.slow

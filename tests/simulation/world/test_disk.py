@@ -74,16 +74,24 @@ class TestBlobs:
             disk.drop_blob(b"d")
         assert {0, 20} < lost
 
-    def test_a_whole_blob_is_safe_with_the_next_row(self, disk: Disk) -> None:
+    @pytest.mark.parametrize("synced", [True, False])
+    def test_a_fetched_blob_is_safe_once_it_is_synced_not_with_the_next_row(self, disk: Disk, synced: bool) -> None:
+        kept = 0
         for _ in range(40):
             for index in range(3):
                 disk.store_chunk(b"d", index, 3, b"x")
             disk.store_blob(b"own", b"abc", 1)
+            if synced:
+                disk.sync_blob(b"d")
+            assert disk.synced_blob(b"d") == ([b"x"] * 3 if synced else [])
             disk.write("register", "job", b"d")
             disk.sync()
             disk.crash()
-            assert disk.load().blobs == {b"d": (3, (0, 1, 2)), b"own": (3, (0, 1, 2))}
+            blobs = disk.load().blobs
+            assert blobs[b"own"] == (3, (0, 1, 2))
+            kept += blobs.get(b"d") == (3, (0, 1, 2))
             disk.drop_blob(b"d")
+        assert kept == 40 if synced else 0 < kept < 40
 
     def test_a_blob_of_ones_own_is_safe_at_once_also_in_place_of_one_that_was_fetched(self, disk: Disk) -> None:
         for _ in range(40):

@@ -31,7 +31,7 @@ def adopted(abstains: str = "", payload: bytes = b"", contribution: bytes = b"")
 def counted(*messages: Message) -> LinkTraffic:
     traffic = Traffic()
     for message in messages:
-        traffic.count("a", "b", message, 10)
+        traffic.count("a", "b", encode(message), 10)
     return traffic.links()["a", "b"]
 
 
@@ -56,7 +56,7 @@ class TestCounting:
     def test_directions_are_apart_and_sorted(self) -> None:
         traffic = Traffic()
         for source, target in (("b", "a"), ("a", "c"), ("a", "b")):
-            traffic.count(source, target, Heartbeat("j", 1, 2), 1)
+            traffic.count(source, target, encode(Heartbeat("j", 1, 2)), 1)
         assert list(traffic.links()) == [("a", "b"), ("a", "c"), ("b", "a")]
 
     @given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=31), st.integers(0, 2**40))

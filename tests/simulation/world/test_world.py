@@ -244,7 +244,7 @@ class TestLinks:
 
     @staticmethod
     def say(world: World, source: str, target: str) -> None:
-        world._send(world.peers[source], Send(target, WORD))
+        world.peers[source].performer.perform(Send(target, WORD))
 
     @pytest.fixture
     def heard(self, line: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -312,7 +312,7 @@ class TestLinks:
 
     def test_a_port_behind_a_link_that_is_gone_refuses_nothing(self, line: World, diary: Diary) -> None:
         line.crash("a")
-        line._check_link(line.peers["b"], "a")
+        line.check_link(line.peers["b"], "a")
         line.relink("a", "b", up=False)
         line.run_until(line.now + 0.5)
         core = line.peers["b"].core

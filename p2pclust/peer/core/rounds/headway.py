@@ -35,7 +35,8 @@ class Headway:
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
         self._longest_s = 0.0  # the longest round within one term
-        self._unproven = 0  # how often a peer was given up without proof that the others are faster
+        self._unproven: dict[str, int] = {}  # how often each was, without proof that the others are faster
+        self._mistaken = 0  # how often that was wrong: the peer answered a later round
         self._given_up: dict[str, int] = {}  # how often each peer computed for too long
         self.hung: dict[str, None] = {}  # peers that are not waited for until they answer
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state
@@ -67,12 +68,13 @@ class Headway:
         """Note that a peer has answered, so its worker works."""
         self.hung.pop(name, None)
         self._given_up.pop(name, None)
+        self._mistaken += self._unproven.pop(name, 0)
 
     def given_up(self, name: str, *, proven: bool) -> None:
         """Note that a peer computed for too long; `proven` if a majority of the asked peers was much faster."""
         self._adopted = None  # the length of this round says nothing about what this job needs
         self._given_up[name] = self._given_up.get(name, 0) + 1
-        self._unproven += not proven
+        self._unproven[name] = self._unproven.get(name, 0) + (not proven)
         if proven or self._given_up[name] > 1:
             self.hung[name] = None
 
@@ -101,8 +103,13 @@ class Headway:
         return any(self._ctx.now - since > self._shortest_s() for since in self._computing.values())
 
     def busy_limit_s(self, slowest_s: float) -> float:
-        """Return for how long a peer may compute, where the slowest of the others took so long."""
-        shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(self._unproven, _MOST_DOUBLINGS)
+        """Return for how long a peer may compute, where the slowest of the others took so long.
+
+        It doubles with every peer that was given up and may only be slow. A peer that was given up twice hangs, and does not
+        count until it answers.
+        """
+        doubtful = sum(times for name, times in self._unproven.items() if name not in self.hung)
+        shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(self._mistaken + doubtful, _MOST_DOUBLINGS)
         return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 
     def _shortest_s(self) -> float:

@@ -125,7 +125,8 @@ JOB = bytes(msgpack.packb(cluster_job("llf-cm", n_clusters=2).to_dict()))
 
 def reason(task: Task) -> str:
     """Why the real worker has no result."""
-    outcome = perform(task, Local(np.zeros((5, 2))), BlobAccess(lambda digest: iter(()), lambda *blob: None, Limits()))
+    blobs = BlobAccess(lambda digest: iter(()), lambda *blob: None, lambda digest: None, Limits())
+    outcome = perform(task, Local(np.zeros((5, 2))), blobs)
     assert isinstance(outcome, NoResult)
     return outcome.reason
 

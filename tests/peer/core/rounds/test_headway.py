@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 from harness import Net, toy
 
 from p2pclust.peer.core.job_messages import Open
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.timing import preset
+from p2pclust.peer.core.treatment import Treatment
 
 PATIENCE_S = 1.0
 
@@ -34,3 +41,33 @@ def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
         net.crash("p1")
         net.until(lambda net=net, job=job: net.aggregator(job) != "", limit_s=60.0)  # type: ignore[misc]
         assert net.aggregator(job) == other
+
+
+def a_headway() -> Headway:
+    context = SimpleNamespace(now=0.0, timing=preset("fast"))
+    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
+    return Headway(cast(JobContext, SimpleNamespace(context=context, document=document)))
+
+
+def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
+    """Two hung workers once held a job for 11, 22, 45 and 90 s, because each of these four times doubled the limit."""
+    headway = a_headway()
+    shortest_s = headway.busy_limit_s(0.0)
+    headway.given_up("p1", proven=False)
+    headway.given_up("p2", proven=False)
+    assert headway.busy_limit_s(0.0) == 4 * shortest_s
+    headway.given_up("p1", proven=False)
+    assert list(headway.hung) == ["p1"]
+    assert headway.busy_limit_s(0.0) == 2 * shortest_s
+    headway.given_up("p2", proven=False)
+    assert headway.busy_limit_s(0.0) == shortest_s
+
+
+def test_the_wait_stays_longer_for_a_peer_that_was_only_slow() -> None:
+    headway = a_headway()
+    shortest_s = headway.busy_limit_s(0.0)
+    headway.given_up("p1", proven=False)
+    headway.given_up("p1", proven=False)
+    headway.answered("p1")
+    assert headway.busy_limit_s(0.0) == 4 * shortest_s
+    assert not headway.hung

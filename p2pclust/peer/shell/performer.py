@@ -1,0 +1,212 @@
+"""Performs a core's effects and reads its messages: the one way for real peers and for simulated ones.
+
+It has no socket, file, clock or loop of its own. Effects are performed in order. Successive rows are one write, which is on
+disk before the next effect, so that no message leaves before what it promises is stored. The shell gives a performer its
+links, store and worker; the simulator gives it simulated ones, so the order that is checked there is the order of the
+shipped code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from p2pclust.errors import WireError
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.effects import (
+    CheckLink,
+    CheckRoster,
+    Compute,
+    Connect,
+    Disconnect,
+    DropBlob,
+    Effect,
+    Persist,
+    Reload,
+    Send,
+    SendChunk,
+    SendRoster,
+    StoreChunk,
+    TakeRoster,
+)  # fmt: skip
+from p2pclust.peer.core.events import Arrived
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
+from p2pclust.peer.core.reports import Report
+from p2pclust.transport.links import Lane
+
+__all__ = ["Agent", "Chunks", "Outbox", "Performer", "Rosters", "Row", "RowStore", "Signatures", "Tasks"]
+
+Row = tuple[str, str, bytes | None]
+"""Table, key and value of a row; a row without a value is deleted."""
+
+
+class Chunks(Protocol):
+    """The chunks of blobs in a store."""
+
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
+        """Write one chunk; a crash may lose it."""
+
+    def chunk(self, digest: bytes, index: int) -> bytes | None:
+        """Return one chunk, or None if it is absent."""
+
+    def drop(self, digest: bytes) -> None:
+        """Delete a blob."""
+
+
+class RowStore(Protocol):
+    """The rows of a store, and its blobs."""
+
+    @property
+    def blobs(self) -> Chunks:
+        """The blobs."""
+
+    def write(self, rows: Sequence[Row], *, sync: bool) -> None:
+        """Write rows in one transaction; with `sync` they are on disk when this returns."""
+
+
+class Outbox(Protocol):
+    """The sending half of links."""
+
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
+        """Queue one message."""
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open or move a link."""
+
+    def disconnect(self, peer: str) -> None:
+        """Close a link."""
+
+
+class Tasks(Protocol):
+    """A worker's queue."""
+
+    def submit(self, effect: Compute) -> None:
+        """Queue a task."""
+
+    def reload(self) -> None:
+        """Read the rows again, after the queued tasks."""
+
+
+class Signatures(Protocol):
+    """Signs and verifies relayed messages."""
+
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
+        """Sign a message from this peer to `target`."""
+
+    def valid(self, relay: Relay) -> bool:
+        """Return True if the origin signed the message."""
+
+
+class Rosters(Protocol):
+    """The fleet rosters of a peer."""
+
+    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
+        """Perform an effect that concerns rosters."""
+
+
+class Agent(Protocol):
+    """Whatever runs the core."""
+
+    def before(self, effect: Effect) -> None:
+        """An effect other than a row is about to be performed; what comes before it is on disk."""
+
+    def report(self, effect: Report) -> None:
+        """Handle a report of the core."""
+
+    def check_link(self, peer: str) -> None:
+        """Find out whether a peer refuses connections, and return `LinkChecked` to the core."""
+
+
+class Performer:
+    """Performs the effects of one peer, named `me`."""
+
+    def __init__(
+        self, me: str, store: RowStore, links: Outbox, worker: Tasks, signer: Signatures, rosters: Rosters, agent: Agent,
+        *, encode: Callable[[Message], list[bytes]] = encode, decode: Callable[[Sequence[bytes]], Message] = decode,
+    ) -> None:  # fmt: skip
+        self._me = me
+        self._store = store
+        self._links = links
+        self._worker = worker
+        self._signer = signer
+        self._rosters = rosters
+        self._agent = agent
+        self._encode = encode
+        self._decode = decode
+        self._encoded: tuple[Message | None, list[bytes]] = (None, [])  # the last message that was sent, and its frames
+
+    def perform_all(self, effects: Iterable[Effect]) -> None:
+        """Perform the effects of one step, in order; each is read after the one before it was performed."""
+        rows: list[Row] = []
+        sync = False
+        for effect in effects:
+            if isinstance(effect, Persist):
+                rows.append((effect.table, effect.key, effect.value))
+                sync = sync or effect.sync
+                continue
+            if rows:
+                self._store.write(rows, sync=sync)
+                rows, sync = [], False
+            self._agent.before(effect)
+            self.perform(effect)
+        if rows:
+            self._store.write(rows, sync=sync)
+
+    def arrived(self, source: str, frames: list[bytes]) -> Arrived:
+        """Return the event of a message that came from the neighbour `source`, perhaps relayed.
+
+        Raise WireError if it is malformed, or relayed without a valid signature.
+        """
+        message = self._decode(frames)
+        if not (isinstance(message, Relay) and message.target == self._me):
+            return Arrived(source, message)
+        inner = self._decode(message.inner)
+        if isinstance(inner, Relay) or not self._signer.valid(message):
+            raise WireError("relayed message without a valid signature")
+        return Arrived(message.origin, inner, via=source)
+
+    def perform(self, effect: Effect) -> None:
+        """Perform one effect that is not a row."""
+        match effect:
+            case Send():
+                self._send(effect)
+            case Report():
+                self._agent.report(effect)
+            case Compute():
+                self._worker.submit(effect)
+            case Reload():
+                self._worker.reload()
+            case CheckLink():
+                self._agent.check_link(effect.peer)
+            case Connect():
+                self._links.connect(effect.peer, effect.address)
+            case Disconnect():
+                self._links.disconnect(effect.peer)
+            case StoreChunk():
+                self._store.blobs.store_chunk(effect.digest, effect.index, effect.n_chunks, effect.data)
+            case SendChunk():
+                self._send_chunk(effect)
+            case DropBlob():
+                self._store.blobs.drop(effect.digest)
+            case _:
+                assert isinstance(effect, CheckRoster | TakeRoster | SendRoster), f"unknown effect {effect}"
+                self._rosters.perform(effect)
+
+    def _send_chunk(self, effect: SendChunk) -> None:
+        data = self._store.blobs.chunk(effect.digest, effect.index)
+        if data is None:
+            self._send(Send(effect.to, BlobMissing(effect.digest)))
+        else:
+            self._send(Send(effect.to, BlobChunk(effect.digest, effect.index, (data,)), bulk=True))
+
+    def _send(self, effect: Send) -> None:
+        if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
+            self._encoded = (effect.message, self._encode(effect.message))
+        frames = self._encoded[1]
+        lane = Lane.BULK if effect.bulk else Lane.CONTROL
+        if not effect.via:
+            self._links.send(effect.to, frames, lane)
+            return
+        carried = self._encode(Relay(self._me, effect.to, self._signer.sign(effect.to, frames), tuple(frames)))
+        for name in effect.via:
+            self._links.send(name, carried, lane)

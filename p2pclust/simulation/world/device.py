@@ -1,0 +1,112 @@
+"""The device of a simulated peer: what the shipped `Performer` gets in the place of links, store, worker and shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, SendRoster, TakeRoster
+from p2pclust.peer.core.messages import Relay
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.shell.performer import Row
+from p2pclust.simulation.world.peer import Peer
+from p2pclust.transport.links import Lane
+
+if TYPE_CHECKING:
+    from p2pclust.simulation.world.world import World
+
+__all__ = ["LifeEnded", "SimulatedDevice"]
+
+
+class LifeEnded(Exception):  # noqa: N818 - not an error
+    """A life of a peer ended in the middle of a step: what was left to do is not done."""
+
+
+class SimulatedDevice:
+    """Disk, links and worker of one peer; each acts on the world at once."""
+
+    def __init__(self, world: World, peer: Peer) -> None:
+        self._world = world
+        self._peer = peer
+
+    # -- shell ----------------------------------------------------------------------------------------------------------
+
+    def before(self, effect: Effect) -> None:
+        """Let the observers see an effect."""
+        for look in self._world.on_effect:
+            look(self._world, self._peer, effect)
+
+    def report(self, effect: Report) -> None:
+        """Let a report count for the trace."""
+        self._world.mark(b"report", self._peer.name, effect.verb, repr(sorted(effect.fields.items())))
+
+    def check_link(self, peer: str) -> None:
+        """Answer whether a peer refuses connections, a moment later."""
+        self._world.check_link(self._peer, peer)
+
+    def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
+        """Perform an effect that concerns rosters."""
+        self._world.perform_on_roster(self._peer, effect)
+
+    # -- store ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def blobs(self) -> SimulatedDevice:
+        """The blobs."""
+        return self
+
+    def write(self, rows: Sequence[Row], *, sync: bool) -> None:
+        """Write rows; without `sync` a crash takes them back."""
+        peer = self._peer
+        for table, key, value in rows:
+            self.before(Persist(table, key, value, sync))
+            peer.disk.write(table, key, value)
+        peer.unwritten = 0
+        if sync:
+            self._world.sync(peer)
+
+    def store_chunk(self, digest: bytes, index: int, n_chunks: int, data: bytes) -> None:
+        """Write one chunk; a crash may lose it."""
+        self._peer.disk.store_chunk(digest, index, n_chunks, data)
+
+    def chunk(self, digest: bytes, index: int) -> bytes | None:
+        """Return one chunk, or None if it is absent; of a rotten peer one with a wrong bit."""
+        data = self._peer.disk.chunk(digest, index)
+        if data and self._peer.name in self._world.rotten:
+            return bytes([data[0] ^ 1]) + data[1:]
+        return data
+
+    def drop(self, digest: bytes) -> None:
+        """Delete a blob."""
+        self._peer.disk.drop_blob(digest)
+
+    # -- worker ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, effect: Compute) -> None:
+        """Do a task, a moment later."""
+        self._world.compute(self._peer, effect)
+
+    def reload(self) -> None:
+        """Use what the peer finds when it reads its rows again."""
+        self._peer.local = self._world.reload(self._peer)
+
+    # -- links ----------------------------------------------------------------------------------------------------------
+
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
+        """Put a message on the network."""
+        return self._world.transmit(self._peer, peer, frames, lane)
+
+    def connect(self, peer: str, address: str) -> None:
+        """Open a link: every peer can reach every other, except along an overlay that is only partly known."""
+        self._world.connect(self._peer, peer)
+
+    def disconnect(self, peer: str) -> None:
+        """Do nothing: cuts are a matter of the network."""
+
+    def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
+        """Sign nothing: relayed messages count as genuine."""
+        return b""
+
+    def valid(self, relay: Relay) -> bool:
+        """Return True: relayed messages count as genuine."""
+        return True
