@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.tables import table
+from p2pclust.peer.testbed.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.tools.units import size
 
@@ -141,7 +142,7 @@ def _damaged(job: Result) -> Iterator[Fact]:
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else Text("no peer could detect it", style="yellow")
         since = f"from round {one['round']} on, " if one["round"] else ""
-        yield "damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)
+        yield "lies" if one["how"] in LIES else "damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)
     if job.get("harm"):
         apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
         yield "harm", f"the centers lie {apart} from those of the sound rows (best matching)"

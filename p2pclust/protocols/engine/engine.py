@@ -141,6 +141,8 @@ def contribution(
                 raw = protocol.contribute(state.arrays, local, rng)
         except P2PClustError as error:  # The mathematics refuses these rows: only this peer is stopped.
             raise Abstain(f"failed: {error}") from None
+    if local.lie is not None:
+        raw = local.lie(local, state.arrays, raw)
     _assert_expected(protocol, state.arrays, raw)
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)

@@ -17,6 +17,7 @@ from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import Clustering, Labelling
 from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
@@ -192,6 +193,6 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
     """Describe damaged rows, with the reason that the fleet gave for leaving them out, if it noticed them."""
     peer = roster.index(damage.peer)
     reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
-    # Reasons about rows begin with the row; other reasons are about rounds without a peer that has sound rows.
-    named = next((reason for reason in reasons if reason.startswith("row ")), None)
+    # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
+    named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
