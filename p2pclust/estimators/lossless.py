@@ -94,6 +94,11 @@ class LosslessCMeans(WeighingEstimator):
     exposed_ : tuple of int
         With secure sums: the peers about which sums of fewer than ``cohort`` peers can be computed, because others left or
         came in between.
+    suspects_ : tuple of (int, int, str)
+        With ``max_weight`` or ``robust``: the peers that sent what no rows can have led to, the first round (of all stages)
+        in which they did, and why. They are not expelled: only those contributions were left out.
+    limited_ : dict of int to int
+        With ``max_weight``: the peers whose weight was limited, and in how many rounds. They are not suspects.
     origin_, scale_ : ndarray of shape (F,)
         Working coordinates are ``(x - origin_) / scale_``.
     seed_ : int

@@ -12,6 +12,7 @@ from rich.text import Text
 from p2pclust.cli.show.tables import table
 from p2pclust.peer.testbed.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.tools.units import size
 
 __all__ = ["summarise"]
@@ -95,6 +96,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator
             yield "left out", f"{', '.join(names)} ({why})"
         else:
             yield "abstained", f"{', '.join(names)}: {reason}"
+    yield from _suspected(job)
     yield from _damaged(job)
     for name, warning in job["warnings"].items():
         yield "warning", Text(f"{name}: {warning}", style="yellow")
@@ -135,6 +137,15 @@ def _compared(job: Result) -> Iterator[Fact]:
         gap = job["gap"]
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
         yield "gap", f"the centers end {words}; no equality is promised"
+
+
+def _suspected(job: Result) -> Iterator[Fact]:
+    """Who sent what cannot be, and whose weight was limited, which is no suspicion."""
+    for one in job.get("suspects", ()):
+        yield "suspect", Text(in_words(one), style="yellow")
+    if job.get("limited"):
+        most = max(job["limited"].values())
+        yield "limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds"
 
 
 def _damaged(job: Result) -> Iterator[Fact]:

@@ -36,7 +36,7 @@ from p2pclust.protocols.engine.base import (
 from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN
 from p2pclust.protocols.engine.sums import Peers, added_up, floats_of
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
@@ -337,13 +337,12 @@ def _robustly_combined(
         if isinstance(peer, tuple) or peer in given:
             raise ValueError(f"{protocol.id} needs the contribution of each peer by itself, and not a sum")
         given[peer] = floats_of(protocol, state.arrays, part)
-    found = {peer: protocol.implausible(state.arrays, part) for peer, part in sorted(given.items())}
-    left_out = {peer: flaw for peer, flaw in found.items() if flaw}
+    found = {peer: protocol.implausible(state.arrays, peer, part) for peer, part in sorted(given.items())}
+    left_out = {peer: f"{IMPLAUSIBLE}{flaw}" for peer, flaw in found.items() if flaw}
     peers = tuple(peer for peer in found if peer not in left_out)
     if not peers:
         return None, peers, left_out
-    total = protocol.robust_total(state.arrays, [given[peer] for peer in peers])
-    return protocol.combine(state.arrays, total), peers, left_out
+    return protocol.combine_each(state.arrays, {peer: given[peer] for peer in peers}), peers, left_out
 
 
 def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:

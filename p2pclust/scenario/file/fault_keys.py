@@ -68,7 +68,7 @@ class FaultSpec(TomlTable):
     #: Of drop: the probability that a message from or to the device is lost.
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
     #: Of corrupt-data: what happens to the rows; of lie: what the device sends in place of its sums.
-    how: str | None = None
+    how: Literal["nan", "scale", "shuffle", "constant", "corner", "inflate", "waver"] | None = None
 
     @property
     def phase(self) -> Phase:

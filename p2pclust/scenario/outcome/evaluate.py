@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.fleet.faults import Damage
 from p2pclust.fleet.spec import JobResult
+from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
@@ -25,6 +26,7 @@ from p2pclust.scenario.outcome.communities import measured_communities
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.exposed import exposed_in
 from p2pclust.scenario.outcome.measures import Done, measured
+from p2pclust.scenario.outcome.suspects import suspects_of_log
 
 __all__ = ["damage_in", "empty_entry", "job_entry"]
 
@@ -99,6 +101,8 @@ def _recorded(
         "doubts": list(doubts(state.arrays)),
         "secure": state.secured is not None,
         "exposed": exposed_in(job, state, roster, rows),
+        "suspects": suspects_of_log(state, roster),
+        "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
         "privacy": _privacy(state),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
@@ -147,6 +151,8 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "doubts": [],
         "secure": False,
         "exposed": {},
+        "suspects": [],
+        "limited": {},
         "privacy": None,
         "drift": [],
         "tolerance": None,

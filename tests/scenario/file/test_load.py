@@ -217,7 +217,7 @@ ONE_LINE: list[tuple[str, str]] = [
             ('at = { job = 0 }\ndo = "lie"\nwho = "all"\n', "[faults.0]: do = 'lie' needs how"),
             (
                 'at = { job = 0 }\ndo = "lie"\nwho = "all"\nhow = "nan"\n',
-                "[faults.0]: how = 'nan': expected one of corner, inflate",
+                "[faults.0]: how = 'nan': expected one of corner, inflate, waver",
             ),
             (
                 'at = { job = 0 }\ndo = "kill"\nwho = "all"\nhow = "nan"\n',
