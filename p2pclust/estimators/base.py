@@ -127,8 +127,8 @@ class LabellingEstimator(
         options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
-        if self._secured():
-            options["secure"] = True
+        if secured := self._secured():
+            options |= {"secure": True, "groups": secured.get("groups", 0)}
         return cluster_job(self.protocol_id, seed=seed, **options)
 
     def _options(self) -> dict[str, Any]:

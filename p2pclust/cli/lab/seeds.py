@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 #: Swarms of one kind of job each; the others draw worlds of any kind.
-_OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "verified")
+_OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "secure_groups", "verified")
 PROTOCOLS: Final = ("any", "any-core", "any-long", "disks", "disks-core", "rosters", *_OF_ONE_KIND)
 
 

@@ -231,19 +231,22 @@ class Alternating(Iterated, Additive, SideBySide):
         return not self.one_by_one
 
     def instead_of_sums(self) -> str:
-        return "looks at what each peer contributes: leave max_weight and robust out, or secure"
+        return "looks at what each peer contributes: leave max_weight and robust out, or set groups of secure"
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         """Return the least and the greatest number of rows, or total weight, that a contribution may be of."""
         return ANY_NUMBER
 
-    def implausible(self, state: State, peer: int, part: Arrays) -> str:
+    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         weights, sums = np.asarray(part[next(iter(part))]), np.asarray(part["sums"])
         if (weights < 0).any():
             return "a cluster has a negative weight"
-        if not 0 <= part["rows"] <= self.n_clusters or not 0 <= part.get("suppressed", _NONE) <= weights.size:
+        most = len(peers)
+        if not (
+            0 <= part["rows"] <= most * self.n_clusters and 0 <= part.get("suppressed", _NONE) <= most * weights.size
+        ):
             return "it counts rows, or suppressed clusters, as there cannot be"
-        if refuted_by(state["claims"], peer, self.rows_behind(state, part)):
+        if most == 1 and refuted_by(state["claims"], peers[0], self.rows_behind(state, part)):
             return "its weights are those of another number of rows than in earlier rounds"
         if "lo" not in state:
             return ""
@@ -253,7 +256,7 @@ class Alternating(Iterated, Additive, SideBySide):
         within = (sums >= mass * lo - slack) & (sums <= mass * hi + slack)
         return "" if within.all() else "its sums lie outside what its weights and the bounds allow"
 
-    def combine_each(self, state: State, parts: Mapping[int, Arrays]) -> State:
+    def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
         """Return the state after a step with a limit for each peer's weight, and robust sums."""
         each = list(parts.values())
         name = next(iter(each[0]))  # the weights, or counts, of each cluster
@@ -261,8 +264,12 @@ class Alternating(Iterated, Additive, SideBySide):
         found_w, found_s, held = robust_totals(weights, sums, self.max_weight, self.robust)
         total = {one: np.sum([part[one] for part in each], axis=0) for one in each[0]}
         stepped = self.combine(state, Arrays({**total, name: found_w, "sums": found_s}))
-        limited = tuple(peer for peer, one in zip(parts, held.tolist(), strict=True) if one)
-        rows = {peer: self.rows_behind(state, part) for peer, part in parts.items()}
+        limited = tuple(peer for peers, one in zip(parts, held.tolist(), strict=True) if one for peer in peers)
+        rows = {
+            peer: self.rows_behind(state, part) if len(peers) == 1 else ANY_NUMBER
+            for peers, part in parts.items()
+            for peer in peers
+        }
         return stepped.replace(claims=noted(state["claims"], rows, limited))
 
     def open(self, state: State, rng: np.random.Generator) -> State:

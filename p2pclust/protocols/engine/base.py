@@ -233,15 +233,15 @@ class Additive(Protocol):
         """Whether the total is made of single contributions by :meth:`combine_each`, and not by adding up."""
         return False
 
-    def implausible(self, state: State, peer: int, part: Arrays) -> str:
-        """Return why no rows can have led to a peer's contribution, as floats, or an empty string.
+    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+        """Return why no rows can have led to a peer's contribution, or to a group's total, as floats; or an empty string.
 
-        Only if :attr:`one_by_one`. The contribution is then left out, and the peer is a suspect.
+        Only if :attr:`one_by_one`. The contribution is then left out, and its peers are suspects.
         """
         return ""
 
-    def combine_each(self, state: State, parts: Mapping[int, Arrays]) -> State:
-        """Return the next state from each peer's contribution, as floats, in roster order; only if :attr:`one_by_one`."""
+    def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
+        """Return the next state from the contribution of each peer or group, as floats; only if :attr:`one_by_one`."""
         raise AssertionError(f"{self.id} adds up")
 
     def sums_only(self) -> bool:

@@ -67,6 +67,11 @@ class Done:
         return found
 
     @property
+    def groups(self) -> tuple[int, ...]:
+        """Of a job with secure sums: the sets of roster indices whose totals were revealed one by one."""
+        return () if self.state.secured is None else self.state.secured.groups
+
+    @property
     def liars(self) -> tuple[str, ...]:
         """The peers that a fault let lie."""
         return tuple(dict.fromkeys(one.peer for one in self.damage if one.lie))
@@ -75,7 +80,7 @@ class Done:
     def replays(self) -> bool:
         """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
         try:
-            for step in replayed(self.job, self.locals_, self.state.log, self.later):
+            for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
                 if not self.job.by_columns:
                     self.evidence.follow(step)
         except UsageError:
@@ -151,11 +156,11 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
     job, log, evidence = done.job, done.state.log, done.evidence
     protocol = clustering_stage(job)[1]
     if protocol.lossless:
-        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later)
+        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
         return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
-    found = pooled_run(job, done.locals_, log, done.later)
+    found = pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
     gap = {
         "to": f"pooled {protocol.pooled_name}",
@@ -192,7 +197,7 @@ def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
     """Measure how far the centers lie from those of the undamaged rows."""
     whole = pooled if clustering_stage(done.job)[1].lossless else lambda *run: pooled_run(*run).centers
     try:
-        sound = whole(done.job, done.locals_, done.state.log)
+        sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
     except UsageError:
         return None  # with undamaged rows a peer that contributed would have abstained
     ranges = _ranges(done.locals_)
