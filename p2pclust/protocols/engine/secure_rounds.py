@@ -22,9 +22,9 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
 from p2pclust.protocols.engine.stages import by_themselves
 from p2pclust.protocols.engine.sums import Group, Peers
-from p2pclust.protocols.secure.classes import exposed, grouped
+from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, keeper_order
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -86,6 +86,11 @@ class Terms:
         """The number of peers on the job roster."""
         return len(self.keys.devices)
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The fixed groups of the job, as sets; none if it has none."""
+        return dealt(self.keys, self.n_peers, self.secure.groups)
+
 
 def unfit(job: Job, groups: int = 0) -> str:
     """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
@@ -122,7 +127,7 @@ def _exact(job: Job) -> str:
 
 def begin(job: Job, terms: Terms) -> JobState:
     """Return the state before the first round: it is open for keys, or the job has failed."""
-    state = replace(engine.begin(job), secured=Secured(terms.secure.cohort, groups=_dealt(terms)))
+    state = replace(engine.begin(job), secured=Secured(terms.secure.cohort, groups=terms.groups))
     least = least_members(job, state, terms) if state.status == "running" else 0
     if least > terms.n_peers:
         why = f"secure sums: the noise of {least} peers is needed, and the job has {terms.n_peers}: take more peers"
@@ -154,18 +159,7 @@ def flaw(state: JobState, terms: Terms) -> str:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and (u is not None or not listed >> part.maker.index & 1):
         return "it is padded, and its maker has no key, or another context is not settled"
-    return "" if part.groups == _dealt(terms) else "its groups of peers are not the job's"
-
-
-def _dealt(terms: Terms) -> tuple[int, ...]:
-    """Return the fixed groups of a job, none if it has none.
-
-    In the order that the administrator alone could choose: what a submitter could choose, it could choose so that its
-    friends share a group with one other peer. And jobs with the same roster have the same groups, so that a second job
-    reveals no sums over other sets.
-    """
-    order, number = keeper_order(terms.keys, range(terms.n_peers)), terms.secure.groups
-    return tuple(as_mask(order[place::number]) for place in range(number))
+    return "" if part.groups == terms.groups else "its groups of peers are not the job's"
 
 
 def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
@@ -176,11 +170,7 @@ def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
 
 def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
     """Return the sets, disjoint, whose sums are revealed of a padded round with these members, in order."""
-    return _parted(members, groups_in(job, state, secured_of(state)))
-
-
-def _parted(members: int, groups: Sequence[int]) -> tuple[int, ...]:
-    return tuple(members & own for own in groups if members & own) or (members,)
+    return parted(members, groups_in(job, state, secured_of(state)))
 
 
 def context_of(terms: Terms, state: bytes) -> bytes:
@@ -363,7 +353,7 @@ def _settled(
     none = as_mask(index for index, answer in answers.items() if answer.taken == 0) & others
     part = replace(part, unsettled=None)
     if found:
-        sets = _parted(found, groups)
+        sets = parted(found, groups)
         return replace(part, revealed=_with(part.revealed, *sets), burnt=_with(part.burnt, *sets))
     # Of so many keepers one is honest, and has kept its pads to itself: no coalition knows a total.
     if none.bit_count() > secure.colluders:
@@ -452,7 +442,7 @@ def closed(
         return replace(after, secured=part)
     asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
     asked, able = 0, asked
-    for one in _parted(able, groups_in(job, after, part)):
+    for one in parted(able, groups_in(job, after, part)):
         asked |= one if one.bit_count() >= terms.secure.cohort else 0
     absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
     absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
