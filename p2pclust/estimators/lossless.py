@@ -64,7 +64,8 @@ class LosslessCMeans(WeighingEstimator):
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
     secure : bool or mapping, default False
         Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
-        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``.
+        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``. With ``max_weight`` or
+        ``robust`` also ``groups``, for example 5: the totals of so many fixed groups are compared.
 
     Attributes
     ----------

@@ -332,7 +332,8 @@ class Alternating(Iterated, Additive, SideBySide):
         """Return the number of rows, but never more than the number of clusters.
 
         Enough to see whether there are fewer rows than clusters. No more is revealed, because the privacy argument for
-        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others.
+        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others. With `max_weight` or
+        `robust`, what its weights say of that number is in the state (see ``claims``).
         """
         return int(min(local.n_samples, self.n_clusters))
 
