@@ -168,7 +168,7 @@ def test_what_is_refused(more: dict[str, Any], words: str) -> None:
 
 
 def test_what_needs_single_contributions_is_not_combined_with_what_hides_them() -> None:
-    with pytest.raises(UsageError, match="leave max_weight and robust out, or secure"):
+    with pytest.raises(UsageError, match="leave max_weight and robust out, or set groups of secure"):
         cluster_job("llf-cm", n_clusters=2, robust="median", secure=True)
     job = cluster_job("llf-cm", n_clusters=2, robust="median")
     with pytest.raises(UsageError, match="works on peers' single contributions, which takes an aggregator"):
