@@ -209,5 +209,5 @@ def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
     >>> sorted(one.bit_count() for one in dealt(known, 7, 2)), sum(dealt(known, 7, 2)) == 2**7 - 1
     ([3, 4], True)
     """
-    order = keeper_order(known, range(n_peers))
+    order = keeper_order(known, range(n_peers)) if number else []
     return tuple(as_mask(order[place::number]) for place in range(number))
