@@ -55,6 +55,8 @@ class Audit:
         own to the observer.
     secured : bool
         Whether it ran with secure sums.
+    groups : sequence of int
+        The sets of peers whose totals these revealed one by one, as the job's last state has them.
     patience_s : float
         How long to try to solve for the rows of one peer.
     clock : callable
@@ -68,6 +70,7 @@ class Audit:
     observer: str = "aggregator"
     parents: Sequence[int] = ()
     secured: bool = False
+    groups: Sequence[int] = ()
     patience_s: float = 20.0
     clock: Callable[[], float] = time.perf_counter
 
@@ -104,8 +107,9 @@ class _Attacks:
         self._audit = audit
         self._rows = ranges_of(audit.locals)
         self._sights = sights_of(
-            audit.job, audit.locals, audit.log, audit.later, secured=audit.secured, parents=audit.parents
-        )
+            audit.job, audit.locals, audit.log, audit.later, secured=audit.secured, parents=audit.parents,
+            groups=audit.groups,
+        )  # fmt: skip
 
     def all(self) -> list[AttackResult]:
         """Return what every attack found."""
@@ -122,6 +126,9 @@ class _Attacks:
             self._on_sent(observer, "clusters of one row", single_rows),
             self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
         ]
+        if self._sights.groups:
+            found.append(self._on_groups("rows that move alone", rows_that_moved_alone))
+            found.append(self._on_groups("clusters of one row", single_rows))
         if fuzzifier is None:
             found.append(
                 self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
@@ -130,6 +137,17 @@ class _Attacks:
         return found
 
     # -- one run --------------------------------------------------------------------------------------------------------
+
+    def _on_groups(self, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
+        """Attack the totals of groups, which secure sums reveal one by one."""
+        locals_ = self._audit.locals
+        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
+        for peers, seen in sorted(self._sights.groups.items()):
+            read = reads(seen)
+            for peer in peers:
+                found[peer] = recovered(read, locals_[peer].X, self._rows)
+        sent = [peer for peers in self._sights.groups for peer in peers]
+        return self._result("group totals", attack, sum(locals_[peer].n_samples for peer in sent), began, found)
 
     def _on_sent(self, observer: str, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
         """Attack what was sent for each peer, or for each branch of the tree."""
@@ -171,11 +189,11 @@ class _Attacks:
         """Run the job again without each of some devices: the totals differ by what that device showed."""
         locals_ = list(self._audit.locals)
         began, found = self._audit.clock(), {}
-        first = self._again(locals_).totals
+        first = self._again(locals_)
         devices = self._some_devices(1)
         for peer in devices:
             others = [*locals_[:peer], locals_[peer].refusing("is away"), *locals_[peer + 1 :]]
-            read = rows_in_differences(differences(first, self._again(others).totals))
+            read = rows_in_differences(differences(*(_seen_of(of, peer) for of in (first, self._again(others)))))
             found[peer] = recovered(read, locals_[peer].X, self._rows)
         rows = sum(locals_[peer].n_samples for peer in devices)
         return self._result("two runs", "without one device", rows, began, found)
@@ -189,18 +207,24 @@ class _Attacks:
         for peer in devices:
             before = [*locals_[:peer], _without_the_last(locals_[peer]), *locals_[peer + 1 :]]
             then = self._again(before)
-            sums = [of.totals if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
+            sums = [_seen_of(of, peer) if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
             read = single_rows(differences(*sums)[:1])
             found[peer] = recovered(read, locals_[peer].X[-1:], self._rows)
         return self._result("two turns", "a new row", len(devices), began, found)
 
     def _again(self, locals_: Sequence[Local]) -> Sights:
         """Return what the job shows over these rows."""
-        return sights_of(self._audit.job, locals_, run_in_process(self._audit.job, locals_).log)
+        job, groups = self._audit.job, self._audit.groups
+        return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
 
     def _some_devices(self, least_rows: int) -> list[int]:
         able = [n for n, one in enumerate(self._audit.locals) if one.n_samples >= least_rows and not one.problem]
         return [able[int(place)] for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round())]
+
+
+def _seen_of(sights: Sights, peer: int) -> list[Sight]:
+    """Return the sums of several peers in which a peer's contributions are: of its group, or of all."""
+    return next((seen for peers, seen in sights.groups.items() if peer in peers), sights.totals)
 
 
 def _without_the_last(local: Local) -> Local:

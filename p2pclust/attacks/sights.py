@@ -14,8 +14,9 @@ from p2pclust.protocols.engine.base import Additive, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
-from p2pclust.protocols.engine.runner import Later, replayed, rows_at
-from p2pclust.protocols.engine.sums import added_up, floats_of
+from p2pclust.protocols.engine.runner import Later, by_groups, replayed, rows_at
+from p2pclust.protocols.engine.sums import Group, added_up, floats_of
+from p2pclust.tools.bit_sets import members_of
 
 __all__ = ["Sight", "Sights", "branches_of", "sights_of", "sums_of_clusters"]
 
@@ -53,23 +54,25 @@ class Sights:
     sent: dict[tuple[int, ...], list[Sight]] = field(default_factory=dict)
     #: The total of each additive round: what is left to see with secure sums.
     totals: list[Sight] = field(default_factory=list)
+    #: With secure sums of groups: the total of each group in each round of clustering, by the roster indices of its peers.
+    groups: dict[tuple[int, ...], list[Sight]] = field(default_factory=dict)
     #: The arrays of each round's state, with the number of its stage: what every peer has.
     states: list[tuple[int, State]] = field(default_factory=list)
 
 
 def sights_of(
     job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), *, secured: bool = False,
-    parents: Sequence[int] = (),
+    parents: Sequence[int] = (), groups: Sequence[int] = (),
 ) -> Sights:  # fmt: skip
     """Return what a job showed: it is replayed with the recorded contributors of every round.
 
     With secure sums (`secured`) a single contribution is padded with numbers that look random to all but its peer and the
     keepers; here they are drawn from the job's seed. `parents` has the tree along which sums are added up, if there is one:
-    the parent of each peer, -1 for the root.
+    the parent of each peer, -1 for the root. `groups` has the sets of peers whose totals secure sums reveal one by one.
     """
     sights = Sights()
     rng = random_streams.aggregating(job.seed, len(locals))
-    for state, record in zip(replayed(job, locals, log, later), log, strict=False):
+    for state, record in zip(replayed(job, locals, log, later, groups), log, strict=False):
         protocol = job.protocols[state.stage]
         sights.states.append((state.stage, state.arrays))
         if isinstance(protocol, WithWorkspace):
@@ -77,12 +80,16 @@ def sights_of(
         rows = rows_at(locals, later, state.round)
         given = [(i, engine.contribution(job, state, rows[i], i, len(rows))) for i in record.contributors]
         additive = isinstance(protocol, Additive)
-        groups = branches_of(parents, record.contributors) if parents and additive else [(i,) for i, _ in given]
-        for group in groups:
-            part, peers = (
+        for members, own in by_groups(job, state, given, groups):
+            if isinstance(members, Group):
+                group = members_of(next(mask for mask in groups if mask >> members[0] & 1))
+                sights.groups.setdefault(group, []).append(_sight(job, state, tuple(members), own))
+        branches = branches_of(parents, record.contributors) if parents and additive else [(i,) for i, _ in given]
+        for group in branches:
+            summed, peers = (
                 added_up([one for one in given if one[0] in group], len(locals)) if additive else (None, group)
             )
-            shown = part if part is not None else dict(given)[group[0]]
+            shown = summed if summed is not None else dict(given)[group[0]]
             shown = _padded(shown, rng) if secured else shown
             sights.sent.setdefault(group, []).append(_sight(job, state, peers, shown))
         if additive:

@@ -30,6 +30,7 @@ from p2pclust.estimators.inputs import (
     seed_from,
 )
 from p2pclust.peer.core.treatment import Treatment, secure_fields
+from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
@@ -37,7 +38,7 @@ from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
-from p2pclust.protocols.engine.summaries import with_columns
+from p2pclust.protocols.engine.summaries import suspects, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ class LabellingEstimator(
         options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
-        if self._secured():
-            options["secure"] = True
+        if secured := self._secured():
+            options |= {"secure": True, "groups": secured.get("groups", 0)}
         return cluster_job(self.protocol_id, seed=seed, **options)
 
     def _options(self) -> dict[str, Any]:
@@ -197,6 +198,8 @@ class LabellingEstimator(
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
         self.doubts_ = doubts(state.arrays)
+        self.suspects_ = tuple((one.peer, one.round, one.reason) for one in suspects(state))
+        self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)
         if "origin" in state.arrays:
             self.origin_, self.scale_ = np.array(state.arrays["origin"]), np.array(state.arrays["scale"])

@@ -64,7 +64,8 @@ class LosslessCMeans(WeighingEstimator):
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
     secure : bool or mapping, default False
         Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
-        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``.
+        or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``. With ``max_weight`` or
+        ``robust`` also ``groups``, for example 5: the totals of so many fixed groups are compared.
 
     Attributes
     ----------
@@ -94,6 +95,11 @@ class LosslessCMeans(WeighingEstimator):
     exposed_ : tuple of int
         With secure sums: the peers about which sums of fewer than ``cohort`` peers can be computed, because others left or
         came in between.
+    suspects_ : tuple of (int, int, str)
+        With ``max_weight`` or ``robust``: the peers that sent what no rows can have led to, the first round (of all stages)
+        in which they did, and why. They are not expelled: only those contributions were left out.
+    limited_ : dict of int to int
+        With ``max_weight``: the peers whose weight was limited, and in how many rounds. They are not suspects.
     origin_, scale_ : ndarray of shape (F,)
         Working coordinates are ``(x - origin_) / scale_``.
     seed_ : int

@@ -83,6 +83,10 @@ class Actions(DeviceActions):
         """Give a peer other rows, shape (n_samples, n_features), on behalf of the fault with this number."""
 
     @abstractmethod
+    def lie(self, name: str, number: int, how: str) -> None:
+        """Let a peer lie, see `p2pclust.peer.testbed.lies`, on behalf of the fault with this number."""
+
+    @abstractmethod
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
         """Apply `cuts`, of which these directions may have changed."""
 

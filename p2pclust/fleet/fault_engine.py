@@ -36,7 +36,7 @@ class FaultEngine:
         self.late = dict.fromkeys(late(spec.faults))
         self.returning: dict[str, None] = {}
         self._revoked: dict[str, None] = {}
-        #: Rows that were used in the place of others.
+        #: Rows that were used in the place of others, and lies.
         self.damage: list[Damage] = []
 
     # -- when, and which peers -----------------------------------------------------------------------------------------
@@ -110,8 +110,15 @@ class FaultEngine:
                 actions.after_step(partial(self._revoke, name))
             case "slow" | "drop":
                 self._impair(number, fault, name)
-            case "corrupt-data":
-                actions.replace_rows(name, number, damage_of(fault, number, self._rows[name], name, self._spec.seed))
+            case "corrupt-data" | "lie":
+                self._corrupt(number, fault, name)
+
+    def _corrupt(self, number: int, fault: Fault, name: str) -> None:
+        if fault.do == "lie":
+            self._actions.lie(name, number, fault.how)
+        else:
+            rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
+            self._actions.replace_rows(name, number, rows)
 
     def _bring_back(self, fault: Fault, name: str) -> None:
         if name not in self.returning:
@@ -168,7 +175,7 @@ class FaultEngine:
         self._actions.relink(change.a, change.b, up=change.up)
 
     def note_damage(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Note that a peer used damaged rows; `fields` are those of its event ``damaged``."""
+        """Note that a peer used damaged rows, or lied; `fields` are those of its event ``damaged``."""
         number = fields["number"]
         fault = self._spec.faults[number]
         rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)

@@ -1,4 +1,4 @@
-"""Planned faults as values, and what follows from them on every backend: late peers, cuts, damaged rows."""
+"""Planned faults as values, and what follows from them on every backend: late peers, cuts, damaged rows, lies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.damage import damaged
+from p2pclust.peer.testbed.lies import LIES
 
 __all__ = [
     "LASTING",
@@ -35,6 +36,7 @@ Do = Literal[
     "slow",
     "drop",
     "corrupt-data",
+    "lie",
     "drain",
     "revoke",
 ]
@@ -64,7 +66,7 @@ class Fault:
     one_way: bool = False  # of cut and heal: only what the other side sends to `who`
     factor: float = 1.0  # of slow: how many times as long its tasks take
     probability: float = 0.0  # of drop: the probability that a message is lost, in either direction
-    how: str = ""  # of corrupt-data; see p2pclust.data.damage
+    how: str = ""  # of corrupt-data and lie; see p2pclust.data.damage and p2pclust.peer.testbed.lies
     drawn: str = ""  # the rate that the instant was drawn from, in words; the same for all instants of one rate
 
     def __str__(self) -> str:
@@ -85,7 +87,7 @@ class Fault:
         more: dict[str, object] = {"do": self.do}
         if self.do in ("cut", "heal"):
             more |= {"who": list(self.who), "from": list(self.apart_from), "one_way": self.one_way}
-        named = {"slow": "factor", "drop": "probability", "corrupt-data": "how"}.get(self.do)
+        named = {"slow": "factor", "drop": "probability", "corrupt-data": "how", "lie": "how"}.get(self.do)
         if named is not None:
             more[named] = getattr(self, named)
         return more | ({} if self.for_s is None else {"for_s": self.for_s})
@@ -93,13 +95,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class Damage:
-    """Rows that a device used in place of its own, from that round of that job on and in all later jobs."""
+    """Rows that a device used in place of its own, or its lies, from that round of that job on and in all later jobs."""
 
     peer: str
     how: str
     job_id: str
     round: int
-    X: NDArray[np.float64]  # (n_samples, n_features)
+    X: NDArray[np.float64]  # (n_samples, n_features); of a liar its own
+
+    @property
+    def lie(self) -> bool:
+        """Whether the device lied about its rows, which were sound."""
+        return self.how in LIES
 
 
 def late(faults: Iterable[Fault]) -> tuple[str, ...]:
@@ -138,7 +145,9 @@ def unfired(faults: Sequence[Fault], struck: Iterable[int]) -> tuple[str, ...]:
 
 
 def damage_of(fault: Fault, number: int, X: NDArray[np.float64], name: str, seed: int) -> NDArray[np.float64]:
-    """Return the rows that a device uses in place of its own; the draws are the same on every backend."""
+    """Return the rows that a device uses in place of its own; a liar uses its own."""
+    if fault.do == "lie":
+        return X
     return damaged(X, fault.how, (seed, number, *name.encode()))
 
 

@@ -108,6 +108,8 @@ class Record:
     def take(self, t: float, peer: str, verb: str, fields: Mapping[str, Any]) -> None:
         """Record an event at `peer`."""
         event: dict[str, Any] = {"t": round(t, 6), "peer": peer, "verb": verb, **fields}
+        if "peer" in fields:
+            event["by"] = peer  # it reports on another one
         self.events.append(event)
         # Events of child jobs count as progress only.
         match "" if "within" in event else verb:

@@ -89,7 +89,7 @@ class JobRequest:
         gossip = treatment.collect == "gossip"
         if gossip and (flaw := unfit(self.job)):
             raise UsageError(flaw)
-        if treatment.secure and (flaw := unsecurable(self.job)):
+        if treatment.secure and (flaw := unsecurable(self.job, treatment.groups)):
             raise UsageError(flaw)
         if treatment.verify and self.job.unverifiable:
             raise UsageError(self.job.unverifiable)

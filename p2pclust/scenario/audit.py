@@ -110,6 +110,7 @@ def _audit_of(run: CheckedRun, found: FleetResult, number: int, done: JobResult,
         parents=_parents(done, overlay) if collect == "tree" else (),
         patience_s=patience_s,
         secured=done.state.secured is not None,
+        groups=rows.groups,
     )
 
 

@@ -44,6 +44,7 @@ from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.expectations import check
 from p2pclust.scenario.outcome.labels import write_labels
 from p2pclust.scenario.outcome.left_out import RowsLeftOut, rows_left_out
+from p2pclust.scenario.outcome.suspects import suspects_by_report
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
 from p2pclust.transport.shaping import Shape
@@ -300,6 +301,8 @@ def _result(
         job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
+    for entry in entries:
+        entry["suspects"] += suspects_by_report(found.events, entry["job"])
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}

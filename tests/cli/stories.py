@@ -58,6 +58,7 @@ STORIES: dict[str, Story] = {
     "hospitals": Story(),
     "iris-kmeans": Story(),
     "late-motes": Story(),
+    "liar": Story(short=_set("faults.0.how=corner")),
     "library-nodes": Story(short=_set("jobs.0.max_rounds=24")),
     "library-sensors": Story(short=_set("jobs.0.max_rounds=15")),
     "lost-majority": Story(ends=3),

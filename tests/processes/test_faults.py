@@ -11,6 +11,7 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import Event, FleetResult, FleetSpec
+from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
@@ -24,7 +25,8 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
     """Whether the job has the bits of the replay over the rows that each peer had in each round."""
     job, index = result.jobs[number], {peer.name: n for n, peer in enumerate(spec.peers)}
     assert job.state is not None
-    later = [(d.round, index[d.peer], Local(d.X)) for d in result.damage if d.job_id == job.job_id]
+    used = [(d, Local(d.X)) for d in result.damage if d.job_id == job.job_id]
+    later = [(d.round, index[d.peer], X.lying(lie_called(d.how)) if d.lie else X) for d, X in used]
     again = replay(spec.jobs[number].job, [Local(peer.X) for peer in spec.peers], job.state.log, later)
     return again.encode() == job.state.encode()
 
@@ -158,6 +160,19 @@ def test_a_restarted_device_is_as_broken_as_before(home: Path) -> None:
     result = carry_out("processes", spec)
     assert result.failure == ""
     assert sorted(result.jobs[0].digests) == list(EVERYBODY)
+    assert bits_of_the_rows_that_were(spec, result)
+
+
+def test_a_restarted_device_lies_as_before(home: Path) -> None:
+    faults = [
+        Fault("lie", ("p01",), round=4, phase="adopting", how="inflate"),
+        Fault("lie", ("p02",), job=0, how="corner"),
+        Fault("restart", ("p02",), round=5, phase="adopting", for_s=0.3),
+    ]
+    spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=40, max_weight=2.0), *faults, home=home)
+    result = carry_out("processes", spec)
+    assert result.failure == ""
+    assert {(d.peer, d.how) for d in result.damage} == {("p01", "inflate"), ("p02", "corner")}
     assert bits_of_the_rows_that_were(spec, result)
 
 

@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 
 from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.errors import UsageError
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.attacks.audit import Audit, audit_job
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.fleet import backend
+from p2pclust.fleet.faults import Fault
+from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.peer.testbed.lies import lie_called
+from p2pclust.protocols.centers.claims import limited_peers
+from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import replay, run_in_process
 from p2pclust.scenario.file.examples import SCENARIOS, find_example
 from p2pclust.scenario.file.load import check_backend, load_scenario
 from p2pclust.scenario.run import carry_out
@@ -39,6 +47,9 @@ def test_what_a_scenario_may_say(more: str, secured: dict[str, Any], scenario_fi
     [
         ("secure = 1", "secure"),
         ("secure = {keeper = 3}", "keeper"),
+        ("secure = {groups = 2}", "groups"),
+        ('secure = {groups = 3}\nrobust = "median"\nverify = "all"', "not of groups"),
+        ('secure = {groups = 3}\nrobust = "median"\ncollect = "tree"', "several groups are added up on the way"),
         ("secure = {keepers = 1}", "keepers"),
         ('secure = {keepers = "some"}', "keepers"),
         ("secure = {cohort = 2}", "cohort"),
@@ -118,3 +129,97 @@ def test_owners_of_columns_whose_aggregator_restarts(protocol: str, backend: str
     assert job["replay_identical"] is True
     assert job["exposed"] == {}
     assert job["pooled"]["relative_difference"] < 1e-9
+
+
+PEERS = [np.random.default_rng(seed).normal(size=(40, 2)) + 8.0 * (seed % 2) for seed in range(12)]
+BOUNDS = ([-9.0, -9.0], [16.0, 16.0])
+GROUPS: dict[str, Any] = {
+    "secure": {"groups": 4},
+    "robust": "median",
+    "max_weight": 1.0,
+    "bounds": ([-9.0, -9.0], [16.0, 16.0]),
+}
+
+
+@pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
+def test_a_liar_within_its_group_moves_no_center_far(kind: Any) -> None:
+    honest = kind(n_clusters=2, random_state=1, fleet="simulated", **GROUPS).fit(PEERS)
+    plain = kind(n_clusters=2, random_state=1, bounds=BOUNDS).fit(PEERS)
+    assert honest.exposed_ == ()
+    order = [np.argsort(model.cluster_centers_[:, 0]) for model in (honest, plain)]
+    assert np.abs(honest.cluster_centers_[order[0]] - plain.cluster_centers_[order[1]]).max() < 0.5
+    job = cluster_job(
+        kind.protocol_id,
+        n_clusters=2,
+        seed=1,
+        secure=True,
+        groups=4,
+        robust="median",
+        max_weight=1.0,
+        bounds=BOUNDS,
+    )
+    peers = tuple(PeerSpec(f"p{number:02d}", X) for number, X in enumerate(PEERS))
+    request = JobRequest(job, Treatment(missing="", secure=True, groups=4))
+    spec = FleetSpec(peers, (request,), faults=(Fault("lie", ("p05",), job=0, how="inflate"),))
+    lied = backend("simulated").carry_out(spec, lambda event: None).jobs[0].state
+    assert lied is not None
+    assert lied.secured is not None
+    assert [mask.bit_count() for mask in lied.secured.groups] == [3, 3, 3, 3]
+    assert sum(lied.secured.groups) == 2**12 - 1, "each peer is in one group"
+    centers = summaries.raw_centers(lied)
+    assert np.abs(centers[np.argsort(centers[:, 0])] - plain.cluster_centers_[order[1]]).max() < 1.0
+    assert set(limited_peers(lied.arrays)) >= {5}, "with the others of its group"
+    locals_ = [Local(X) for X in PEERS]
+    locals_[5] = locals_[5].lying(lie_called("inflate"))
+    assert replay(job, locals_, lied.log, (), lied.secured.groups).encode() == lied.plain().encode()
+
+
+@pytest.mark.parametrize(
+    ("job", "groups", "words"),
+    [
+        ({}, 3, "only max_weight and robust need the totals of groups"),
+        ({"robust": "median"}, 0, "set groups of secure"),
+    ],
+)
+def test_groups_are_for_what_looks_at_them(job: dict[str, Any], groups: int, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        cluster_job("llf-cm", n_clusters=2, secure=True, groups=groups, **job)
+
+
+def test_groups_are_at_least_a_cohort() -> None:
+    with pytest.raises(
+        FleetError, match=r"groups = 4: expected 3 to 3, so that each of 11 peers has 2 others in its group"
+    ):
+        LosslessCMeans(n_clusters=2, fleet="simulated", **GROUPS).fit(PEERS[:11])
+
+
+def test_each_group_must_have_the_rows_that_the_privacy_gate_asks_for() -> None:
+    few = [X[:2] for X in PEERS]
+    with pytest.raises((UsageError, FleetError), match="privacy gate: a group of peers holds 6 rows"):
+        LosslessFuzzyCMeans(n_clusters=4, fleet="simulated", **GROUPS).fit(few)
+
+
+def test_what_groups_reveal_is_attacked_too() -> None:
+    job = cluster_job(
+        "llf-cm",
+        n_clusters=2,
+        seed=1,
+        secure=True,
+        groups=4,
+        robust="median",
+        bounds=BOUNDS,
+        suppress_singletons=False,
+    )
+    groups = (0b000000000111, 0b000000111000, 0b000111000000, 0b111000000000)
+    # A group of three peers of which two have no row near a cluster: what it reveals is the third one's single row.
+    rows = [np.array(X) for X in PEERS]
+    for peer in (0, 1, 2):
+        rows[peer] = PEERS[0] + 0.1 * peer
+    rows[1][0] = [9.0, 9.0]
+    locals_ = [Local(X) for X in rows]
+    log = run_in_process(job, locals_, groups=groups).log
+    found = audit_job(Audit(job, locals_, log, secured=True, groups=groups))
+    by_group = {one.attack: one for one in found if one.observer == "group totals"}
+    assert by_group["clusters of one row"].by_peer == {1: 1}
+    hidden = audit_job(Audit(job, locals_, log, secured=True))
+    assert not [one for one in hidden if one.observer == "group totals"]

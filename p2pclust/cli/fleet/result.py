@@ -82,9 +82,11 @@ def result(
 def _told(found: FinishedJob) -> dict[str, Any]:
     """Return a result in plain values."""
     from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
+    from p2pclust.protocols.centers.claims import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
     from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
+    from p2pclust.scenario.outcome.suspects import suspects_of_log  # noqa: PLC0415
 
     state = found.state
     rounds = [record for record in state.log if record.stage == found.job.main]
@@ -98,8 +100,13 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays)),
+        "doubts": list(doubts(state.arrays)), "suspects": suspects_of_log(state, found.told["roster"]),
+        "limited": found.named(limited_peers(state.arrays)),
     }  # fmt: skip
+    told["suspects"] += [
+        {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
+        for peer, round_, reason in found.told.get("suspects", ())
+    ]
     if "centers" in state.arrays and "origin" in state.arrays:
         told["centers"] = summaries.raw_centers(state).tolist()
         told["drift"] = drift(found)
@@ -110,7 +117,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
 def _show(outcome: Mapping[str, Any]) -> None:
     console = stdout()
     for line in _lines(outcome):
-        console.print(line, style="yellow" if line.startswith("doubt: ") else None, soft_wrap=True)
+        console.print(line, style="yellow" if line.startswith(("doubt: ", "suspect: ")) else None, soft_wrap=True)
     if outcome["centers"] is not None:
         rows = (
             [str(number), *(f"{value:.6g}" for value in center)] for number, center in enumerate(outcome["centers"])
@@ -120,6 +127,7 @@ def _show(outcome: Mapping[str, Any]) -> None:
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     from p2pclust.protocols.engine.summaries import absences  # noqa: PLC0415
+    from p2pclust.scenario.outcome.suspects import in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
@@ -132,6 +140,10 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"objective: {outcome['objective']:.6g}, in squared working coordinates"
     for doubt in outcome["doubts"]:
         yield f"doubt: {doubt}"
+    for one in outcome["suspects"]:
+        yield f"suspect: {in_words(one)}"
+    if outcome["limited"]:
+        yield f"limited by max_weight: {', '.join(outcome['limited'])}"
     yield from absences(outcome["abstained"])
     if outcome["suppressed"]:
         yield f"suppressed by privacy rules: {outcome['suppressed']} times"

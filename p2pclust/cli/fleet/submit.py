@@ -25,7 +25,7 @@ __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 #: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
-_SECURE = ("keepers", "cohort", "burnt", "leave")  # the parameters of secure sums
+_SECURE = ("keepers", "cohort", "burnt", "leave", "groups")  # the parameters of secure sums
 
 
 def submit(
@@ -91,8 +91,8 @@ def submit(
 
     Prints the job's id, or for a repeated job that of its series, which every command accepts. Any other parameter of
     [[jobs]] in a scenario is an option of the same name with the same checks: --fuzzifier 1.5, --max-rounds 50, --init
-    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt and --leave. A peer that is
-    offline receives the job when it returns.
+    careful, --bounds "[[0, 1], [0, 5]]". With --secure also --keepers, --cohort, --burnt, --leave and --groups. A peer that
+    is offline receives the job when it returns.
 
     If no answer comes, the job may have been submitted nevertheless. A submission with --id can be repeated at the same
     peer: as long as that peer keeps the job, the answer is that job, and no second one begins.

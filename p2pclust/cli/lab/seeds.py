@@ -46,7 +46,17 @@ class Asked(NamedTuple):
 
 
 #: Swarms of one kind of job each; the others draw worlds of any kind.
-_OF_ONE_KIND: Final = ("fedcref", "leaderless", "cancel", "series", "lasting", "secure", "verified", "clients")
+_OF_ONE_KIND: Final = (
+    "fedcref",
+    "leaderless",
+    "cancel",
+    "series",
+    "lasting",
+    "secure",
+    "secure_groups",
+    "verified",
+    "clients",
+)
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
 PROTOCOLS: Final = (ALL, "any", "any-core", "any-long", "cuts", "disks", "disks-core", "rosters", *_OF_ONE_KIND)

@@ -42,6 +42,7 @@ _FAULTS = {
     "slow": ("slowed down", ""),
     "drop": ("loses messages", ""),
     "corrupt-data": ("works with damaged rows", ""),
+    "lie": ("lies about its rows", ""),
     "revoke": ("revoked", "lost"),
 }
 

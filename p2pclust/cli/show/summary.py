@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.tables import table
+from p2pclust.peer.testbed.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.tools.units import size
 
 __all__ = ["summarise"]
@@ -94,6 +96,7 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator
             yield "left out", f"{', '.join(names)} ({why})"
         else:
             yield "abstained", f"{', '.join(names)}: {reason}"
+    yield from _suspected(job)
     yield from _damaged(job)
     for name, warning in job["warnings"].items():
         yield "warning", Text(f"{name}: {warning}", style="yellow")
@@ -136,12 +139,21 @@ def _compared(job: Result) -> Iterator[Fact]:
         yield "gap", f"the centers end {words}; no equality is promised"
 
 
+def _suspected(job: Result) -> Iterator[Fact]:
+    """Who sent what cannot be, and whose weight was limited, which is no suspicion."""
+    for one in job.get("suspects", ()):
+        yield "suspect", Text(in_words(one), style="yellow")
+    if job.get("limited"):
+        most = max(job["limited"].values())
+        yield "limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds"
+
+
 def _damaged(job: Result) -> Iterator[Fact]:
     """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else Text("no peer could detect it", style="yellow")
         since = f"from round {one['round']} on, " if one["round"] else ""
-        yield "damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)
+        yield "lies" if one["how"] in LIES else "damaged", Text.assemble(f"{one['peer']}: {one['how']}, {since}", seen)
     if job.get("harm"):
         apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
         yield "harm", f"the centers lie {apart} from those of the sound rows (best matching)"

@@ -208,6 +208,8 @@ class ProcessActions(Actions):
                 return {"loss": fault.probability}
             case "corrupt-data":
                 return self._damaged(name, number, damage_of(fault, number, self._rows[name], name, self._spec.seed))
+            case "lie":
+                return _lies(number, fault.how)
         return {}
 
     def _damaged(self, name: str, number: int, rows: NDArray[np.float64]) -> dict[str, Any]:
@@ -248,6 +250,9 @@ class ProcessActions(Actions):
     def replace_rows(self, name: str, number: int, rows: NDArray[np.float64]) -> None:
         self._set(name, self._damaged(name, number, rows))
 
+    def lie(self, name: str, number: int, how: str) -> None:
+        self._set(name, _lies(number, how))
+
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:
         for name in dict.fromkeys(end for pair in pairs for end in pair):
             self._set(name, {"deaf": cuts.deaf(name), "mute": cuts.mute(name)})
@@ -273,3 +278,7 @@ class ProcessActions(Actions):
             else:
                 self._links[one].pop(other, None)
             self._children[one].send({"do": "link", "peer": other, "up": up})
+
+
+def _lies(number: int, how: str) -> dict[str, Any]:
+    return {"lies": {"how": how, "number": number}}

@@ -15,6 +15,7 @@ from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetSpec
 from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.rounds.changed_rows import FirstUse
+from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, paper_roster
 from p2pclust.simulation.world.world import World
@@ -120,6 +121,11 @@ class SimulatedActions(Actions):
     def replace_rows(self, name: str, number: int, rows: NDArray[np.float64]) -> None:
         peer = self._world.peers[name]
         peer.local = peer.local.with_rows(rows)
+        self.uses[name].replaced(number)
+
+    def lie(self, name: str, number: int, how: str) -> None:
+        peer = self._world.peers[name]
+        peer.local = peer.local.lying(lie_called(how))
         self.uses[name].replaced(number)
 
     def cut(self, cuts: Cuts, pairs: Sequence[PAIR]) -> None:

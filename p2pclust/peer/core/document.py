@@ -206,7 +206,9 @@ class Document:
             fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
         if treatment.keyed:
             keyed = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave, self.pins]
-            fields.append(msgpack.packb([*keyed, treatment.verify, treatment.secure] if treatment.verify else keyed))
+            more = [treatment.verify, treatment.secure] if treatment.verify else []
+            more = ["", True, treatment.groups] if treatment.groups else more
+            fields.append(msgpack.packb([*keyed, *more]))
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -226,7 +228,7 @@ class Document:
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
             keyed = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
-            keepers, cohort, burnt, leave, pins, verify, secure = _keyed_fields(keyed)
+            keepers, cohort, burnt, leave, pins, verify, secure, groups = _keyed_fields(keyed)
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
             rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
             series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)
@@ -244,7 +246,7 @@ class Document:
                 raise WireError("job document: wrong types")
             treatment = Treatment(
                 missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s,
-                secure, keepers, cohort, burnt, leave, verify,
+                secure, keepers, cohort, burnt, leave, verify, groups,
             )  # fmt: skip
             turn = None if series is None else Turn(series, number, fixed)
             return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, pins)
@@ -252,13 +254,13 @@ class Document:
             raise WireError(f"job document: {error}") from None
 
 
-def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, bytes, str, bool]:
-    """Return keepers, cohort, burnt, leave, pins, verify and secure of a document."""
+def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, bytes, str, bool, int]:
+    """Return keepers, cohort, burnt, leave, pins, verify, secure and groups of a document."""
     if data is None:
-        return 0, 0, "", "", b"", "", False
-    keepers, cohort, burnt, leave, pins, *verified = msgpack.unpackb(data)
-    verify, secure = verified or ("", True)
-    return keepers, cohort, burnt, leave, pins, verify, secure
+        return 0, 0, "", "", b"", "", False, 0
+    keepers, cohort, burnt, leave, pins, *more = msgpack.unpackb(data)
+    verify, secure, groups = {0: ["", True, 0], 2: [*more, 0]}.get(len(more), more)
+    return keepers, cohort, burnt, leave, pins, verify, secure, groups
 
 
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:

@@ -189,6 +189,7 @@ class Contradiction(JobReport):
 class RefutesState(JobReport):
     """A state that a peer sent does not follow from its proof: that peer is not followed any more in this job."""
 
+    round: int
     peer: str
     reason: str
 

@@ -285,6 +285,16 @@ class SecureInfo:
     maker: int = -1  # of a padded state: the roster index of the peer that made it
     cohort: int = 0  # a smaller set of contributors is not revealed
     whole: bool = False  # whether no set but that of all who are asked is revealed
+    groups: tuple[int, ...] = ()  # sets whose sums are revealed one by one, each of at least `cohort` members
+
+    def revealable(self, members: int) -> int:
+        """Return which of these members are in groups with enough of them; all without groups."""
+        if not self.groups:
+            return members
+        found = 0
+        for own in self.groups:
+            found |= members & own if (members & own).bit_count() >= self.cohort else 0
+        return found
 
 
 @dataclass(frozen=True, slots=True)

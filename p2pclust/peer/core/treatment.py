@@ -13,12 +13,23 @@ from p2pclust.protocols.secure.parameters import (
     BURNT,
     KEEPERS,
     LEAST_COHORT,
+    LEAST_GROUPS,
     LEAVE,
     SecureSums,
     usual_cohort,
 )
 
-__all__ = ["COLLECT", "LEAST_PATIENCE_S", "MISSING", "TOLERANCE", "VERIFY", "Treatment", "every_flaw", "secure_fields"]
+__all__ = [
+    "COLLECT",
+    "LEAST_PATIENCE_S",
+    "MISSING",
+    "TOLERANCE",
+    "VERIFY",
+    "Treatment",
+    "every_flaw",
+    "groups_flaw",
+    "secure_fields",
+]
 
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
@@ -80,6 +91,8 @@ class Treatment:
         See :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
     verify : {"", "all"}
         ``"all"``: every peer makes each state again from signed contributions before it adopts it (docs/verified-rounds.md).
+    groups : int
+        Of secure sums; see :class:`~p2pclust.protocols.secure.parameters.SecureSums`.
 
     Examples
     --------
@@ -104,6 +117,7 @@ class Treatment:
     burnt: str = ""
     leave: str = ""
     verify: str = ""
+    groups: int = 0
 
     @property
     def keyed(self) -> bool:
@@ -113,12 +127,13 @@ class Treatment:
     @property
     def secure_sums(self) -> SecureSums:
         """The parameters of secure sums; each has its final value."""
-        return SecureSums(self.keepers, self.cohort, self.burnt, self.leave)
+        return SecureSums(self.keepers, self.cohort, self.burnt, self.leave, self.groups)
 
     def secured_for(self, n_peers: int) -> Treatment:
         """Return the treatment of a secured job of so many peers in which every field has its final value."""
         return replace(
-            self, keepers=self.keepers or min(KEEPERS, n_peers), cohort=self.cohort or usual_cohort(n_peers),
+            self, keepers=self.keepers or min(KEEPERS, n_peers),
+            cohort=self.cohort or (LEAST_COHORT if self.groups else usual_cohort(n_peers)),
             burnt=self.burnt or BURNT[0], leave=self.leave or LEAVE[0],
         )  # fmt: skip
 
@@ -158,15 +173,21 @@ class Treatment:
         if self.every_s and (flaw := every_flaw(self.every_s)):
             raise UsageError(f"every_s = {self.every_s:g}: {flaw}")
 
+    @property
+    def _numbers(self) -> tuple[int, int, int]:
+        return self.keepers, self.cohort, self.groups
+
     def _check_secure(self) -> None:
         if self.secure and self.collect == "gossip":
             raise UsageError(
                 "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
             )
-        if type(self.secure) is not bool or not all(type(number) is int for number in (self.keepers, self.cohort)):
-            raise UsageError("secure, keepers, cohort: expected true or false, and whole numbers")
-        if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave) != (0, 0, "", ""):
-            raise UsageError("keepers, cohort, burnt and leave are for secure = true")
+        if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
+            raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
+        if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave, self.groups) != (0, 0, "", "", 0):
+            raise UsageError("keepers, cohort, burnt, leave and groups are for secure = true")
+        if self.groups and (flaw := groups_flaw(self.collect, self.verify)):
+            raise UsageError(flaw)
 
     def _check_verify(self) -> None:
         if self.verify not in VERIFY:
@@ -181,6 +202,15 @@ class Treatment:
                 "verify: what the next turn of a repeated job is, its aggregator alone says: leave every_s out, and submit "
                 "each job by itself"
             )
+
+
+def groups_flaw(collect: str, verify: str) -> str:
+    """Return why secure sums cannot be of groups in a job that is collected or verified so, or an empty string."""
+    if collect == "tree":
+        return "secure: groups: with collect = 'tree' contributions of several groups are added up on the way: choose 'star'"
+    return (
+        "secure: groups: verify = 'all' makes totals of all peers again, not of groups: leave one out" if verify else ""
+    )
 
 
 def every_flaw(every_s: float) -> str:
@@ -213,7 +243,7 @@ def secure_fields(given: bool | Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(given, bool):
         return {"secure": True} if given else {}
-    known = ("keepers", "cohort", "burnt", "leave")
+    known = ("keepers", "cohort", "burnt", "leave", "groups")
     if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in known]):
         what = repr(given) if not isinstance(given, Mapping) else f"unknown key {unknown[0]!r}"
         raise UsageError(f"secure: {what}: expected true, false, or some of {', '.join(known)}")
@@ -222,6 +252,9 @@ def secure_fields(given: bool | Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"secure: keepers = {keepers!r}: expected a whole number, at least 2, or 'all'")
     if type(cohort) is not int or cohort < LEAST_COHORT:
         raise UsageError(f"secure: cohort = {cohort!r}: expected a whole number, at least {LEAST_COHORT}")
+    groups = given.get("groups", LEAST_GROUPS)
+    if type(groups) is not int or groups < LEAST_GROUPS:
+        raise UsageError(f"secure: groups = {groups!r}: expected a whole number, at least {LEAST_GROUPS}")
     for name, choices in (("burnt", BURNT), ("leave", LEAVE)):
         if given.get(name, choices[0]) not in choices:
             raise UsageError(f"secure: {name} = {given[name]!r}: expected one of {', '.join(choices)}")

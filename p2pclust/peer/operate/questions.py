@@ -202,7 +202,7 @@ class Questions:
             **asdict(job_snapshot(self._shell, job.id)), "finished": job.ledger.finished, "mathematics": job.document.job,
             "digest": b"" if ref is None else ref.digest, "size_bytes": 0 if ref is None else ref.size_bytes,
             "terms": [[term, name] for term, name in sorted(job.terms.items())],
-            "features": self._shell.worker.features,
+            "features": self._shell.worker.features, "peer": self._shell.core.identity.name,
         })  # fmt: skip
 
     def _read(self, caller: Caller, fields: dict[str, Any]) -> None:

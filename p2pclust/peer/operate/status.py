@@ -9,7 +9,7 @@ import asyncio
 import os
 import resource
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,8 @@ class JobStatus:
     waits_for: list[str]
     absent: list[str]  # roster peers that are not here
     reason: str  # why it failed, or cannot go on
+    #: Peers that this one found something wrong with, in this job, each with the round and the reason.
+    suspects: list[tuple[str, int, str]] = field(default_factory=list)
     # Of a repeated job:
     series: str = ""
     number: int = 0  # of its turn, from 0
@@ -204,6 +206,7 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
     status = JobStatus(
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
         document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
+        job.suspicions.items(),
     )  # fmt: skip
     turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)
     if turn is None or document.census:

@@ -24,7 +24,7 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
-from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.local import Lie, Local
 
 __all__ = ["DataStatus", "Worker"]
 
@@ -69,6 +69,7 @@ class Worker:
         #: For operators.
         self.data, self.features = DataStatus(0, 0, "not read yet"), list[str]()
         self._unread = False  # whether the rows could not be read
+        self._lie: Lie | None = None
         self._jobs: dict[str, None] = {}  # jobs with earlier tasks
         self._blobs = BlobAccess(store.blobs.read, store.blobs.store, store.blobs.sync, limits)
         self.floor = floor or Floor()
@@ -102,6 +103,10 @@ class Worker:
         """Use these rows instead of our own for the tasks that are queued from now on."""
         self._queue.put(partial(self._use, X))
 
+    def lie(self, lie: Lie) -> None:
+        """Send something else than what follows from the rows, in the tasks that are queued from now on; for testbeds."""
+        self._queue.put(partial(self._take_up, lie))
+
     def close(self, timeout_s: float) -> None:
         """Take no further task, and wait so long for the present one."""
         self._closing.set()
@@ -118,13 +123,16 @@ class Worker:
 
     def _read(self) -> None:
         self._local = self._load()
-        self._local.min_cell = self.floor.min_cell
+        self._local.min_cell, self._local.lie = self.floor.min_cell, self._lie
         self.data = DataStatus(self._local.n_samples, self._local.n_features, self._local.problem)
         self.features = list(self._local.feature_names)
         self._unread = bool(self._local.problem)
 
     def _use(self, X: NDArray[np.float64]) -> None:
         self._local, self._unread = self._local.with_rows(X), False
+
+    def _take_up(self, lie: Lie) -> None:
+        self._lie, self._local = lie, self._local.lying(lie)
 
     def _report(self, function: Callable[..., None], argument: object) -> None:
         if not self._loop.is_closed():

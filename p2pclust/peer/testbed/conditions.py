@@ -6,6 +6,7 @@ fault that the peer carries out itself. A key that is absent changes nothing.
 deaf, mute   peers from which nothing arrives, and to which nothing gets through: lists of names
 loss         the probability that a message from or to this peer is lost
 slowness     how many times as long as usual a task takes
+lies         {"how": one of `p2pclust.peer.testbed.lies.LIES`, "number": of the fault}
 rows         {"file": an NPY file with the rows to use from now on, "number": of the fault}
 """
 
@@ -19,6 +20,7 @@ from p2pclust.errors import DataError
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell
+from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.peer.work.rows import read_array
 from p2pclust.transport.breaking import BreakableLinks
 
@@ -47,6 +49,10 @@ class ImposedConditions:
             self._worker.slowness = float(conditions["slowness"])
         if conditions.get("rows"):
             self._replace_rows(conditions["rows"]["file"], conditions["rows"]["number"])
+
+        if conditions.get("lies"):
+            self._worker.lie(lie_called(conditions["lies"]["how"]))
+            self._shell.rows.replaced(conditions["lies"]["number"])
 
     def _replace_rows(self, file: str, number: int) -> None:
         try:

@@ -6,7 +6,7 @@ A contribution is padded within the task that computes it, so that it is nowhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -32,7 +32,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.padded import layout_of
+from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.key_answer import KeyAnswer
@@ -71,7 +71,8 @@ def info_of(job: Job, state: JobState, keys: JobKeys | None, secrets: Secrets) -
         )
     keepers, least = tuple(secrets.keepers(keys, part)), secure_rounds.least_members(job, state, terms)
     whole = secure_rounds.whole(part, terms)
-    return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, least, whole)
+    groups = secure_rounds.groups_in(job, state, part)
+    return SecureInfo(False, members_of(part.asked), False, keepers, part.maker.index, least, whole, groups)
 
 
 def answer_with_key(
@@ -164,7 +165,7 @@ def take_pads(
     if task.me not in secrets.keepers(keys, part):
         return NoResult("it keeps no pads in this round")
     context = secure_rounds.context_of(terms, task.state.digest)
-    removed = _removed(part.entries, pair, task.me, members, layout_of(job, state).size, context)
+    removed = _removed(job, state, pair, task.me, members, context)
     if in_open:
         return open_pads(removed, task.me, task.state.digest, members, keys, secrets).encode()
     return pair.seal(removed, task.me, asker, context, members_of(members)).data
@@ -187,7 +188,7 @@ def own_pads(
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
     context = secure_rounds.context_of(secrets.terms(keys), digest)
-    removed = _removed(part.entries, pair, me, members, layout_of(job, state).size, context)
+    removed = _removed(job, state, pair, me, members, context)
     return open_pads(removed, me, digest, members, keys, secrets)
 
 
@@ -228,26 +229,46 @@ def padded_sum(
     job: Job, state: JobState, task: SumPadded, keys: JobKeys, secrets: Secrets,
     given: Iterator[tuple[engine.Peers, Arrays]],
 ) -> tuple[Arrays | None, tuple[int, ...]]:  # fmt: skip
-    """Return the sum of padded contributions without this peer's own pads, and the peers that are in it."""
+    """Return the sum of padded contributions without this peer's own pads, and the peers that are in it.
+
+    In a stage by groups, the sums of the groups that have enough members, one after the other.
+    """
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
-    total, peers = engine.added_up(given, task.n_peers)
-    if total is None:
+    totals, peers = _added_up(given, secure_rounds.groups_in(job, state, part), terms.secure.cohort, task.n_peers)
+    if not totals:
         return None, ()
-    numbers = np.array(total[PADDED]).view(np.uint64)
+    numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
     if task.me in secrets.keepers(keys, part):
         pair = _own(part.entries, task.me, keys, secrets)
         if pair is None:
             raise WireError("this peer was restarted and has new keys")
         context = secure_rounds.context_of(terms, task.state.digest)
-        numbers -= _removed(part.entries, pair, task.me, as_mask(peers), numbers.size, context)
+        numbers -= _removed(job, state, pair, task.me, as_mask(peers), context)
     return Arrays({PADDED: numbers.view(np.int64)}), peers
+
+
+def _added_up(
+    given: Iterator[tuple[engine.Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
+) -> tuple[list[Arrays], tuple[int, ...]]:  # fmt: skip
+    if not groups:
+        total, peers = engine.added_up(given, n_peers)
+        return [] if total is None else [total], peers
+    parts: list[list[tuple[engine.Peers, Arrays]]] = [[] for _ in groups]
+    for peer, part in given:
+        assert isinstance(peer, int), "no tree adds up what goes to groups"
+        parts[next(place for place, own in enumerate(groups) if own >> peer & 1)].append((peer, part))
+    found = [engine.added_up(own, n_peers) for own in parts if len(own) >= cohort]
+    totals = [total for total, _ in found if total is not None]
+    return totals, tuple(sorted(peer for _, peers in found for peer in peers))
 
 
 def total_of(
     job: Job, state: JobState, digest: bytes, members: int, me: int, keys: JobKeys, secrets: Secrets, padded: Numbers,
     sealed: Mapping[int, bytes],
-) -> Arrays:  # fmt: skip
+) -> Arrays | list[Arrays]:  # fmt: skip
     """Return the total of a set of peers, from their padded sum without the maker's pads, and from what keepers took away.
+
+    In a stage by groups, one for each of `segments_of`.
 
     Raises
     ------
@@ -259,16 +280,29 @@ def total_of(
     pair = _own(part.entries, me, keys, secrets)
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
+    sets = secure_rounds.segments_of(job, state, members)
     removed: list[Numbers] = []
     for keeper, public in secrets.keepers(keys, part).items():
         if keeper == part.maker.index:
             continue  # it left its pads out of the sum
         if keeper == me:
-            removed.append(_removed(part.entries, pair, me, members, layout.size, context))
+            removed.append(_removed(job, state, pair, me, members, context))
         elif keeper in sealed:
             data = Sealed(keeper, sealed[keeper])
-            removed.append(pair.unseal(data, public, context, members_of(members), layout.size))
-    return layout.unpadded([padded], removed, members.bit_count())
+            removed.append(pair.unseal(data, public, context, members_of(members), len(sets) * layout.size))
+    if any(vector.size != len(sets) * layout.size for vector in (padded, *removed)):
+        raise WireError("a padded sum, or pads, of another length than the round has")
+    totals = [
+        layout.unpadded(
+            [_piece(padded, place, layout)], [_piece(one, place, layout) for one in removed], own.bit_count()
+        )
+        for place, own in enumerate(sets)
+    ]
+    return totals if secure_rounds.groups_in(job, state, part) else totals[0]
+
+
+def _piece(numbers: Numbers, place: int, layout: Layout) -> Numbers:
+    return numbers[place * layout.size : (place + 1) * layout.size]
 
 
 def _own(entries: tuple[KeyEntry, ...], me: int, keys: JobKeys, secrets: Secrets) -> KeyPair | None:
@@ -276,8 +310,11 @@ def _own(entries: tuple[KeyEntry, ...], me: int, keys: JobKeys, secrets: Secrets
     return secrets.pair(keys, mine[0].public) if mine else None
 
 
-def _removed(
-    entries: tuple[KeyEntry, ...], pair: KeyPair, me: int, members: int, size: int, context: bytes
-) -> Numbers:  # fmt: skip
-    public = {entry.index: entry.public for entry in entries if members >> entry.index & 1}
-    return pair.removed(me, public, size, context)
+def _removed(job: Job, state: JobState, pair: KeyPair, me: int, members: int, context: bytes) -> Numbers:
+    """Return a keeper's pads of the members, added up; in a stage by groups, of each group one after the other."""
+    public = {entry.index: entry.public for entry in secure_rounds.secured_of(state).entries}
+    size = layout_of(job, state).size
+    return np.concatenate([
+        pair.removed(me, {index: public[index] for index in members_of(own)}, size, context)
+        for own in secure_rounds.segments_of(job, state, members)
+    ])  # fmt: skip

@@ -202,7 +202,7 @@ def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
         raise UsageError(job.unverifiable)
     if task.keys is None or task.keys.secure is None:
         return made(job, engine.begin(job), task.n_peers, blobs)
-    if flaw := secure_rounds.unfit(job):
+    if flaw := secure_rounds.unfit(job, task.keys.secure.groups):
         raise UsageError(flaw)
     secured = _secured(task.keys, life)
     begun = secure_rounds.begin(job, secured.secrets.terms(task.keys))

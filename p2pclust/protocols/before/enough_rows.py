@@ -32,6 +32,8 @@ class EnoughRows(Additive):
     n_clusters : int
     gate_rounds : int
         The rounds whose equations are counted against the rows, times the number of starts; 0: none.
+    by_group : bool
+        Whether totals of groups of peers are revealed one by one: then each group must have so many rows.
     """
 
     id: ClassVar[str] = "enough-rows"
@@ -39,12 +41,24 @@ class EnoughRows(Additive):
 
     n_clusters: int = 1
     gate_rounds: int = 0
+    by_group: bool = False
 
     def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8))
+        checks.check(self, n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         return state.replace(n_columns=np.int64(n_columns))
+
+    @property
+    def one_by_one(self) -> bool:
+        return self.by_group and self.gate_rounds > 0
+
+    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+        most = len(peers) * self.needed(state)
+        return "" if 0 <= part["rows"] <= most else "it counts rows as there cannot be"
+
+    def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
+        return state.replace(rows=np.int64(min(part["rows"] for part in parts.values())))
 
     def takes_weights(self) -> bool:
         return True
@@ -56,7 +70,7 @@ class EnoughRows(Additive):
         return {"rows": 1.0}
 
     def needed(self, state: State) -> int:
-        """Return how many rows all peers together must have."""
+        """Return how many rows all peers, or each group of peers, must have."""
         columns = int(state["n_columns"]) if "n_columns" in state else 1
         equations = self.gate_rounds * self.n_clusters * (columns + 1)
         return max(self.n_clusters, equations // columns + 1 if equations else 0)
@@ -75,8 +89,9 @@ class EnoughRows(Additive):
             return ""
         if needed == self.n_clusters:
             return f"{needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
+        who = "a group of peers holds" if self.one_by_one else "all peers together hold"
         return (
-            f"privacy gate: all peers together hold {rows} rows, and with fewer than {needed} the totals of "
+            f"privacy gate: {who} {rows} rows, and with fewer than {needed} the totals of "
             f"{self.gate_rounds} rounds could be solved for rows: ask for fewer clusters or rounds, or set privacy_gate = "
             "false"
         )

@@ -13,7 +13,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, fuzzy_step, nearest, objective
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.robust import ROBUST, limited, robust_sums
+from p2pclust.protocols.centers.claims import ANY_NUMBER, NO_CLAIMS, Rows, flaw_of, noted, refuted_by
+from p2pclust.protocols.centers.robust import ROBUST, robust_totals
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
@@ -35,6 +36,7 @@ ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
+_NONE = np.zeros(())
 _SLACK = 1e-9  # of a sum beyond what its weight allows: less is rounding
 
 
@@ -229,42 +231,46 @@ class Alternating(Iterated, Additive, SideBySide):
         return not self.one_by_one
 
     def instead_of_sums(self) -> str:
-        return "looks at what each peer contributes: leave max_weight and robust out, or secure"
+        return "looks at what each peer contributes: leave max_weight and robust out, or set groups of secure"
 
-    def implausible(self, state: State, part: Arrays) -> str:
-        """Return why no rows can have led to a contribution, or an empty string."""
+    def rows_behind(self, state: State, part: Arrays) -> Rows:
+        """Return the least and the greatest number of rows, or total weight, that a contribution may be of."""
+        return ANY_NUMBER
+
+    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
         weights, sums = np.asarray(part[next(iter(part))]), np.asarray(part["sums"])
         if (weights < 0).any():
-            return "implausible: a cluster has a negative weight"
+            return "a cluster has a negative weight"
+        most = len(peers)
+        if not (
+            0 <= part["rows"] <= most * self.n_clusters and 0 <= part.get("suppressed", _NONE) <= most * weights.size
+        ):
+            return "it counts rows, or suppressed clusters, as there cannot be"
+        if most == 1 and refuted_by(state["claims"], peers[0], self.rows_behind(state, part)):
+            return "its weights are those of another number of rows than in earlier rounds"
         if "lo" not in state:
             return ""
         lo, hi = ((state[end] - state["origin"]) / state["scale"] for end in ("lo", "hi"))
         slack = _SLACK * (1 + np.abs(weights))[..., np.newaxis]
         mass = weights[..., np.newaxis]
         within = (sums >= mass * lo - slack) & (sums <= mass * hi + slack)
-        return "" if within.all() else "implausible: its sums lie outside what its weights and the bounds allow"
+        return "" if within.all() else "its sums lie outside what its weights and the bounds allow"
 
-    def robust_total(self, state: State, parts: Sequence[Arrays]) -> Arrays:
-        """Return the totals of contributions, with a limit for each peer's weight, and robust sums."""
-        name = next(iter(parts[0]))  # the weights, or counts, of each cluster
-        weights, sums = (np.stack([np.asarray(part[one]) for part in parts]) for one in (name, "sums"))
-        ahead = weights.shape[1:-1]  # one axis more with several starts
-        each_w, each_s = (
-            weights.reshape(len(parts), -1, weights.shape[-1]),
-            sums.reshape(len(parts), -1, *sums.shape[-2:]),
-        )
-        found_w, found_s = [], []
-        for start in range(each_w.shape[1]):
-            own_w, own_s = each_w[:, start], each_s[:, start]
-            if self.max_weight:
-                factors = limited(own_w, self.max_weight)
-                own_w, own_s = own_w * factors[:, np.newaxis], own_s * factors[:, np.newaxis, np.newaxis]
-            found_w.append(own_w.sum(axis=0))
-            found_s.append(robust_sums(own_w, own_s, self.robust))
-        total = {one: np.sum([part[one] for part in parts], axis=0) for one in parts[0]}
-        total[name] = np.array(found_w).reshape(*ahead, -1)
-        total["sums"] = np.array(found_s).reshape(*ahead, *sums.shape[-2:])
-        return Arrays(total)
+    def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
+        """Return the state after a step with a limit for each peer's weight, and robust sums."""
+        each = list(parts.values())
+        name = next(iter(each[0]))  # the weights, or counts, of each cluster
+        weights, sums = (np.stack([np.asarray(part[one]) for part in each]) for one in (name, "sums"))
+        found_w, found_s, held = robust_totals(weights, sums, self.max_weight, self.robust)
+        total = {one: np.sum([part[one] for part in each], axis=0) for one in each[0]}
+        stepped = self.combine(state, Arrays({**total, name: found_w, "sums": found_s}))
+        limited = tuple(peer for peers, one in zip(parts, held.tolist(), strict=True) if one for peer in peers)
+        rows = {
+            peer: self.rows_behind(state, part) if len(peers) == 1 else ANY_NUMBER
+            for peers, part in parts.items()
+            for peer in peers
+        }
+        return stepped.replace(claims=noted(state["claims"], rows, limited))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, of each start."""
@@ -274,6 +280,8 @@ class Alternating(Iterated, Additive, SideBySide):
             raise UsageError(
                 f"{self.id}: n_init = {self.n_init}, but the stage before made {found} sets of first centers"
             )
+        if self.one_by_one:
+            opened = opened.replace(claims=NO_CLAIMS)
         return opened if self.n_init == 1 else opened.replace(trails=np.zeros((found, 0)))
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
@@ -284,6 +292,8 @@ class Alternating(Iterated, Additive, SideBySide):
         kept = [name in state for name in ("plain", "objective", "relaxation")]
         if any(kept) and not all(kept):
             return "only some of the arrays of an accelerated round"
+        if self.one_by_one and (flaw := flaw_of(state)):
+            return flaw
         if self.n_init == 1:
             return ""
         if not all(name in state and len(state[name]) == self.n_init for name in ("starts", "trails")):
@@ -322,7 +332,8 @@ class Alternating(Iterated, Additive, SideBySide):
         """Return the number of rows, but never more than the number of clusters.
 
         Enough to see whether there are fewer rows than clusters. No more is revealed, because the privacy argument for
-        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others.
+        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others. With `max_weight` or
+        `robust`, what its weights say of that number is in the state (see ``claims``).
         """
         return int(min(local.n_samples, self.n_clusters))
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, lloyd_step, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
+from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
@@ -98,6 +99,11 @@ class LosslessCMeansProtocol(Alternating):
             sums = np.where(few[:, np.newaxis], 0.0, sums)
             masses = np.where(few, 0.0, masses)
         return Arrays(counts=masses, sums=sums), suppressed
+
+    def rows_behind(self, state: State, part: Arrays) -> Rows:
+        # Rows of suppressed clusters are not counted.
+        counts = np.asarray(part["counts"]).sum(axis=-1)
+        return float(counts.max()), ANY_NUMBER[1] if part["suppressed"] > 0 else float(counts.min())
 
     def combine(self, state: State, total: Any) -> State:
         # Line 15: the mean of each cluster over all peers (Eq. 5).

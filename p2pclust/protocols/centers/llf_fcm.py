@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import fuzzy_sums
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
+from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.fixed_point import grid
@@ -46,6 +47,9 @@ __all__ = ["LosslessFuzzyCMeansProtocol", "count_coarse", "fuzzy_limbs"]
 
 _MAX_LIMBS = 8
 _WEIGHT_BITS = 34
+
+
+_ROUNDING = 1e-6  # of a peer's total weight, relative
 
 
 def fuzzy_limbs(fuzzifier: float) -> int:
@@ -128,6 +132,13 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         more = self.share_of_objective(local, state, self.fuzzifier)
         # Line 6, and the number of rows up to C: all that this peer reveals.
         return Arrays(**parts, rows=float(self.rows_of(local)), **more)
+
+    def rows_behind(self, state: State, part: Arrays) -> Rows:
+        # A row adds at least C^(1-m) to the weights, where it belongs to all clusters alike, and at most 1.
+        weights = np.asarray(part["weights"]).sum(axis=-1)
+        with np.errstate(over="ignore"):
+            most = weights.min() * np.float64(self.n_clusters) ** (self.fuzzifier - 1)
+        return float(weights.max()) * (1 - _ROUNDING), min(float(most) * (1 + _ROUNDING), ANY_NUMBER[1])
 
     def combine(self, state: State, total: Any) -> State:
         # Line 7: Eq. 3.

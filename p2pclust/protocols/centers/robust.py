@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ROBUST", "TRIMMED", "limited", "robust_sums"]
+__all__ = ["ROBUST", "TRIMMED", "limited", "robust_sums", "robust_totals"]
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +76,42 @@ def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
         for feature in range(means.shape[1]):
             found[cluster, feature] = _middle(means[:, feature], weights[own, cluster], share) * total[cluster]
     return found
+
+
+def robust_totals(
+    weights: Floats, sums: Floats, max_weight: float, how: str
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # fmt: skip
+    """Return total weights and sums, with a limit for what each peer weighs, and which peers were limited.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (P, C) or (P, S, C)
+        Of each peer, of each of S starts, and of each cluster.
+    sums : ndarray of shape (P, C, F) or (P, S, C, F)
+    max_weight : float
+        At least 1; 0 for no limit.
+    how : {"", "trim", "median"}
+
+    Returns
+    -------
+    ndarray of shape (C,) or (S, C)
+    ndarray of shape (C, F) or (S, C, F)
+    ndarray of bool, shape (P,)
+    """
+    n_peers, ahead = len(weights), weights.shape[1:-1]
+    each_w = weights.reshape(n_peers, -1, weights.shape[-1])
+    each_s = sums.reshape(n_peers, -1, *sums.shape[-2:])
+    found_w, found_s, held = [], [], np.zeros(n_peers, dtype=bool)
+    for start in range(each_w.shape[1]):
+        own_w, own_s = each_w[:, start], each_s[:, start]
+        if max_weight:
+            factors = limited(own_w, max_weight)
+            own_w, own_s = own_w * factors[:, np.newaxis], own_s * factors[:, np.newaxis, np.newaxis]
+            held |= factors < 1.0
+        found_w.append(own_w.sum(axis=0))
+        found_s.append(robust_sums(own_w, own_s, how))
+    totals = np.array(found_w).reshape(*ahead, -1), np.array(found_s).reshape(*ahead, *sums.shape[-2:])
+    return *totals, held
 
 
 def _middle(values: Floats, weights: Floats, share: float) -> float:

@@ -230,15 +230,18 @@ class Additive(Protocol):
 
     @property
     def one_by_one(self) -> bool:
-        """Whether the total is made of single contributions by :meth:`robust_total`, and not by adding up."""
+        """Whether the total is made of single contributions by :meth:`combine_each`, and not by adding up."""
         return False
 
-    def implausible(self, state: State, part: Arrays) -> str:
-        """Return why no rows can have led to a contribution, as floats, or an empty string; only if :attr:`one_by_one`."""
+    def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
+        """Return why no rows can have led to a peer's contribution, or to a group's total, as floats; or an empty string.
+
+        Only if :attr:`one_by_one`. The contribution is then left out, and its peers are suspects.
+        """
         return ""
 
-    def robust_total(self, state: State, parts: Sequence[Arrays]) -> Arrays:
-        """Return the total of contributions, which are floats in roster order; only if :attr:`one_by_one`."""
+    def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
+        """Return the next state from the contribution of each peer or group, as floats; only if :attr:`one_by_one`."""
         raise AssertionError(f"{self.id} adds up")
 
     def sums_only(self) -> bool:

@@ -50,6 +50,7 @@ def cluster_job(
     participation: float = 1.0,
     seed: int = 0,
     secure: bool = False,
+    groups: int = 0,
     privacy: Mapping[str, float] | None = None,
     **parameters: Any,
 ) -> Job:
@@ -82,6 +83,8 @@ def cluster_job(
     secure : bool
         Make the stages of sums alone, for a fleet that is to run the job with secure sums: ranges are found by sums, and
         the privacy gate counts the rows of all peers together. The centers are the same.
+    groups : int
+        Of such a job with ``max_weight`` or ``robust``: into how many groups the fleet is to deal its peers.
     privacy : mapping, optional
         ``epsilon`` and ``delta``: differential privacy for each row (docs/protocols/private-cm.md), of llf-cm with secure
         sums and declared bounds. First centers are then "uniform", an array, or by default spread over the bounds.
@@ -109,7 +112,7 @@ def cluster_job(
             init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
             tol, max_rounds, _scalar(participation), secure, {name: _scalar(value) for name, value in parameters.items()},
         )  # fmt: skip
-        return _checked(private_stages(asked), seed, participation, secure=True)
+        return _checked(private_stages(asked), seed, participation, secure=True, groups=groups)
     request = _Request(
         kind,
         _number(kind, n_clusters),
@@ -120,6 +123,7 @@ def cluster_job(
         {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
         _starts(kind, parameters),
         _gate_rounds(kind, parameters, max_rounds) if secure else None,
+        bool(groups),
     )
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
@@ -139,13 +143,13 @@ def cluster_job(
         parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
     stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
     stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
-    return _checked(stages, seed, participation, secure=secure)
+    return _checked(stages, seed, participation, secure=secure, groups=groups)
 
 
-def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool) -> Job:
+def _checked(stages: Sequence[Stage], seed: int, participation: float, *, secure: bool, groups: int) -> Job:
     """Return the job of these stages; raise UsageError if it cannot have secure sums and shall."""
     job = Job(tuple(stages), checks.whole("seed", seed, least=0, most=MAX_SEED), _scalar(participation))
-    if secure and (flaw := unfit(job)):
+    if secure and (flaw := unfit(job, groups)):
         raise UsageError(flaw)
     return job
 
@@ -189,6 +193,7 @@ class _Request:
     gate: dict[str, int]
     starts: dict[str, int]
     gate_rounds: int | None  # of a job with secure sums: whose equations count against the rows of all peers
+    by_group: bool = False  # or of each of their groups
 
     def by_sums(self, protocol: str) -> str:
         """Return the stage that takes the place of one over columns in a job with secure sums."""
@@ -201,7 +206,8 @@ def _range(request: _Request) -> list[Stage]:
         parameters["lo"], parameters["hi"] = request.bounds
     if request.gate_rounds is None:
         return [Stage("range", parameters)]
-    enough = Stage("enough-rows", {"n_clusters": request.n_clusters, "gate_rounds": request.gate_rounds})
+    by_group = {"by_group": True} if request.by_group else {}
+    enough = Stage("enough-rows", {"n_clusters": request.n_clusters, "gate_rounds": request.gate_rounds, **by_group})
     return [enough, Stage("range", parameters) if request.bounds is not None else Stage("range-by-sums", request.gate)]
 
 

@@ -36,8 +36,8 @@ from p2pclust.protocols.engine.base import (
 from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, NOT_DRAWN
-from p2pclust.protocols.engine.sums import Peers, added_up, floats_of
+from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 
@@ -141,6 +141,8 @@ def contribution(
                 raw = protocol.contribute(state.arrays, local, rng)
         except P2PClustError as error:  # The mathematics refuses these rows: only this peer is stopped.
             raise Abstain(f"failed: {error}") from None
+    if local.lie is not None:
+        raw = local.lie(local, state.arrays, raw)
     _assert_expected(protocol, state.arrays, raw)
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
@@ -330,18 +332,23 @@ def _robustly_combined(
     protocol: Additive, state: JobState, contributions: Iterable[tuple[Peers, Contribution]]
 ) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
     """Return what :func:`_combined` does, of a stage that looks at single contributions."""
-    given: dict[int, Arrays] = {}
+    given: dict[tuple[int, ...], Arrays] = {}
     for peer, part in contributions:
-        if isinstance(peer, tuple) or peer in given:
+        senders = (peer,) if isinstance(peer, int) else tuple(peer)
+        if not isinstance(peer, int | Group) or senders in given:
             raise ValueError(f"{protocol.id} needs the contribution of each peer by itself, and not a sum")
-        given[peer] = floats_of(protocol, state.arrays, part)
-    found = {peer: protocol.implausible(state.arrays, part) for peer, part in sorted(given.items())}
-    left_out = {peer: flaw for peer, flaw in found.items() if flaw}
-    peers = tuple(peer for peer in found if peer not in left_out)
-    if not peers:
-        return None, peers, left_out
-    total = protocol.robust_total(state.arrays, [given[peer] for peer in peers])
-    return protocol.combine(state.arrays, total), peers, left_out
+        given[senders] = floats_of(protocol, state.arrays, part)
+    found = {peers: protocol.implausible(state.arrays, peers, part) for peers, part in sorted(given.items())}
+    left_out = {
+        peer: f"{IMPLAUSIBLE}{'the total of its group: ' if len(peers) > 1 else ''}{flaw}"
+        for peers, flaw in found.items()
+        for peer in (peers if flaw else ())
+    }
+    kept = {peers: given[peers] for peers, flaw in found.items() if not flaw}
+    if not kept:
+        return None, (), left_out
+    contributors = tuple(sorted(peer for peers in kept for peer in peers))
+    return protocol.combine_each(state.arrays, kept), contributors, left_out
 
 
 def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:

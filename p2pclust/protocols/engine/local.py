@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import Points
-from p2pclust.protocols.engine.arrays import State
+from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA
 
-__all__ = ["LARGEST", "Local", "first_bad_value", "in_working_coordinates"]
+__all__ = ["LARGEST", "Lie", "Local", "first_bad_value", "in_working_coordinates"]
 
 LARGEST = 2.0**400
 """Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
 
 Floats = NDArray[np.float64]
+#: Of the rows, the state and the honest contribution: what is sent in its place.
+Lie = Callable[["Local", State, Contribution], Contribution]
 
 # Numbers: a block that stays in cache while it is worked on, and a row long enough to be compared at full speed.
 _IN_CACHE = 2**15
@@ -78,6 +80,7 @@ class Local:
         self.labels = None if labels is None else np.asarray(labels)
         self.n_clusters = n_clusters
         self.min_cell = 0
+        self.lie: Lie | None = None  # only a testbed sets it
         self.feature_names: tuple[str, ...] = ()  # if known; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but labels of shape {self.labels.shape}")
@@ -92,7 +95,13 @@ class Local:
         other = Local(
             X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
         )
-        other.min_cell = self.min_cell
+        other.min_cell, other.lie = self.min_cell, self.lie
+        return other
+
+    def lying(self, lie: Lie) -> Local:
+        """Return the same rows at a device that sends something else than what follows from them; for testbeds."""
+        other = copy.copy(self)
+        other.lie = lie
         return other
 
     def least_cell(self, of_job: int) -> int:

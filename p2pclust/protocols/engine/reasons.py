@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CANCELLED", "HELD", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED"]
+__all__ = ["CANCELLED", "HELD", "IMPLAUSIBLE", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED"]
 
 #: Characters; a longer reason is cut off.
 MAX_REASON: Final = 200
@@ -22,6 +22,8 @@ LEFT_OUT: Final = "left out"
 REVOKED: Final = "it was revoked"
 #: A peer that has no row.
 NO_DATA: Final = "no data"
+#: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.
+IMPLAUSIBLE: Final = "implausible: "
 #: A peer with too few rows in this stage; it may contribute to a later one.
 HELD: Final = "privacy gate"
 #: A cancelled job; and, in a job without an aggregator, the answer of a peer that has received the cancel.

@@ -20,15 +20,17 @@ from p2pclust.clustering import ClusteringResult, run_steps
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Labelling
+from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.sums import Group, Peers, added_up
 from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.engine.workspaces import Workspaces
 
 __all__ = [
     "Later",
+    "by_groups",
     "clustering_stage",
     "conclude",
     "labelling_stage",
@@ -52,6 +54,7 @@ def run_in_process(
     workspaces: Workspaces | None = None,
     *,
     entropy: Callable[[int], bytes] | None = None,
+    groups: Sequence[int] = (),
 ) -> JobState:
     """Run a job over these peers in this process; return its last state: "done", or "failed" with a reason.
 
@@ -66,6 +69,8 @@ def run_in_process(
         What the peers keep beside the state: their notes, and what they published. It can be read after the job.
     entropy : callable, optional
         Returns as many secret random bytes as it is asked for. A stage that is private by noise needs it.
+    groups : sequence of int
+        Sets of peers whose totals count as one contribution where single ones are looked at; see :func:`replay`.
 
     Examples
     --------
@@ -82,12 +87,12 @@ def run_in_process(
         if unable:
             raise UsageError(f"{unable} cannot count rows by their weights: leave the weights out")
     with one_thread():
-        return _run(job, locals, on_round, Workspaces() if workspaces is None else workspaces, entropy)
+        return _run(job, locals, on_round, Workspaces() if workspaces is None else workspaces, entropy, groups)
 
 
 def _run(
     job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces,
-    entropy: Callable[[int], bytes] | None = None,
+    entropy: Callable[[int], bytes] | None = None, groups: Sequence[int] = (),
 ) -> JobState:  # fmt: skip
     n_peers = len(locals)
     state = _begin(job, locals)
@@ -111,7 +116,8 @@ def _run(
         workspaces.take(prepared)
         given = [(peer, answer) for peer, answer in answers.items() if not isinstance(answer, Abstain)]
         abstained = {peer: answer.reason for peer, answer in answers.items() if isinstance(answer, Abstain)}
-        state = engine.advance(job, state, given, abstained, n_peers=n_peers, memory=memory)
+        summed = by_groups(job, state, given, groups)
+        state = engine.advance(job, state, summed, abstained, n_peers=n_peers, memory=memory)
         _refuse_unknown(job, state)
         if on_round is not None:
             on_round(state)
@@ -150,7 +156,9 @@ def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]
 Later = Sequence[tuple[int, int, Local]]
 
 
-def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()) -> JobState:
+def replay(
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), groups: Sequence[int] = ()
+) -> JobState:  # fmt: skip
     """Run a job again with exactly the recorded proposers and contributors of every round.
 
     Parameters
@@ -161,18 +169,20 @@ def replay(job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later:
     log : sequence of RoundRecord
     later : sequence of (int, int, Local)
         Rows that took the place of others: from which round on, whose, and which; in the order of rounds.
+    groups : sequence of int
+        As the state of a job with secure sums has them: the sets of peers whose totals were revealed one by one.
 
     Raises
     ------
     UsageError
         If the log is not one of this job over these peers.
     """
-    *_, state = replayed(job, locals, log, later)
+    *_, state = replayed(job, locals, log, later, groups)
     return state
 
 
 def pooled(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), groups: Sequence[int] = ()
 ) -> NDArray[np.float64]:  # fmt: skip
     """Evaluate the pooled algorithm over the recorded contributors, from the same first centers.
 
@@ -193,7 +203,7 @@ def pooled(
     stage, protocol = clustering_stage(job)
     if not protocol.lossless:
         raise UsageError(f"{protocol.id} does not go round by round as pooled {protocol.pooled_name}: measure its gap")
-    first, steps = _kept_start(job, locals, log, stage, later)
+    first, steps = _kept_start(job, locals, log, stage, later, groups)
     records = [(number, record) for number, record in enumerate(log) if record.stage == stage and record.contributors]
     if isinstance(protocol, ByColumns):
         records = records[1:]  # the first round measures the distances to the first centers, and moves none
@@ -215,7 +225,7 @@ def pooled(
 
 
 def pooled_run(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), groups: Sequence[int] = ()
 ) -> ClusteringResult:  # fmt: skip
     """Run the pooled algorithm from the job's first centers until it stops by itself.
 
@@ -230,7 +240,7 @@ def pooled_run(
         Centers in the data's own units; shifts in working coordinates.
     """
     stage, protocol = clustering_stage(job)
-    first, _ = _kept_start(job, locals, log, stage, later)
+    first, _ = _kept_start(job, locals, log, stage, later, groups)
     # Each peer's rows as they were when it contributed last: what became of them later counts for nothing.
     last = {peer: number for number, record in enumerate(log) if record.stage == stage for peer in record.contributors}
     contributors = sorted(last)
@@ -269,7 +279,8 @@ def rows_at(locals: Sequence[Local], later: Later, number: int) -> list[Local]:
 
 
 def _kept_start(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int, later: Later = ()
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], stage: int, later: Later = (),
+    groups: Sequence[int] = (),
 ) -> tuple[State, int]:  # fmt: skip
     """Return the first arrays of the clustering stage that have centers, and how many steps these went.
 
@@ -279,7 +290,7 @@ def _kept_start(
         raise UsageError(
             "weights: the pooled algorithm counts every row once: compare without them, or with repeated rows"
         )
-    states = replayed(job, locals, log, later)
+    states = replayed(job, locals, log, later, groups)
     first = _first_centers(job, states, stage)
     if "starts" not in first:
         return first, len(log)
@@ -305,7 +316,7 @@ def _first_centers(job: Job, states: Iterator[JobState], stage: int) -> State:
 
 
 def replayed(
-    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = ()
+    job: Job, locals: Sequence[Local], log: Sequence[RoundRecord], later: Later = (), groups: Sequence[int] = ()
 ) -> Iterator[JobState]:  # fmt: skip
     """Yield the state before the first recorded round and after each; see :func:`replay`."""
     n_peers = _checked(locals)
@@ -318,7 +329,7 @@ def replayed(
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
             if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
                 raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
-            given = _recorded(job, state, rows_at(locals, later, number), record, number)
+            given = by_groups(job, state, _recorded(job, state, rows_at(locals, later, number), record, number), groups)
             if record.forgot:
                 memory.value = None
             state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)
@@ -337,6 +348,21 @@ def _recorded(
                 f"round {number} of the log: peer {peer} contributed, but now it abstains: {answer.reason}"
             ) from None
     return given
+
+
+def by_groups(
+    job: Job, state: JobState, given: Sequence[tuple[int, Contribution]], groups: Sequence[int]
+) -> list[tuple[Peers, Contribution]]:  # fmt: skip
+    """Return the totals of groups in a stage that looks at single contributions; else, or without groups, what was given."""
+    protocol = job.protocols[state.stage]
+    if not groups or not isinstance(protocol, Additive) or not protocol.one_by_one:
+        return list(given)
+    found: list[tuple[Peers, Contribution]] = []
+    for own in groups:
+        total, members = added_up([(peer, part) for peer, part in given if own >> peer & 1], own.bit_length())
+        if total is not None:
+            found.append((Group(members), total))
+    return found
 
 
 def _checked(locals: Sequence[Local]) -> int:

@@ -16,14 +16,15 @@ from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Contribution
+from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
 from p2pclust.protocols.engine.stages import by_themselves
-from p2pclust.protocols.secure.classes import exposed, grouped
+from p2pclust.protocols.engine.sums import Group, Peers
+from p2pclust.protocols.secure.classes import exposed, grouped, parted
 from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, keeper_order
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -39,6 +40,7 @@ __all__ = [
     "context_of",
     "exposed_peers",
     "flaw",
+    "groups_in",
     "is_noisy",
     "keepers",
     "keys_closed",
@@ -46,6 +48,7 @@ __all__ = [
     "mu_squared_of",
     "renewed",
     "secured_of",
+    "segments_of",
     "set_flaw",
     "unfit",
     "whole",
@@ -57,6 +60,7 @@ MOST_RENEWALS: Final = 10
 NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
 _GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
 _SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
+_SMALL_GROUP: Final = f"{LEFT_OUT}: too few peers of its group contributed"
 _NO_KEY: Final = f"{LEFT_OUT}: no key came from it"
 _FORMAT: Final = b"p2pclust context 1"
 
@@ -82,16 +86,24 @@ class Terms:
         """The number of peers on the job roster."""
         return len(self.keys.devices)
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The fixed groups of the job, as sets; none if it has none."""
+        return dealt(self.keys, self.n_peers, self.secure.groups)
 
-def unfit(job: Job) -> str:
-    """Return why no job of these stages can have secure sums, or an empty string."""
+
+def unfit(job: Job, groups: int = 0) -> str:
+    """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
+    by_group = [isinstance(protocol, Additive) and protocol.one_by_one for protocol in job.protocols]
+    if groups and not by_group[job.main]:
+        return "secure: groups: only max_weight and robust need the totals of groups: leave groups out, or set one of these"
     if job.participation != 1.0:
         return (
             f"secure: participation = {job.participation:g} draws other peers in every round, and sums over different "
             "sets can be solved for single peers: leave participation out"
         )
-    for protocol in job.protocols:
-        if not protocol.sums_only():
+    for protocol, grouped_ in zip(job.protocols, by_group, strict=True):
+        if not (protocol.sums_only() or (groups and grouped_)):
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
     return _exact(job)
 
@@ -115,7 +127,7 @@ def _exact(job: Job) -> str:
 
 def begin(job: Job, terms: Terms) -> JobState:
     """Return the state before the first round: it is open for keys, or the job has failed."""
-    state = replace(engine.begin(job), secured=Secured(terms.secure.cohort))
+    state = replace(engine.begin(job), secured=Secured(terms.secure.cohort, groups=terms.groups))
     least = least_members(job, state, terms) if state.status == "running" else 0
     if least > terms.n_peers:
         why = f"secure sums: the noise of {least} peers is needed, and the job has {terms.n_peers}: take more peers"
@@ -134,7 +146,7 @@ def flaw(state: JobState, terms: Terms) -> str:
     """Return why a secured state that arrived cannot be one of this job, or an empty string."""
     part, n_peers = secured_of(state), terms.n_peers
     u = part.unsettled
-    masks = [part.asked, part.silent, *part.revealed, *part.burnt, *part.unknown]
+    masks = [part.asked, part.silent, *part.groups, *part.revealed, *part.burnt, *part.unknown]
     masks += [] if u is None else [u.asked, u.keepers]
     listed = as_mask(entry.index for entry in part.entries)
     if max(masks).bit_length() > n_peers or listed.bit_length() > n_peers or part.asked & ~listed:
@@ -147,7 +159,18 @@ def flaw(state: JobState, terms: Terms) -> str:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
     if part.entries and (u is not None or not listed >> part.maker.index & 1):
         return "it is padded, and its maker has no key, or another context is not settled"
-    return ""
+    return "" if part.groups == terms.groups else "its groups of peers are not the job's"
+
+
+def groups_in(job: Job, state: JobState, part: Secured) -> tuple[int, ...]:
+    """Return the groups whose totals are revealed one by one in the stage of a state; empty where only the total is."""
+    protocol = job.protocols[state.stage]
+    return part.groups if isinstance(protocol, Additive) and protocol.one_by_one else ()
+
+
+def segments_of(job: Job, state: JobState, members: int) -> tuple[int, ...]:
+    """Return the sets, disjoint, whose sums are revealed of a padded round with these members, in order."""
+    return parted(members, groups_in(job, state, secured_of(state)))
 
 
 def context_of(terms: Terms, state: bytes) -> bytes:
@@ -204,6 +227,9 @@ def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
     part = secured_of(state)
     if members & ~part.asked or members.bit_count() < least_members(job, state, terms):
         return f"{members.bit_count()} peers are too few, or not all of them were asked"
+    small = min(one.bit_count() for one in segments_of(job, state, members))
+    if small < terms.secure.cohort:
+        return f"{small} peers of a group are too few"
     if whole(part, terms) and members != part.asked:
         return "only the sum of all peers that were asked may be revealed"
     return ""
@@ -232,7 +258,7 @@ def keys_closed(
     """
     before = secured_of(state)
     sound, unsound = _sound(answers, terms, before.unsettled)
-    part = _settled(before, sound, terms.secure)
+    part = _settled(before, sound, terms.secure, groups_in(job, state, before))
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
     absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
@@ -240,9 +266,9 @@ def keys_closed(
     try:
         try:
             # A keeper that did not answer is asked again in the next stage, unless it is needed now.
-            part = _listed(job, part, before, sound, absent, terms, maker, least, silent=before.silent)
+            part = _listed(job, state, part, before, sound, absent, terms, maker, least, silent=before.silent)
         except NotEnough:
-            part = _listed(job, part, before, sound, absent, terms, maker, least, silent=0)
+            part = _listed(job, state, part, before, sound, absent, terms, maker, least, silent=0)
     except NotEnough as few:
         never = by_themselves({**abstained, **unsound})
         if len({*sound, *never}) < terms.n_peers:
@@ -272,8 +298,8 @@ def _sound(
 
 
 def _listed(
-    job: Job, part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str], terms: Terms,
-    maker: Maker, least: int, *, silent: int,
+    job: Job, state: JobState, part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str],
+    terms: Terms, maker: Maker, least: int, *, silent: int,
 ) -> Secured:  # fmt: skip
     """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
     absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
@@ -287,27 +313,37 @@ def _listed(
             absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
         able |= 0 if absent[entry.index] else 1 << entry.index
     _refuse_too_few(entries, able, terms, maker, least)
-    asked = _grouped(part, able, terms)
+    asked = _grouped(part, able, terms, groups_in(job, state, before))
     absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
     absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
     return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
 
 
-def _grouped(part: Secured, able: int, terms: Terms) -> int:
+def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> int:
     """Return which peers may contribute so that no small class comes about, as far as the job asks for that."""
     secure = terms.secure
-    all_sets = (*part.revealed, *part.unknown)
+    # In every stage peers leave as if the totals of groups were revealed already: sooner or later they are.
+    all_sets = (*part.revealed, *part.unknown, *part.groups)
     sets = all_sets if secure.leave == "groups" else part.burnt if secure.burnt == "groups" else ()
-    if not sets:
+    if not sets and not groups:
         return able
-    asked = grouped(able, sets, secure.cohort, keeper_order(terms.keys, range(terms.n_peers)))
+    order, asked = keeper_order(terms.keys, range(terms.n_peers)), 0
+    for own in groups or ((1 << terms.n_peers) - 1,):
+        here = able & own
+        if sets:
+            here = grouped(here, [one & own for one in sets], secure.cohort, order)
+        asked |= here if here.bit_count() >= secure.cohort else 0
     if asked.bit_count() < secure.cohort:
         missing = [index for index in range(terms.n_peers) if not able >> index & 1]
+        if not sets:
+            raise NotEnough(f"without {_named(missing)} no group has {secure.cohort} peers that can contribute")
         raise NotEnough(f"without {_named(missing)} differences of sums would expose single peers")
     return asked
 
 
-def _settled(part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums) -> Secured:
+def _settled(
+    part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums, groups: Sequence[int]
+) -> Secured:  # fmt: skip
     """Note whether a set was revealed in the context that was not settled, from what its keepers and its maker say."""
     u = part.unsettled
     if u is None:
@@ -317,15 +353,16 @@ def _settled(part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums
     none = as_mask(index for index, answer in answers.items() if answer.taken == 0) & others
     part = replace(part, unsettled=None)
     if found:
-        return replace(part, revealed=_with(part.revealed, found), burnt=_with(part.burnt, found))
+        sets = parted(found, groups)
+        return replace(part, revealed=_with(part.revealed, *sets), burnt=_with(part.burnt, *sets))
     # Of so many keepers one is honest, and has kept its pads to itself: no coalition knows a total.
     if none.bit_count() > secure.colluders:
         return part
     return replace(part, unknown=_with(part.unknown, u.asked), burnt=_with(part.burnt, u.asked))
 
 
-def _with(sets: tuple[int, ...], one: int) -> tuple[int, ...]:
-    return sets if one in sets else (*sets, one)
+def _with(sets: tuple[int, ...], *more: int) -> tuple[int, ...]:
+    return (*sets, *(one for one in more if one not in sets))
 
 
 def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
@@ -377,27 +414,39 @@ def renewed(
         state,
         secured=Secured(
             part.cohort, columns=part.columns, absent=absent, silent=part.silent | as_mask(silent), unsettled=unsettled,
-            revealed=part.revealed, burnt=part.burnt, unknown=part.unknown, renewals=part.renewals + 1,
+            revealed=part.revealed, burnt=part.burnt, unknown=part.unknown, renewals=part.renewals + 1, groups=part.groups,
         ),
     )  # fmt: skip
 
 
 def closed(
-    job: Job, state: JobState, total: Contribution, members: int, abstained: Mapping[int, str], terms: Terms, maker: Maker
+    job: Job, state: JobState, total: Contribution | Sequence[Contribution], members: int, abstained: Mapping[int, str],
+    terms: Terms, maker: Maker,
 ) -> JobState:  # fmt: skip
-    """Return the state that follows from the total of a set of peers; it is padded, or open for keys, or final."""
+    """Return the state that follows from the total of a set of peers; it is padded, or open for keys, or final.
+
+    In a stage by groups, `total` has one for each of :func:`segments_of`.
+    """
     part, n_peers = secured_of(state), terms.n_peers
     gone = {peer: why for peer, why in {**part.absent, **abstained}.items() if not members >> peer & 1}
-    given = [(members_of(members), total)]
+    sets = segments_of(job, state, members)
+    given: list[tuple[Peers, Contribution]] = [(members_of(members), total)] if isinstance(total, Arrays) else []
+    if not isinstance(total, Arrays):
+        gone |= dict.fromkeys(members_of(part.asked & ~members & ~as_mask(gone)), _SMALL_GROUP)
+        given = [(Group(members_of(one)), own) for one, own in zip(sets, total, strict=True)]
     after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=n_peers)
-    part = replace(part, revealed=_with(part.revealed, members), burnt=(), renewals=0, maker=maker)
+    part = replace(part, revealed=_with(part.revealed, *sets), burnt=(), renewals=0, maker=maker)
     if after.status != "running":
         return replace(after, secured=_last(part))
     if after.stage == state.stage:
         return replace(after, secured=part)
     asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
+    asked, able = 0, asked
+    for one in parted(able, groups_in(job, after, part)):
+        asked |= one if one.bit_count() >= terms.secure.cohort else 0
     absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}
-    again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent)
+    absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
+    again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
     if again or (terms.secure.leave == "groups" and asked != part.asked):
         return replace(after, secured=_open_for_keys(part))
     return replace(after, secured=replace(part, asked=asked, absent=absent))
@@ -409,12 +458,16 @@ def cancelled(state: JobState, by: str) -> JobState:
 
 
 def _open_for_keys(part: Secured) -> Secured:
-    return Secured(part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+    return Secured(
+        part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups
+    )  # fmt: skip
 
 
 def _last(part: Secured) -> Secured:
     """Return what the final state keeps: which sets were revealed."""
-    return Secured(part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown)
+    return Secured(
+        part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups
+    )  # fmt: skip
 
 
 def exposed_peers(state: JobState) -> tuple[int, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT
+from p2pclust.protocols.engine.reasons import HELD, IMPLAUSIBLE, LEFT_OUT
 
 __all__ = [
+    "Suspect",
     "absences",
     "by_reason",
     "coarse",
@@ -20,6 +22,7 @@ __all__ = [
     "raw_centers",
     "shifts",
     "suppressed",
+    "suspects",
     "with_columns",
     "with_names",
 ]
@@ -54,6 +57,32 @@ def suppressed(state: JobState) -> int:
 def coarse(state: JobState) -> int:
     """Count the centers that were too far from all rows, in the last round, for the grid to hold their weights well."""
     return int(state.arrays["coarse"]) if "coarse" in state.arrays else 0
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One peer and one reason.
+
+    A suspect is not expelled: it may have a defect, and its next contribution counts if nothing is wrong with it.
+    """
+
+    peer: int  # its place in the job roster
+    round: int  # the first one, of all stages
+    rounds: int  # in how many
+    reason: str
+
+
+def suspects(state: JobState) -> tuple[Suspect, ...]:
+    """Return who sent what no rows can have led to, by the first round of each."""
+    first: dict[tuple[int, str], int] = {}
+    count: dict[tuple[int, str], int] = {}
+    for number, record in enumerate(state.log):
+        for peer, reason in record.abstained.items():
+            if reason.startswith(IMPLAUSIBLE):
+                key = (peer, reason.removeprefix(IMPLAUSIBLE))
+                first.setdefault(key, number)
+                count[key] = count.get(key, 0) + 1
+    return tuple(Suspect(peer, number, count[peer, reason], reason) for (peer, reason), number in first.items())
 
 
 def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:

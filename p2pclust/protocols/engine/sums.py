@@ -14,10 +14,16 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import dequantise_all
 
-__all__ = ["Peers", "added_up", "floats_of"]
+__all__ = ["Group", "Peers", "added_up", "floats_of"]
 
 #: A roster index, or several where their contributions were added up.
 Peers = int | tuple[int, ...]
+
+
+class Group(tuple[int, ...]):
+    """Peers whose total counts as one contribution in a stage that looks at what single peers contribute."""
+
+    __slots__ = ()
 
 
 def added_up(

@@ -51,6 +51,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "merged": ("int64", ()),
     "stream": ("int64", ()),
     "coarse": ("int64", ()),
+    "claims": ("float64", ("J", "4")),
     "deviations": ("float64", ("C", "F")),
     "epsilon": ("float64", ()),
     "delta": ("float64", ()),
@@ -109,7 +110,7 @@ _SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cref_history": ("float64", ("T'", "8")),
     "cref_alone": ("int64", ("E",)),
 }
-_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'", "E"})
+_MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'", "E", "J"})
 _DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["classes", "exposed", "grouped"]
+__all__ = ["classes", "exposed", "grouped", "parted"]
 
 
 def classes(revealed: Sequence[int]) -> list[int]:
@@ -97,3 +97,14 @@ def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequenc
             found |= here
     fresh = available & ~known
     return found | (fresh if fresh.bit_count() >= cohort else 0)
+
+
+def parted(members: int, groups: Sequence[int]) -> tuple[int, ...]:
+    """Return the sets whose sums are revealed of these members: one for each group that has any, or one without groups.
+
+    Examples
+    --------
+    >>> [bin(one) for one in parted(0b0111, [0b0011, 0b1100])], [bin(one) for one in parted(0b0111, [])]
+    (['0b11', '0b100'], ['0b111'])
+    """
+    return tuple(members & own for own in groups if members & own) or (members,)

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["FleetKeys", "KeyEntry", "KeyList", "Pins", "keeper_order"]
+from p2pclust.tools.bit_sets import as_mask
+
+__all__ = ["FleetKeys", "KeyEntry", "KeyList", "Pins", "dealt", "keeper_order"]
 
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
@@ -192,3 +194,20 @@ class KeyList:
 def keeper_order(known: FleetKeys, members: Iterable[int]) -> list[int]:
     """Return peers in the order in which they become keepers: that of a hash that the administrator alone could choose."""
     return sorted(members, key=lambda index: hashlib.sha256(known.signature + known.devices[index]).digest())
+
+
+def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
+    """Return so many fixed groups of a job's peers, as sets of roster indices; none if `number` is 0.
+
+    In the order that the administrator alone could choose: what a submitter could choose, it could choose so that its
+    friends share a group with one other peer. And jobs with the same roster have the same groups, so that a second job
+    reveals no sums over other sets.
+
+    Examples
+    --------
+    >>> known = FleetKeys(b"f" * 32, b"s" * 64, [bytes([peer]) * 32 for peer in range(7)])
+    >>> sorted(one.bit_count() for one in dealt(known, 7, 2)), sum(dealt(known, 7, 2)) == 2**7 - 1
+    ([3, 4], True)
+    """
+    order = keeper_order(known, range(n_peers)) if number else []
+    return tuple(as_mask(order[place::number]) for place in range(number))

@@ -7,13 +7,15 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["ALL", "BURNT", "KEEPERS", "LEAST_COHORT", "LEAVE", "SecureSums", "usual_cohort"]
+__all__ = ["ALL", "BURNT", "KEEPERS", "LEAST_COHORT", "LEAST_GROUPS", "LEAVE", "SecureSums", "usual_cohort"]
 
 #: Keepers of a job whose request names no number.
 KEEPERS: Final = 3
 #: As a number of keepers: every peer keeps pads. It is the most that a job roster has.
 ALL: Final = 4096
 LEAST_COHORT: Final = 3
+#: With fewer groups no total can be said to differ from the others.
+LEAST_GROUPS: Final = 3
 _LARGE_COHORT: Final = 5
 #: What may be done when the set of a state that was revealed already cannot be had again: the default first.
 BURNT: Final = ("groups", "record")
@@ -47,6 +49,9 @@ class SecureSums:
         Of one state: whether another set of peers may be revealed only if all classes still have `cohort` members.
     leave : {"alone", "groups"}
         The same for the whole job.
+    groups : int
+        Into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look at what
+        single peers contribute (`max_weight`, `robust`); then `cohort` is about each group. 0: such stages are refused.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class SecureSums:
     cohort: int = _LARGE_COHORT
     burnt: str = BURNT[0]
     leave: str = LEAVE[0]
+    groups: int = 0
 
     @property
     def colluders(self) -> int:
@@ -79,6 +85,17 @@ class SecureSums:
         if not LEAST_COHORT <= self.cohort <= n_peers:
             few = f"{n_peers} peers are too few to hide among" if n_peers < LEAST_COHORT else f"cohort = {self.cohort}"
             raise UsageError(f"secure: {few}: expected {LEAST_COHORT} to the number of peers ({n_peers})")
+        if self.groups and not LEAST_GROUPS <= self.groups <= n_peers // self.cohort:
+            most = n_peers // self.cohort
+            raise UsageError(
+                f"secure: groups = {self.groups}: "
+                + (
+                    f"{n_peers} peers make {most} groups of at least {self.cohort} (cohort), and {LEAST_GROUPS} are needed"
+                    if most < LEAST_GROUPS
+                    else f"expected {LEAST_GROUPS} to {most}, so that each of {n_peers} peers has {self.cohort - 1} "
+                    "others in its group (cohort)"
+                )
+            )
         for name, value, known in (("burnt", self.burnt, BURNT), ("leave", self.leave, LEAVE)):
             if value not in known:
                 raise UsageError(f"secure: {name} = {value!r}: expected one of {', '.join(known)}")

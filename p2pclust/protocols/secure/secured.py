@@ -80,6 +80,8 @@ class Secured:
         Sets of which an unknown part may have been revealed.
     renewals : int
         How often new keys were asked for since the last total.
+    groups : tuple of int
+        The fixed groups whose totals are revealed one by one in some stages; empty: there are none.
     """
 
     cohort: int = 0
@@ -94,6 +96,7 @@ class Secured:
     burnt: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
     renewals: int = 0
+    groups: tuple[int, ...] = ()
 
     @property
     def wants_keys(self) -> bool:
@@ -111,7 +114,7 @@ class Secured:
         sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
             self.cohort, entries, maker, packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets,
-            self.renewals,
+            self.renewals, *([[packed(mask) for mask in self.groups]] if self.groups else []),
         ]  # fmt: skip
 
     @classmethod
@@ -132,8 +135,14 @@ class Secured:
     def _read(cls, fields: object) -> Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
-        cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals = fields
-        if any(type(each) is not list for each in (entries, maker, absent, pending, revealed, burnt, unknown)):
+        (
+            cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, *more,
+        ) = fields  # fmt: skip
+        if len(more) > 1 or more == [[]]:
+            raise ValueError("groups that cannot be")
+        groups: list[Any] = more[0] if more else []
+        lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups)
+        if any(type(each) is not list for each in lists):
             raise ValueError("a part that is no list")
         index, term, round_ = map(_count, maker)
         peers, reasons = absent[0::2], absent[1::2]
@@ -145,7 +154,7 @@ class Secured:
             if not isinstance(state, bytes) or len(state) != _DIGEST_BYTES or len(masks) != 2:
                 raise ValueError("a context that cannot be")
             unsettled = Unsettled(state, _count(by), *map(_mask, masks))
-        for masks in (revealed, burnt, unknown):
+        for masks in (revealed, burnt, unknown, groups):
             if len(masks) > _MOST_SETS:
                 raise ValueError("too many sets")
         if not all(before < peer for before, peer in pairwise(map(_count, peers))):
@@ -154,6 +163,7 @@ class Secured:
             _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
+            tuple(map(_mask, groups)),
         )  # fmt: skip
 
 

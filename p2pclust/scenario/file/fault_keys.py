@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from p2pclust.data.damage import HOWS
 from p2pclust.fleet.faults import LASTING, Do
+from p2pclust.peer.testbed.lies import LIES
 from p2pclust.scenario.file.fields import Names, RandomVictims, TomlTable, Who, refuse
 
 __all__ = ["At", "FaultSpec"]
@@ -14,7 +16,9 @@ __all__ = ["At", "FaultSpec"]
 Phase = Literal["opening", "adopting", "combining", "closing"]
 
 #: The key that each of these faults needs; no other fault has it.
-_NEEDS = {"slow": "factor", "drop": "probability", "corrupt-data": "how"}
+_NEEDS = {"slow": "factor", "drop": "probability", "corrupt-data": "how", "lie": "how"}
+#: What `how` may be.
+_HOWS = {"corrupt-data": tuple(HOWS), "lie": tuple(LIES)}
 
 
 class At(TomlTable):
@@ -63,8 +67,8 @@ class FaultSpec(TomlTable):
     factor: Annotated[float, Field(ge=1, le=100_000)] | None = None
     #: Of drop: the probability that a message from or to the device is lost.
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
-    #: Of corrupt-data: what happens to the rows.
-    how: Literal["nan", "scale", "shuffle", "constant"] | None = None
+    #: Of corrupt-data: what happens to the rows; of lie: what the device sends in place of its sums.
+    how: Literal["nan", "scale", "shuffle", "constant", "corner", "inflate", "waver"] | None = None
 
     @property
     def phase(self) -> Phase:
@@ -87,12 +91,17 @@ class FaultSpec(TomlTable):
         problems = []
         if self.for_s is not None and self.do not in LASTING:
             problems.append(f"for_s is for {', '.join(LASTING[:-1])} and {LASTING[-1]}, not {self.do}")
-        for do, key in _NEEDS.items():
+        needed = _NEEDS.get(self.do)
+        for key in dict.fromkeys(_NEEDS.values()):
             given = getattr(self, key) is not None
-            if given and self.do != do:
-                problems.append(f"{key} is for {do}, not {self.do}")
-            elif not given and self.do == do:
-                problems.append(f"do = {do!r} needs {key}")
+            if given and needed != key:
+                of = [do for do, other in _NEEDS.items() if other == key]
+                problems.append(f"{key} is for {' and '.join(of)}, not {self.do}")
+            elif not given and needed == key:
+                problems.append(f"do = {self.do!r} needs {key}")
+        known = _HOWS.get(self.do, ())
+        if known and self.how is not None and self.how not in known:
+            problems.append(f"how = {self.how!r}: expected one of {', '.join(known)}")
         if (self.apart_from or self.one_way) and self.do not in ("cut", "heal"):
             problems.append(f"{'from' if self.apart_from else 'one_way'} is for cut and heal, not {self.do}")
         return problems

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, PlainValidator, create_model, model_validator
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, secure_fields
-from p2pclust.protocols.secure.parameters import LEAST_COHORT
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, groups_flaw, secure_fields
+from p2pclust.protocols.secure.parameters import LEAST_COHORT, LEAST_GROUPS
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.fields import TomlTable, refuse, wrong_table, wrong_value
 from p2pclust.scenario.file.job_parameters import OwnParameters
@@ -30,6 +30,9 @@ class SecureSpec(TomlTable):
     burnt: Literal["groups", "record"] | None = None
     #: What is done if a peer of earlier sums is missing.
     leave: Literal["alone", "groups"] | None = None
+    #: With max_weight or robust: into how many fixed groups of at least `cohort` peers all are dealt; what is revealed are
+    #: the totals of these.
+    groups: Annotated[int, Field(ge=LEAST_GROUPS)] | None = None
 
 
 class PrivateSpec(TomlTable):
@@ -138,6 +141,8 @@ class JobSpec(OwnParameters, _JobKeys):
                 f"verify: with collect = {self.collect!r} contributions are added up on the way, and what single peers have "
                 "signed does not arrive: expected 'star'"
             )
+        if flaw := self._flaw_of_groups():
+            problems.append(flaw)
         if self.patience_s is not None and self.missing == "drop":
             problems.append("patience_s is for missing = 'wait' or 'all', not 'drop'")
         if self.deadline_s is not None and self.missing != "drop":
@@ -153,6 +158,9 @@ class JobSpec(OwnParameters, _JobKeys):
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
         refuse(problems)
         return self
+
+    def _flaw_of_groups(self) -> str:
+        return groups_flaw(self.collect or "", self.verify or "") if self.secured.get("groups") else ""
 
     def _gossip_problems(self) -> list[str]:
         from p2pclust.protocols.engine.registry import protocol_class  # noqa: PLC0415

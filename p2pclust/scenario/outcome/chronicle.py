@@ -18,11 +18,11 @@ Link = tuple[str, str]
 DONE: Final[Mapping[str, str]] = {
     "kill": "killed", "restart": "killed, to come back", "pause": "paused", "resume": "resumed", "cut": "cut off",
     "heal": "linked again", "join": "joined", "leave": "left", "slow": "slowed down", "drop": "loses messages",
-    "corrupt-data": "has corrupt data", "drain": "has an empty battery",
+    "corrupt-data": "has corrupt data", "lie": "lies", "drain": "has an empty battery",
     "revoke": "is revoked",
 }  # fmt: skip
 _AWAY: Final = ("kill", "restart", "pause", "leave", "drain", "revoke")
-_TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data")
+_TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data", "lie")
 ASLEEP: Final = "asleep"
 BACK: Final = ("resume", "join")
 
@@ -108,7 +108,7 @@ class Chronicle:
     here: dict[str, Span] = field(init=False, default_factory=dict)
     #: By peer: when it was killed, paused or asleep; an :data:`ASLEEP` span gives the reason after the word.
     away: dict[str, list[Span]] = field(init=False, default_factory=dict)
-    #: By peer: when it was running but cut off, slow, losing messages, or had damaged rows.
+    #: By peer: when it was running but cut off, slow, losing messages, lying, or had damaged rows.
     troubled: dict[str, list[Span]] = field(init=False, default_factory=dict)
     terms: list[Term] = field(init=False, default_factory=list)
     rounds: list[Round] = field(init=False, default_factory=list)

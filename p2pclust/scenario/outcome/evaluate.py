@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from p2pclust.data import DataSet
 from p2pclust.fleet.faults import Damage
 from p2pclust.fleet.spec import JobResult
+from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import Clustering, Labelling
 from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
@@ -24,6 +26,7 @@ from p2pclust.scenario.outcome.communities import measured_communities
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.exposed import exposed_in
 from p2pclust.scenario.outcome.measures import Done, measured
+from p2pclust.scenario.outcome.suspects import suspects_of_log
 
 __all__ = ["damage_in", "empty_entry", "job_entry"]
 
@@ -98,6 +101,8 @@ def _recorded(
         "doubts": list(doubts(state.arrays)),
         "secure": state.secured is not None,
         "exposed": exposed_in(job, state, roster, rows),
+        "suspects": suspects_of_log(state, roster),
+        "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
         "privacy": _privacy(state),
         "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
         "tolerance": found.tolerance,
@@ -146,6 +151,8 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "doubts": [],
         "secure": False,
         "exposed": {},
+        "suspects": [],
+        "limited": {},
         "privacy": None,
         "drift": [],
         "tolerance": None,
@@ -192,6 +199,6 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
     """Describe damaged rows, with the reason that the fleet gave for leaving them out, if it noticed them."""
     peer = roster.index(damage.peer)
     reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
-    # Reasons about rows begin with the row; other reasons are about rounds without a peer that has sound rows.
-    named = next((reason for reason in reasons if reason.startswith("row ")), None)
+    # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
+    named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}

@@ -18,6 +18,7 @@ from p2pclust.data import DataSet
 from p2pclust.errors import PluginError, UsageError
 from p2pclust.fleet.faults import Damage
 from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
+from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.job import Job, JobState
@@ -43,7 +44,7 @@ class Done:
     shares: Mapping[str, DataSet]
     #: Each peer's columns of the first centers, if peers that hold columns were given them.
     given: Mapping[str, Floats]
-    #: Rows that replaced those of peers, in the order of rounds.
+    #: Rows that replaced those of peers, and lies, in the order of rounds.
     damage: Sequence[Damage]
     #: Receives what measuring finds beside the entry.
     evidence: Evidence
@@ -57,16 +58,29 @@ class Done:
 
     @cached_property
     def later(self) -> Later:
-        """The data that replaced them: the round, the peer's place, and the rows."""
-        places = [list(self.shares).index(one.peer) for one in self.damage]
-        found = zip(self.damage, places, strict=True)
-        return [(one.round, place, self.locals_[place].with_rows(one.X)) for one, place in found]
+        """The data that replaced them, and liars: the round, the peer's place, and the rows."""
+        now, found = list(self.locals_), []
+        for one in self.damage:
+            place = list(self.shares).index(one.peer)
+            now[place] = now[place].lying(lie_called(one.how)) if one.lie else now[place].with_rows(one.X)
+            found.append((one.round, place, now[place]))
+        return found
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Of a job with secure sums: the sets of roster indices whose totals were revealed one by one."""
+        return () if self.state.secured is None else self.state.secured.groups
+
+    @property
+    def liars(self) -> tuple[str, ...]:
+        """The peers that a fault let lie."""
+        return tuple(dict.fromkeys(one.peer for one in self.damage if one.lie))
 
     @property
     def replays(self) -> bool:
         """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
         try:
-            for step in replayed(self.job, self.locals_, self.state.log, self.later):
+            for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
                 if not self.job.by_columns:
                     self.evidence.follow(step)
         except UsageError:
@@ -142,11 +156,11 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
     job, log, evidence = done.job, done.state.log, done.evidence
     protocol = clustering_stage(job)[1]
     if protocol.lossless:
-        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later)
+        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
         return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
-    found = pooled_run(job, done.locals_, log, done.later)
+    found = pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
     gap = {
         "to": f"pooled {protocol.pooled_name}",
@@ -159,8 +173,9 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
-    """Score the labels of all rows of the peers that contributed to the clustering, if true labels are known."""
+    """Score the labels of all rows of the honest peers that contributed to the clustering, if true labels are known."""
     shares = list(done.shares.values())
+    there = [peer for peer in there if list(done.shares)[peer] not in done.liars]
     truth = [y for peer in there if (y := shares[peer].y) is not None]
     if not truth or len(truth) < len(there):
         return {}
@@ -182,7 +197,7 @@ def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
     """Measure how far the centers lie from those of the undamaged rows."""
     whole = pooled if clustering_stage(done.job)[1].lossless else lambda *run: pooled_run(*run).centers
     try:
-        sound = whole(done.job, done.locals_, done.state.log)
+        sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
     except UsageError:
         return None  # with undamaged rows a peer that contributed would have abstained
     ranges = _ranges(done.locals_)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.peer.testbed.lies import LIES
+from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
 from p2pclust.scenario.page.rows import JobRows
@@ -285,9 +288,21 @@ def _notes(story: JobStory) -> Section | None:
         remarks.append(["suppressed by privacy rules", str(entry["suppressed"])])
     if entry["coarse"]:
         remarks.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
+    remarks += _liars(entry)
     remarks += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
     remarks += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]
     if entry["note"]:
         remarks.append(["note", entry["note"]])
     table = [["what", "value"], *remarks[:_TABLED]] if remarks else []
     return Section(f"{story.prefix}The job in figures", table=table, folded_table=facts, fold="parameters and terms")
+
+
+def _liars(entry: Mapping[str, Any]) -> list[list[str]]:
+    """Return who is suspected, whose weight was limited, and, since a scenario knows it, who lied or had bad rows."""
+    rows = [["suspect", in_words(one)] for one in entry["suspects"]]
+    rows += [[f"{peer}: max_weight was reached, in rounds", str(times)] for peer, times in entry["limited"].items()]
+    for one in entry["damaged"]:
+        did = "lied" if one["how"] in LIES else "had bad rows"
+        named = f"named: {one['named']}" if one["named"] else "no peer could detect it"
+        rows.append([f"{one['peer']} {did} ({one['how']})", named])
+    return rows

@@ -168,10 +168,11 @@ class Secrecy(Observer):
         for digest, members in self._readable():
             state = self._states[digest]
             assert state.secured is not None
-            covered = members in told or not members & ~unknown
-            assert covered, f"P4: the set {members:b} was revealed, and the result does not say so"
-            assert members.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {members.bit_count()} peers"
-            by_step.setdefault((state.stage, state.round), []).append(members)
+            for own in secure_rounds.segments_of(self._job, state, members):
+                covered = own in told or not own & ~unknown
+                assert covered, f"P4: the set {own:b} was revealed, and the result does not say so"
+                assert own.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {own.bit_count()} peers"
+                by_step.setdefault((state.stage, state.round), []).append(own)
         all_sets = [members for sets in by_step.values() for members in sets]
         listed = as_mask(secure_rounds.exposed_peers(final))
         small = self._small(all_sets)

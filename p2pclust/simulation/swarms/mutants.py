@@ -33,8 +33,8 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import PadsKept, Ref
-from p2pclust.peer.work import verified
+from p2pclust.peer.core.tasks import PadsKept, Ref, SecureInfo
+from p2pclust.peer.work import secure_tasks, verified
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
@@ -147,6 +147,14 @@ _ASK: Final = SecureTerm._ask
 
 def _any_set(*of: Any) -> str:
     return ""
+
+
+def _any_group(given: Any, groups: Any, cohort: int, n_peers: int, *, original: Any = secure_tasks._added_up) -> Any:
+    return original(given, groups, 1, n_peers)
+
+
+def _leaves_across_groups(part: Any, *of: Any, original: Any = secure_rounds._grouped) -> Any:
+    return original(replace(part, groups=()), *of)
 
 
 def _one_context(terms: Any, state: bytes) -> bytes:
@@ -280,6 +288,17 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
 }
 
+#: The same where totals of groups are revealed one by one.
+GROUP_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "sum-of-a-small-group": (
+        (secure_tasks, "_added_up", _any_group),
+        (SecureInfo, "revealable", lambda info, members: members),
+        (secure_rounds, "set_flaw", _any_set),
+        (secure_rounds, "_grouped", lambda part, able, terms, groups: able),
+    ),
+    "peers-leave-across-groups": ((secure_rounds, "_grouped", _leaves_across_groups),),
+}
+
 #: The same where every peer checks each state, and one lies.
 VERIFIED_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "states-not-checked": ((CheckedStates, "passes", _always),),
@@ -357,7 +376,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
     for swarm, group in (
         ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
-        ("secure", SECURE_MUTANTS), ("verified", VERIFIED_MUTANTS),
+        ("secure", SECURE_MUTANTS), ("secure_groups", GROUP_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),

@@ -72,7 +72,9 @@ class SecureSwarm(Swarm):
                 f"a peer was passed over: {gone}"
             )
         assert state.secured is not None, "the job ended without a secured part"
-        again = replay(self.job, [self.locals[name] for name in self.names], state.log)
+        again = replay(
+            self.job, [self.locals[name] for name in sorted(self.names)], state.log, (), state.secured.groups
+        )
         ended = replace(again, status=state.status, reason=state.reason) if state.status == "failed" else again
         assert ended.encode() == state.plain().encode(), "S5: the bits are not those of the replay"
 

@@ -42,6 +42,11 @@ class Refutations(Observer):
         """Look at what peers report, and at the registers that they have adopted."""
         if isinstance(effect, RefutesState):
             assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
+            core = peer.core
+            named = (
+                [] if core is None else [one for job in core.jobs.jobs.values() for one, _, _ in job.suspicions.items()]
+            )
+            assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
 
     def stepped(self, world: World, peer: Peer) -> None:
         """Look at the registers of a peer."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,22 @@ def test_a_result_says_what_its_rounds_were(cli: Cli, found: FinishedJob) -> Non
     before = f"{len(rounds)} rounds ({own} of clustering, {len(rounds) - own} to prepare and to measure)"
     assert said.startswith(f"job-1: llf-cm, {before}, converged\n")
     assert "heat" in said
+
+
+def test_a_result_names_suspects_and_who_found_them(
+    cli: Cli, found: FinishedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the log, which every peer has, and what the peer that was asked has found itself."""
+    lie = replace(found.state.log[4], contributors=(), abstained={0: "implausible: a cluster has a negative weight"})
+    state = replace(found.state, log=(*found.state.log[:4], lie, *found.state.log[5:]))
+    told = {**found.told, "peer": "b", "suspects": [("a", 7, "it answered this round twice")]}
+    lied = replace(found, state=state, told=told)
+    monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: lied)
+    said = cli("result", "job-1").out
+    assert "suspect: a, in round 4: a cluster has a negative weight\n" in said
+    assert "suspect: a, in round 7: it answered this round twice, as b found\n" in said
+    listed = json.loads(cli("result", "job-1", "--json").out)["suspects"]
+    assert [one["found_by"] for one in listed] == ["all", ["b"]]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_re
 from p2pclust.fleet.faults import Cuts, Do, Fault, damage_of, late, unfired
 from p2pclust.fleet.power import Battery
 from p2pclust.fleet.spec import FleetResult, FleetSpec
+from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
@@ -23,7 +25,8 @@ def bits_of_the_rows_that_were(spec: FleetSpec, result: FleetResult, number: int
     job, index = result.jobs[number], {peer.name: n for n, peer in enumerate(spec.peers)}
     assert job.state is not None
     locals_ = [Local(peer.X) for peer in spec.peers]
-    later = [(d.round, index[d.peer], Local(d.X)) for d in result.damage if d.job_id == job.job_id]
+    used = [(d, Local(d.X)) for d in result.damage if d.job_id == job.job_id]
+    later = [(d.round, index[d.peer], X.lying(lie_called(d.how)) if d.lie else X) for d, X in used]
     return replay(spec.jobs[number].job, locals_, job.state.log, later).encode() == job.state.encode()
 
 
@@ -287,6 +290,33 @@ class TestBadRows:
         assert bits_of_the_rows_that_were(spec, result, 0)
         assert bits_of_the_rows_that_were(spec, result, 1)
         assert result.jobs[0].state != result.jobs[1].state
+
+
+@pytest.mark.slow
+class TestLies:
+    @pytest.mark.parametrize(("how", "at"), [("corner", {"job": 0}), ("inflate", {"round": 4, "phase": "adopting"})])
+    @pytest.mark.parametrize("more", [{}, {"max_weight": 2.0, "robust": "trim"}])
+    def test_a_liar_moves_the_centers_from_its_round_on(
+        self, how: str, at: dict[str, Any], more: dict[str, Any]
+    ) -> None:
+        fault = Fault("lie", ("p02",), how=how, **at)
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG, **more), fault)
+        result = carry_out("simulated", spec)
+        (damage,) = result.damage
+        assert (damage.peer, damage.how, damage.round, damage.lie) == ("p02", how, at.get("round", 0), True)
+        assert np.array_equal(damage.X, spec.peers[2].X), "its rows are sound"
+        assert bits_of_the_rows_that_were(spec, result)
+        honest = carry_out("simulated", replace(spec, faults=())).jobs[0].state
+        assert honest is not None
+        assert honest != result.jobs[0].state
+
+    def test_of_the_aggregator_at_a_second(self) -> None:
+        spec = a_fleet(rows(5), a_job("llf-cm", max_rounds=LONG), Fault("lie", (), seconds=1.2, how="corner"))
+        result = carry_out("simulated", spec)
+        (damage,) = result.damage
+        assert damage.peer == result.jobs[0].terms[0][1]
+        assert damage.round > 0
+        assert bits_of_the_rows_that_were(spec, result)
 
 
 def random_faults(rng: np.random.Generator, names: tuple[str, ...]) -> list[Fault]:

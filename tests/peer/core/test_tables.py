@@ -168,6 +168,26 @@ def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: d
     assert _document().keys is None
 
 
+def test_the_groups_of_secure_sums_survive_too() -> None:
+    nine = tuple(f"p{number}" for number in range(9))
+    pins = bytes(range(64)) + b"k" * 32 * 9
+    fields = {**SECURE, "pins": pins, "roster": nine, "store_ids": nine}
+    document = _document(**fields, groups=3)
+    assert Document.decode(document.encode()) == document
+    assert document.keys is not None
+    assert document.keys.secure == SecureSums(2, 3, "record", "groups", 3)
+    assert document.id != _document(**fields).id
+    for changed, message in (
+        ({"groups": 4}, r"groups = 4: expected 3 to 3, so that each of 9 peers has 2 others in its group"),
+        ({"groups": 2}, "groups = 2: expected 3 to 3"),
+        ({"groups": 3, "cohort": 4}, "9 peers make 2 groups of at least 4"),
+        ({"groups": 3, "collect": "tree"}, "several groups are added up on the way"),
+        ({"groups": 3, "verify": "all"}, "not of groups"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            _document(**fields | changed)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -178,7 +198,7 @@ def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: d
         ({"leave": "together"}, "leave = 'together'"),
         ({"pins": PINS[:-1]}, "pins: the keys of a job with secure sums or with verify"),
         ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
-        ({"secure": False}, "keepers, cohort, burnt and leave are for secure = true"),
+        ({"secure": False}, "keepers, cohort, burnt, leave and groups are for secure = true"),
         ({"secure": 1}, "expected true or false"),
         ({"cohort": 3.0}, "expected true or false, and whole numbers"),
         ({"collect": "gossip"}, "no aggregator that could fix a set of peers"),
@@ -226,7 +246,7 @@ def test_the_document_of_a_job_with_verify_survives_its_encoding(secure: bool) -
         ({"collect": "tree"}, "verify: with collect = 'tree' contributions are added up on the way"),
         ({"every_s": 9.0, "turn": Turn("series-1", 4, fixed=True)}, "verify: what the next turn of a repeated job is"),
         ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
-        ({"keepers": 2}, "keepers, cohort, burnt and leave are for secure = true"),
+        ({"keepers": 2}, "keepers, cohort, burnt, leave and groups are for secure = true"),
     ],
 )
 def test_the_document_of_a_job_with_verify_refuses(changed: dict[str, Any], message: str) -> None:

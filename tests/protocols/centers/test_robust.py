@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.errors import UsageError
+from p2pclust.errors import UsageError, WireError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.llf_cm import LosslessCMeansProtocol
 from p2pclust.protocols.centers.robust import limited, robust_sums
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.fixed_point import quantise_all
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay, run_in_process
+from p2pclust.protocols.engine.summaries import suspects
+from p2pclust.protocols.engine.wire import decode_state
 
 RNG = np.random.default_rng(4)
 LOCALS = [Local(RNG.normal(size=(30, 2)) + 8 * RNG.integers(0, 2, (30, 1))) for _ in range(5)]
+OTHER_ROWS = "its weights are those of another number of rows than in earlier rounds"
+STILL = np.zeros(0)
 BOUNDS = ([-9.0, -9.0], [16.0, 16.0])
 KINDS: list[dict[str, Any]] = [
     {"max_weight": 2.0}, {"robust": "trim"}, {"robust": "median"}, {"max_weight": 1.5, "robust": "trim", "n_init": 3},
@@ -124,6 +131,8 @@ def test_what_no_rows_can_lead_to_is_left_out_and_named() -> None:
         ({"sums": np.full((2, 2), 15.1)}, "implausible: its sums lie outside what its weights and the bounds allow"),
         ({"sums": np.full((2, 2), -0.1)}, "implausible: its sums lie outside what its weights and the bounds allow"),
         ({"counts": np.array([-1.0, 5.0])}, "implausible: a cluster has a negative weight"),
+        ({"rows": np.array(-9.0)}, "implausible: it counts rows, or suppressed clusters, as there cannot be"),
+        ({"suppressed": np.array(3.0)}, "implausible: it counts rows, or suppressed clusters, as there cannot be"),
     ):
         _, after = _round(lie, max_weight=2.0)
         assert after.log[-1].contributors == (0, 1, 2, 4)
@@ -159,7 +168,7 @@ def test_what_is_refused(more: dict[str, Any], words: str) -> None:
 
 
 def test_what_needs_single_contributions_is_not_combined_with_what_hides_them() -> None:
-    with pytest.raises(UsageError, match="leave max_weight and robust out, or secure"):
+    with pytest.raises(UsageError, match="leave max_weight and robust out, or set groups of secure"):
         cluster_job("llf-cm", n_clusters=2, robust="median", secure=True)
     job = cluster_job("llf-cm", n_clusters=2, robust="median")
     with pytest.raises(UsageError, match="works on peers' single contributions, which takes an aggregator"):
@@ -173,3 +182,93 @@ def test_estimators_take_both(kind: Any, fleet: str | None) -> None:
     model = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim", fleet=fleet).fit(arrays)
     again = kind(n_clusters=2, random_state=3, max_weight=2.0, robust="trim").fit(arrays)
     assert model.cluster_centers_.tobytes() == again.cluster_centers_.tobytes()
+
+
+# -- suspects ------------------------------------------------------------------------------------------------------------
+
+
+def _job(protocol: str, **more: Any) -> Any:
+    return cluster_job(protocol, n_clusters=2, scaling="minmax", bounds=BOUNDS, seed=1, tol=0.0, max_rounds=6, **more)
+
+
+def _lied(protocol: str, first: int, lie: Any, **more: Any) -> Any:
+    """The last state of a job in which peer 3 changes its contribution in the rounds of clustering from one on."""
+    job = _job(protocol, **more)
+
+    def changed(local: Local, state: Any, honest: Any) -> Any:
+        return (
+            Arrays({**honest, **lie(honest)})
+            if "sums" in honest and state.get("shifts", STILL).size >= first
+            else honest
+        )
+
+    return job, run_in_process(job, [*LOCALS[:3], LOCALS[3].lying(changed), LOCALS[4]])
+
+
+@pytest.mark.parametrize("n_init", [1, 2])
+@pytest.mark.parametrize(
+    ("protocol", "times", "found"),
+    [
+        ("llf-cm", 1.04, True),
+        ("llf-cm", 0.96, True),
+        ("llf-fcm", 2.1, True),
+        ("llf-fcm", 0.4, True),
+        ("llf-fcm", 1.0, False),
+    ],
+)
+def test_a_number_of_rows_that_changes_is_named(protocol: str, times: float, found: int, n_init: int) -> None:
+    name = "counts" if protocol == "llf-cm" else "weights"
+    _, state = _lied(
+        protocol, 2, lambda honest: {name: honest[name] * times, "sums": honest["sums"] * times},
+        robust="median", n_init=n_init,
+    )  # fmt: skip
+    assert state.status == "done"
+    assert len(suspects(state)) == found
+    for suspect in suspects(state):
+        assert (suspect.peer, suspect.reason) == (3, OTHER_ROWS)
+        assert state.log[suspect.round].abstained[3] == f"implausible: {suspect.reason}"
+        assert suspect.rounds == sum(3 in record.abstained for record in state.log)
+
+
+@pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
+@pytest.mark.parametrize("more", [{"n_init": 3}, {"suppress_singletons": True}, {"sample": True}])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_honest_peer_is_a_suspect(protocol: str, more: dict[str, Any], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.5, 9.0, 40) if more.get("sample") else None
+    own = {
+        name: value for name, value in more.items() if name == "n_init" or (name[:3] == "sup" and protocol == "llf-cm")
+    }
+    locals_ = [Local(rng.normal(size=(40, 3)) * 10.0 ** rng.integers(-3, 4), weights=weights) for _ in range(5)]
+    job = cluster_job(protocol, n_clusters=6, seed=seed, max_weight=1.0, robust="trim", **own)
+    state = run_in_process(job, locals_)
+    assert state.status == "done", state.reason
+    assert suspects(state) == ()
+
+
+def test_a_heavy_peer_is_limited_and_no_suspect() -> None:
+    heavy = Local(np.repeat(LOCALS[0].X, 20, axis=0))
+    state = run_in_process(_job("llf-cm", max_weight=2.0), [heavy, *LOCALS[1:]])
+    assert limited_peers(state.arrays) == {0: 6}
+    assert suspects(state) == ()
+    model = LosslessCMeans(n_clusters=2, random_state=1, max_weight=2.0).fit(
+        [heavy.X, *(local.X for local in LOCALS[1:])]
+    )
+    assert list(model.limited_) == [0]
+    assert model.suspects_ == ()
+
+
+def test_claims_of_another_peer_are_checked() -> None:
+    job = _job("llf-cm", robust="trim")
+    seen: list[JobState] = []
+    run_in_process(job, LOCALS, seen.append)
+    state = next(one for one in seen if one.stage == job.main and one.stage_round == 3)
+    assert decode_state(job, state.encode()).encode() == state.encode()
+    for wrong, why in (
+        (state.arrays.replace(claims=np.array([[1.0, 3.0, 3.0, 0.0], [1.0, 3.0, 3.0, 0.0]])), "claims of no peers"),
+        (state.arrays.replace(claims=np.array([[0.5, 3.0, 3.0, 0.0]])), "claims of no peers"),
+        (state.arrays.replace(claims=np.array([[0.0, 3.0, 3.0, -1.0]])), "claims of no peers"),
+        (state.arrays.without("claims"), "no claims of peers"),
+    ):
+        with pytest.raises(WireError, match=why):
+            decode_state(job, dataclasses.replace(state, arrays=wrong).encode())

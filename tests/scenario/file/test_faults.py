@@ -14,6 +14,7 @@ from p2pclust.cli.show.summary import _damaged
 from p2pclust.data.damage import HOWS
 from p2pclust.errors import UsageError
 from p2pclust.fleet.faults import Do, Fault
+from p2pclust.peer.testbed.lies import LIES
 from p2pclust.scenario.file.fault_keys import FaultSpec
 from p2pclust.scenario.file.faults import away_s, planned
 from p2pclust.scenario.file.load import load_scenario
@@ -114,7 +115,7 @@ def test_readme_and_schema_name_the_same() -> None:
     rows = [line for line in readme.split("### Faults")[1].split("\n## ")[0].splitlines() if line.startswith("| `")]
     named = {word for row in rows for word in row.split("|")[1].replace("`", "").replace(",", " ").split()}
     assert set(get_args(Do)) <= named
-    assert set(get_args(get_args(FaultSpec.model_fields["how"].annotation)[0])) == set(HOWS)
+    assert set(get_args(get_args(FaultSpec.model_fields["how"].annotation)[0])) == {*HOWS, *LIES}
     assert all(f"`{how}`" in readme for how in HOWS)
 
 
@@ -195,6 +196,40 @@ class TestBadRows:
         assert struck
         assert set(struck) <= set(drawn)
         assert result["unfired_faults"] == []
+
+
+@pytest.mark.slow
+class TestLies:
+    def run(self, path: str) -> dict[str, Any]:
+        return carry_out(load_scenario(path), "simulated", out=Path("out"))
+
+    def test_a_liar_that_contradicts_itself_is_named_at_every_device(self, scenario_file: Write) -> None:
+        base = WITH_BAD_ROWS.replace("corrupt-data", "lie").format("waver", "{ job = 0 }")
+        base = base.replace("pooled_relative_difference_below = 1e-9\n", "")
+        plain = self.run(scenario_file(base=base))["jobs"][0]
+        assert plain["suspects"] == []
+        assert plain["damaged"] == [{"peer": "peer-02", "how": "waver", "round": 0, "named": None}]
+        result = self.run(scenario_file(base=base.replace("tol = 0.0", "tol = 0.0\nmax_weight = 2.0")))
+        (job,) = result["jobs"]
+        (suspect,) = job["suspects"]
+        assert (suspect["peer"], suspect["found_by"]) == ("peer-02", "all")
+        assert suspect["reason"] == "its weights are those of another number of rows than in earlier rounds"
+        assert job["damaged"][0]["named"] == f"implausible: {suspect['reason']}"
+        assert suspect["rounds"] == 4, "every second of eight rounds"
+        assert "peer-02" not in job["contributors"][suspect["round"]]
+        assert "peer-02" in job["contributors"][suspect["round"] - 1]
+        assert len(set(job["digests"].values())) == 1
+        assert all(item["held"] for item in result["expectations"]), result["expectations"]
+        page = Path("out", "report.html").read_text()
+        assert "its weights are those of another number of rows" in page
+        assert "peer-02 lied (waver)" in page
+
+    def test_scores_are_of_honest_rows(self, scenario_file: Write) -> None:
+        base = WITH_BAD_ROWS.replace("corrupt-data", "lie").format("inflate", "{ job = 0 }")
+        base = base.replace("pooled_relative_difference_below = 1e-9\n", "")
+        job = self.run(scenario_file(base=base))["jobs"][0]
+        assert job["metrics"]["ari"] < 0.3
+        assert job["harm"]["center_distance"] > 0.1
 
 
 @pytest.mark.parametrize(

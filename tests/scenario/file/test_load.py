@@ -214,6 +214,15 @@ ONE_LINE: list[tuple[str, str]] = [
             ('at = { seconds = 1 }\ndo = "slow"\nwho = "all"\n', "[faults.0]: do = 'slow' needs factor"),
             ('at = { seconds = 1 }\ndo = "drop"\nwho = "all"\n', "[faults.0]: do = 'drop' needs probability"),
             ('at = { job = 0 }\ndo = "corrupt-data"\nwho = "all"\n', "[faults.0]: do = 'corrupt-data' needs how"),
+            ('at = { job = 0 }\ndo = "lie"\nwho = "all"\n', "[faults.0]: do = 'lie' needs how"),
+            (
+                'at = { job = 0 }\ndo = "lie"\nwho = "all"\nhow = "nan"\n',
+                "[faults.0]: how = 'nan': expected one of corner, inflate, waver",
+            ),
+            (
+                'at = { job = 0 }\ndo = "kill"\nwho = "all"\nhow = "nan"\n',
+                "[faults.0]: how is for corrupt-data and lie, not kill",
+            ),
             (
                 'at = { seconds = 1 }\ndo = "kill"\nwho = "all"\nfactor = 2\n',
                 "[faults.0]: factor is for slow, not kill",

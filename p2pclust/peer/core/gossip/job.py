@@ -65,6 +65,7 @@ class GossipJob:
         self._cancels = job.cancels
         self._children = job.children
         self.document = document
+        self.suspicions = job.suspicions
         self.ledger = job.ledger
         self.id = document.id
         self._me = document.index(context.me)

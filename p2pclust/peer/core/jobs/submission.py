@@ -110,7 +110,7 @@ class Submissions:
         treatment = replace(
             treatment, patience_s=float(treatment.patience_s or ctx.timing.patience_s),
             deadline_s=float(treatment.deadline_s), every_s=float(treatment.every_s),
-            collect=treatment.collect or ("star" if treatment.verify else ctx.routing.collect),
+            collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
         )  # fmt: skip
         if treatment.collect == "gossip":
             tolerance, mixing = treatment.tolerance or TOLERANCE, treatment.mixing or usual_mixing(treatment.ticks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Partial
 from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.round_reports import AnswerDiffers
@@ -13,7 +15,10 @@ from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED
 from p2pclust.tools.bit_sets import members_of
 
-__all__ = ["Answers"]
+__all__ = ["ANSWERED_TWICE", "Answers"]
+
+#: Of a peer whose answer to a round differs from its answer before.
+ANSWERED_TWICE: Final = "it answered this round twice, with different numbers"
 
 
 class Answers:
@@ -24,6 +29,7 @@ class Answers:
         self._blobs = job.blobs
         self._document = job.document
         self._patience = patience
+        self._suspicions = job.suspicions
 
     def adopted(self, opened: OpenRound, source: str, message: Adopted) -> bool:
         """Take an acknowledgement, with a contribution or an abstention."""
@@ -63,6 +69,7 @@ class Answers:
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.
             self._ctx.report(AnswerDiffers(*self._document.named, round=opened.round, peer=name))
+            self._suspicions.add(name, opened.round, ANSWERED_TWICE)
         if ref is not None and abstains:
             if ref.payload is not None:
                 opened.refusals[index] = ref

@@ -30,6 +30,7 @@ class CheckedStates:
         self._ctx = job.context
         self._document = job.document
         self._ledger = job.ledger
+        self._suspicions = job.suspicions
         self._good: dict[bytes, bool] = {}  # by digest: whether the state is final
         self._leave = leave
         self._refuted: dict[bytes, None] = {}
@@ -82,7 +83,9 @@ class CheckedStates:
     def _distrust(self, source: str, reason: str) -> None:
         if source not in self.distrusted:
             self.distrusted[source] = None
-            self._ctx.report(RefutesState(*self._document.named, peer=source, reason=reason))
+            round_ = self._ledger.register.round
+            self._ctx.report(RefutesState(*self._document.named, round=round_, peer=source, reason=reason))
+            self._suspicions.add(source, round_, f"it sent a state that does not follow: {reason}")
             self._leave(source)
 
     def checking(self, digest: bytes) -> bool:

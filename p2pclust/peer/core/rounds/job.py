@@ -56,6 +56,7 @@ class AggregatedJob:
         self._membership = job.membership
         self._blobs = job.blobs
         self.document = job.document
+        self.suspicions = job.suspicions
         self.ledger = job.ledger
         self.id = job.document.id
         self._headway = Headway(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from p2pclust.peer.core.context import Context
@@ -16,7 +16,25 @@ from p2pclust.peer.core.spread.series import Series
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["Children", "JobContext"]
+__all__ = ["Children", "JobContext", "OwnSuspicions"]
+
+
+class OwnSuspicions:
+    """What this peer itself found wrong with others in one job; the log of a job has what all peers know.
+
+    The first reason for each peer, as long as this process lives. Nothing follows from it: it is for people.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[int, str]] = {}
+
+    def add(self, peer: str, round_: int, reason: str) -> None:
+        """Note a reason."""
+        self._first.setdefault(peer, (round_, reason))
+
+    def items(self) -> list[tuple[str, int, str]]:
+        """Return peers with the round and the reason."""
+        return [(peer, round_, reason) for peer, (round_, reason) in self._first.items()]
 
 
 class Children(Protocol):
@@ -50,3 +68,4 @@ class JobContext:
     cancels: Cancels
     series: Series
     children: Children
+    suspicions: OwnSuspicions = field(default_factory=OwnSuspicions)

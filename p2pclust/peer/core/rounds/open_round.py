@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
 from p2pclust.peer.core.tasks import Given, Ref, SecureInfo
+from p2pclust.tools.bit_sets import as_mask
 
 __all__ = ["OpenRound"]
 
@@ -53,7 +54,8 @@ class OpenRound:
         found = dict.fromkeys(self.contributions)
         for peers, _ in self.branches.sums() if self.branches is not None else ():
             found.update(dict.fromkeys(peers))
-        return len(found) >= self.secure.cohort and not self.secure.whole
+        enough = self.secure.revealable(as_mask(found)).bit_count()
+        return enough >= self.secure.cohort and not self.secure.whole
 
     def lacking(self, roster: Sequence[str]) -> list[str]:
         """Return the peers whose answers are missing, in roster order."""

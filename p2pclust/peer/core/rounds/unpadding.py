@@ -106,6 +106,7 @@ class SecureTerm:
 
     def _flaw(self, secure: SecureInfo, members: int) -> str:
         """Return why the sum of these peers may not be revealed, or an empty string."""
+        members = secure.revealable(members)
         if members.bit_count() < secure.cohort:
             return f"{members.bit_count()} contributed, and {secure.cohort} are needed"
         if secure.whole and members != as_mask(secure.asked):

@@ -9,6 +9,7 @@ from harness import Net
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
+from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE
 from p2pclust.peer.core.spread.blobs import digest_of
 
 ROUNDS = (Open, Adopted)
@@ -57,6 +58,20 @@ def test_the_same_answer_twice_counts_once() -> None:
     for _ in range(3):
         net.arrive("p2", "p1", answers(net, "p2", job))
     assert round_of(net, "p1", job) == 0
+    net.arrive("p3", "p1", answers(net, "p3", job))
+    assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3"]
+
+
+def test_two_different_answers_to_one_round_make_a_suspect() -> None:
+    """It is named at the aggregator, and goes on to count. Reference: docs/peer/rounds.md, "Rounds"."""
+    net, job = held()
+    first = answers(net, "p2", job)
+    net.arrive("p2", "p1", replace(first, contribution=digest_of(b"other"), size_bytes=5, payload=(b"other",)))
+    assert net.job("p1", job).suspicions.items() == []
+    net.arrive("p2", "p1", first)
+    assert net.verbs("differs")[0][1] == {"job": job, "round": 0, "peer": "p2"}
+    assert net.job("p1", job).suspicions.items() == [("p2", 0, ANSWERED_TWICE)]
+    assert net.job("p3", job).suspicions.items() == []
     net.arrive("p3", "p1", answers(net, "p3", job))
     assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3"]
 
