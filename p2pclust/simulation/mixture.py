@@ -20,7 +20,7 @@ MIXTURE: Final = (
     Part(), Part("cuts"), Part("cancel"), Part(None, "sparse"), Part("any"), Part("verified"),
     Part("lasting"), Part("disks"), Part(None, "moving"), Part("leaderless"), Part("cuts"), Part("rosters"),
     Part("clients"), Part("series"), Part("cancel", "sparse"), Part("fedcref"), Part("lasting"), Part("verified"),
-    Part("any-core"), Part("cuts"), Part("cancel", "moving"), Part("secure"), Part("disks"), Part(),
+    Part("any-core"), Part("cuts"), Part("cancel", "moving"), Part("secure"), Part("disks"), Part("secure_groups"),
     Part("leaderless", "sparse"), Part("verified"), Part("lasting"), Part("disks-core"), Part("cuts"), Part("fedcref"),
 )  # fmt: skip
 
