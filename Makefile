@@ -15,9 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
-# Three workers for two cores: tests with real processes often wait for these.
+# Three workers for two cores: tests with real processes often wait for these. Then a thousand seeds of simulated fleets.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not soak and not swarms"
+	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

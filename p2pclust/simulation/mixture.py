@@ -21,7 +21,8 @@ MIXTURE: Final = (
     Part("lasting"), Part("disks"), Part(None, "moving"), Part("leaderless"), Part("cuts"), Part("rosters"),
     Part("clients"), Part("series"), Part("cancel", "sparse"), Part("fedcref"), Part("lasting"), Part("verified"),
     Part("any-core"), Part("cuts"), Part("cancel", "moving"), Part("secure"), Part("disks"), Part("secure_groups"),
-    Part("leaderless", "sparse"), Part("verified"), Part("lasting"), Part("disks-core"), Part("cuts"), Part("fedcref"),
+    Part("leaderless", "sparse"), Part("verified"), Part("lasting"), Part("disks-core"), Part("cuts"),
+    Part("fedcref", "sparse"),
 )  # fmt: skip
 
 #: What recovering looks like from outside (see `swarms.marks`): a thousand seeds must meet each at least `_LEAST` times.

@@ -10,12 +10,8 @@ from p2pclust.simulation.swarms import cancel
 from p2pclust.simulation.swarms.mutants import CANCEL_MUTANTS, planted
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overlay", "n_seeds"),
-    [(None, 6), ("sparse", 3), ("moving", 3)]
-    + [pytest.param(*many, marks=pytest.mark.swarms) for many in ((None, 40), ("sparse", 20), ("moving", 20))],
-)
+@pytest.mark.swarms
+@pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 40), ("sparse", 20), ("moving", 20)])
 def test_a_job_ends_once_cancelled_or_done(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(n_seeds):

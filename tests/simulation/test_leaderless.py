@@ -211,9 +211,9 @@ def test_all_restart_and_go_on() -> None:
     assert again.count(rounds - 1) <= 1, "what was on disk was not done again"
 
 
-@pytest.mark.parametrize("n_seeds", [10, pytest.param(40, marks=pytest.mark.swarms)])
-def test_seeds_break_no_promise(n_seeds: int) -> None:
-    finished = 0
+@pytest.mark.swarms
+def test_seeds_break_no_promise() -> None:
+    n_seeds, finished = 40, 0
     for seed in range(n_seeds):
         outcome = run(seed, overlay="sparse" if seed % 4 else None)
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"

@@ -32,10 +32,11 @@ def test_a_few_seeds_break_no_promise() -> None:
     assert counts["finished"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.swarms
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
-@pytest.mark.parametrize("n_seeds", [6, pytest.param(60, marks=pytest.mark.swarms)])
-def test_seeds_break_no_promise(overlay: str | None, n_seeds: int) -> None:
+def test_seeds_break_no_promise(overlay: str | None) -> None:
+    n_seeds = 60
     assert counted(range(n_seeds), overlay)["finished"] > n_seeds / 3
 
 

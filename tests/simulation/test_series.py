@@ -15,8 +15,8 @@ def test_stores_are_wiped_only_where_each_turn_keeps_a_majority_of_intact_ones()
     assert not series.run(1285).failure
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 4), ("sparse", 2), ("moving", 2)])
+@pytest.mark.swarms
+@pytest.mark.parametrize(("overlay", "n_seeds"), [(None, 40), ("sparse", 20), ("moving", 20)])
 def test_turns_follow_each_other(overlay: str | None, n_seeds: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(n_seeds):

@@ -75,7 +75,7 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Put an image of the store back that is some seconds old."""
+    """Put an image of the store back that is some seconds, and sometimes one life, old."""
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]
     image = peer.disk.image()
@@ -87,7 +87,11 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
             fleet.lose(name)
             fleet.world.start(name)
 
-    fleet.world.at(fleet.world.now + min(fault.for_s, 6.0), restore)
+    age_s = min(fault.for_s, 6.0)
+    if fault.amount > 0.5:
+        fleet.world.crash(name)
+        fleet.world.at(fleet.world.now + age_s / 4, partial(fleet.world.start, name))
+    fleet.world.at(fleet.world.now + age_s, restore)
 
 
 def _start(fleet: RandomFleet, fault: RandomFault) -> None:

@@ -35,15 +35,8 @@ def test_a_few_worlds_break_no_promise() -> None:
     assert sum(times for what, times in counts.items() if what.startswith("fault: ")) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("swarm", "n_seeds"),
-    [
-        ("any", 12), ("any-core", 8),
-        *(pytest.param(name, 400, marks=pytest.mark.swarms) for name in ("any", "any-core")),
-        pytest.param("any-long", 20, marks=pytest.mark.swarms),
-    ],
-)  # fmt: skip
+@pytest.mark.swarms
+@pytest.mark.parametrize(("swarm", "n_seeds"), [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 400)])
 def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     counts = counted(range(n_seeds), swarm)
     assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= n_seeds / 2
