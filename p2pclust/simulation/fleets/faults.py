@@ -88,7 +88,7 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
             fleet.world.start(name)
 
     age_s = min(fault.for_s, 6.0)
-    if fault.amount > 0.5:
+    if fault.amount > 0.2:
         fleet.world.crash(name)
         fleet.world.at(fleet.world.now + age_s / 4, partial(fleet.world.start, name))
     fleet.world.at(fleet.world.now + age_s, restore)
