@@ -9,8 +9,8 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
+from swarm_seeds import counted
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
@@ -37,19 +37,8 @@ from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 
-def counted(seeds: range, overlay: str | None) -> Counter[str]:
-    """Run these seeds; return what happened in all of them."""
-    counts: Counter[str] = Counter()
-    for finding in try_seeds(seeds, Asked("secure", overlay=overlay)):
-        where = "" if overlay is None else f" --overlay {overlay}"
-        again = f"p2pclust simulate --seeds {finding.seed}:{finding.seed + 1} --protocol secure{where}"
-        assert not finding.failure, f"{finding.failure}\n{again}"
-        counts.update(finding.counts)
-    return counts
-
-
 def test_a_few_seeds_break_no_promise() -> None:
-    counts = counted(range(1, 4), None)
+    counts = counted(range(1, 4), "secure")
     assert counts["crash"] > 0
     assert counts["finished"] == 3
 
@@ -76,7 +65,7 @@ def test_seeds_differ_in_the_parameters_of_secure_sums() -> None:
 @pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
 def test_seeds_break_no_promise(overlay: str | None) -> None:
     n_seeds = 40
-    counts = counted(range(n_seeds), overlay)
+    counts = counted(range(n_seeds), "secure", overlay)
     assert counts["crash"] > n_seeds
     assert counts["finished"] > 0.8 * n_seeds
     if overlay == "moving":

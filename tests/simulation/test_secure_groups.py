@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
+from swarm_seeds import counted
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.simulation.swarms.mutants import GROUP_MUTANTS
 from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.secure_groups import run
@@ -15,19 +13,8 @@ from p2pclust.simulation.swarms.secure_groups import run
 FOUND_BY = {"sum-of-a-small-group": (1, "P4"), "peers-leave-across-groups": (15, "P5")}
 
 
-def counted(seeds: range, overlay: str | None) -> Counter[str]:
-    """Run these seeds; return what happened in all of them."""
-    counts: Counter[str] = Counter()
-    for finding in try_seeds(seeds, Asked("secure_groups", overlay=overlay)):
-        where = "" if overlay is None else f" --overlay {overlay}"
-        again = f"p2pclust simulate --seeds {finding.seed}:{finding.seed + 1} --protocol secure_groups{where}"
-        assert not finding.failure, f"{finding.failure}\n{again}"
-        counts.update(finding.counts)
-    return counts
-
-
 def test_a_few_seeds_break_no_promise() -> None:
-    counts = counted(range(3), None)
+    counts = counted(range(3), "secure_groups")
     assert counts["crash"] > 0
     assert counts["finished"] > 0
 
@@ -37,7 +24,7 @@ def test_a_few_seeds_break_no_promise() -> None:
 @pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
 def test_seeds_break_no_promise(overlay: str | None) -> None:
     n_seeds = 60
-    assert counted(range(n_seeds), overlay)["finished"] > n_seeds / 3
+    assert counted(range(n_seeds), "secure_groups", overlay)["finished"] > n_seeds / 3
 
 
 @pytest.mark.slow

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
+from swarm_seeds import counted
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.simulation.swarms.lies import LIES
 from p2pclust.simulation.swarms.mutants import VERIFIED_MUTANTS
 from p2pclust.simulation.swarms.mutants import planted as plant
@@ -23,19 +21,8 @@ FOUND_BY = {
 }
 
 
-def counted(seeds: range, overlay: str | None) -> Counter[str]:
-    """Run these seeds; return what happened in all of them."""
-    counts: Counter[str] = Counter()
-    for finding in try_seeds(seeds, Asked("verified", overlay=overlay)):
-        where = "" if overlay is None else f" --overlay {overlay}"
-        again = f"p2pclust simulate --seeds {finding.seed}:{finding.seed + 1} --protocol verified{where}"
-        assert not finding.failure, f"{finding.failure}\n{again}"
-        counts.update(finding.counts)
-    return counts
-
-
 def test_a_few_seeds_break_no_promise() -> None:
-    counts = counted(range(1, 5), None)
+    counts = counted(range(1, 5), "verified")
     assert counts["crash"] > 0
     assert counts["finished"] == 4
     assert counts["state refuted"] > 0
@@ -46,7 +33,7 @@ def test_a_few_seeds_break_no_promise() -> None:
 @pytest.mark.parametrize("overlay", [None, "sparse", "moving"])
 def test_seeds_break_no_promise(overlay: str | None) -> None:
     n_seeds = 60
-    counts = counted(range(n_seeds), overlay)
+    counts = counted(range(n_seeds), "verified", overlay)
     assert counts["crash"] > n_seeds
     lies = sum(counts[f"lie: {kind}"] for kind in LIES)
     assert counts["state refuted"] >= lies > 0

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from swarm_seeds import counted
 
 from p2pclust.peer.core.quorum import majority
 from p2pclust.simulation.fleets.drawing import Bounds, draw
@@ -16,17 +17,6 @@ from p2pclust.simulation.fleets.minimise import broken, minimised
 from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.simulation.fleets.run import SWARMS, run
 from p2pclust.simulation.swarms.mutants import planted
-
-
-def counted(seeds: range, swarm: str) -> Counter[str]:
-    """Run these seeds; return what happened in all of them."""
-    counts: Counter[str] = Counter()
-    for seed in seeds:
-        result = run(seed, swarm)
-        again = f"p2pclust simulate --seeds {seed}:{seed + 1} --protocol {swarm}"
-        assert not result.failure, f"{result.failure}\n{again}"
-        counts.update(result.counts)
-    return counts
 
 
 def test_a_few_worlds_break_no_promise() -> None:
