@@ -4,8 +4,8 @@ The fleets are the real cores in virtual time, so times do not depend on the mac
 Every message is delayed by 1 to 10 ms and lost with the stated probability, whatever it carries. Only the part `memberlist`
 runs in real time, on the loopback, where Go and hashicorp/memberlist are installed (see `membership_memberlist/main.go`).
 
-python benchmarks/membership.py [--only crashes --only joins --only rest --only deaths --only memberlist]
-                                [--crashes 50] [--hours 4] [--nodes 25 --nodes 100] [--seed 1]
+python benchmarks/membership.py [--only crashes --only joins --only rest --only deaths --only memberlist] [--crashes 50]
+                                [--hours 4] [--nodes 25 --nodes 100] [--timing default --timing fast] [--seed 1]
 """
 
 from __future__ import annotations
@@ -209,11 +209,11 @@ def spread(values: Sequence[float]) -> str:
     return "".join(f"{x:>9.2f}" for x in (np.median(values), np.percentile(values, 95), max(values)))
 
 
-def crashes(sizes: Sequence[int], n_crashes: int, seed: int) -> Iterator[str]:
+def crashes(timings: Sequence[str], sizes: Sequence[int], n_crashes: int, seed: int) -> Iterator[str]:
     """Yield the table of crashes."""
     yield f"A crash is known by all: seconds, {n_crashes} crashes each (wanted: the median with preset default, silent)"
     yield f"{'preset':<9}{'crash':<9}{'peers':>6}{'loss':>6}{SPREAD}{'wanted':>9}  memberlist by formula"
-    for timing in ("default", "fast"):
+    for timing in timings:
         for silent in (True, False):
             for n_peers, loss, wanted in CRASHES:
                 if n_peers not in sizes:
@@ -230,11 +230,11 @@ def crashes(sizes: Sequence[int], n_crashes: int, seed: int) -> Iterator[str]:
     yield f"15 s if half of all messages are lost; by its formula {CHITCHAT_PHI:.0f} mean intervals between heartbeats."
 
 
-def joins(sizes: Sequence[int], n_joins: int, seed: int) -> Iterator[str]:
+def joins(timings: Sequence[str], sizes: Sequence[int], n_joins: int, seed: int) -> Iterator[str]:
     """Yield the table of joiners, which know the address of one peer, and which no peer has heard of."""
     yield f"A joiner is known by all: seconds, {n_joins} joins each; the joiner knows the address of one peer"
     yield f"{'preset':<9}{'peers':>6}{'loss':>6}{SPREAD}"
-    for timing in ("default", "fast"):
+    for timing in timings:
         for n_peers, loss, _ in CRASHES:
             if n_peers not in sizes:
                 continue
@@ -246,12 +246,12 @@ def joins(sizes: Sequence[int], n_joins: int, seed: int) -> Iterator[str]:
             yield f"{timing:<9}{n_peers:>6}{loss:>6.0%}{spread(seconds)}"
 
 
-def rest(sizes: Sequence[int], seed: int) -> Iterator[str]:
+def rest(timings: Sequence[str], sizes: Sequence[int], seed: int) -> Iterator[str]:
     """Yield the table of traffic at rest: all that a peer without jobs sends, not only membership."""
     seconds = 60.0
     yield f"At rest, per peer and second, over {seconds:.0f} s (header and frames; links add what encryption and TCP take)"
     yield f"{'preset':<9}{'peers':>6}{'loss':>6}{'messages':>10}{'bytes':>8}  chitchat's tests allow"
-    for timing in ("default", "fast"):
+    for timing in timings:
         for n_peers in sizes:
             for loss in (0.0, 0.05):
                 fleet = Fleet(n_peers, loss, timing, seed)
@@ -306,13 +306,14 @@ def main() -> None:
     parser.add_argument("--crashes", type=int, default=50)
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--nodes", type=int, action="append")
+    parser.add_argument("--timing", action="append", choices=list(PRESETS))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    sizes = options.nodes or [25, 100]
+    timings, sizes = options.timing or ["default", "fast"], options.nodes or [25, 100]
     tables = {
-        "crashes": lambda: crashes(sizes, options.crashes, options.seed),
-        "joins": lambda: joins(sizes, options.crashes, options.seed),
-        "rest": lambda: rest(options.nodes or [25, 100, 250], options.seed),
+        "crashes": lambda: crashes(timings, sizes, options.crashes, options.seed),
+        "joins": lambda: joins(timings, sizes, options.crashes, options.seed),
+        "rest": lambda: rest(timings, options.nodes or [25, 100, 250], options.seed),
         "deaths": lambda: deaths(options.hours, options.seed),
         "memberlist": lambda: memberlist(sizes, options.crashes, options.seed),
     }

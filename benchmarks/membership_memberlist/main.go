@@ -26,7 +26,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-const deadline = 120 * time.Second // for any one crash or join to be known by all
+const (
+	deadline = 120 * time.Second // for any one crash or join to be known by all
+	port     = 7946
+)
 
 // traffic counts what all nodes of a cluster send: UDP payloads, and both directions of each TCP stream.
 type traffic struct{ messages, bytes int64 }
@@ -111,6 +114,7 @@ func (e *events) NotifyLeave(n *memberlist.Node) {
 func (e *events) NotifyUpdate(n *memberlist.Node) {}
 
 type cluster struct {
+	number      int
 	nodes       map[string]*memberlist.Memberlist
 	names       []string // of the running ones
 	down        map[string]bool
@@ -124,16 +128,18 @@ type cluster struct {
 
 func (c *cluster) start() string {
 	c.started++
-	name := fmt.Sprintf("node-%d", c.started)
+	name := fmt.Sprintf("node-%d-%d", c.number, c.started)
+	// An address of its own: a port that a dead node had would receive the gossip that is still sent to that node.
+	address := fmt.Sprintf("127.%d.%d.%d", 1+c.number, c.started/250, 1+c.started%250)
 	quiet := log.New(ioutil.Discard, "", 0)
 	inner, err := memberlist.NewNetTransport(
-		&memberlist.NetTransportConfig{BindAddrs: []string{"127.0.0.1"}, BindPort: 0, Logger: quiet})
+		&memberlist.NetTransportConfig{BindAddrs: []string{address}, BindPort: port, Logger: quiet})
 	check(err)
 	conf := memberlist.DefaultLANConfig()
 	conf.Name, conf.Logger = name, quiet
 	conf.Events = &events{name, c.changes}
-	conf.BindAddr, conf.AdvertiseAddr = "127.0.0.1", "127.0.0.1"
-	conf.BindPort, conf.AdvertisePort = inner.GetAutoBindPort(), inner.GetAutoBindPort()
+	conf.BindAddr, conf.AdvertiseAddr = address, address
+	conf.BindPort, conf.AdvertisePort = port, port
 	conf.Transport = &transport{
 		NetTransport: inner, loss: c.loss, rng: rand.New(rand.NewSource(c.rng.Int63())), traffic: &c.traffic}
 	node, err := memberlist.Create(conf)
@@ -208,10 +214,10 @@ type result struct {
 	BytesPerSecond    float64   `json:"bytes_per_s"`
 }
 
-func run(seed int64, nodes, crashes int, loss float64, rest time.Duration) result {
+func run(number int, seed int64, nodes, crashes int, loss float64, rest time.Duration) result {
 	c := &cluster{
-		nodes: map[string]*memberlist.Memberlist{}, down: map[string]bool{}, changes: make(chan change, 1<<16),
-		rng: rand.New(rand.NewSource(seed)), loss: loss}
+		number: number, nodes: map[string]*memberlist.Memberlist{}, down: map[string]bool{}, changes: make(chan change, 1<<16),
+		rng: rand.New(rand.NewSource(seed + int64(number))), loss: loss}
 	for i := 0; i < nodes; i++ {
 		began := time.Now()
 		c.wait(c.start(), true, began)
@@ -257,7 +263,7 @@ func main() {
 		all.Add(1)
 		go func(i int) {
 			defer all.Done()
-			results[i] = run(*seed+int64(i), *nodes, (*crashes+*clusters-1) / *clusters, *loss, *rest)
+			results[i] = run(i, *seed, *nodes, (*crashes+*clusters-1) / *clusters, *loss, *rest)
 		}(i)
 	}
 	all.Wait()
