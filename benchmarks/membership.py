@@ -289,9 +289,14 @@ def memberlist(sizes: Sequence[int], n_crashes: int, seed: int) -> Iterator[str]
         for n_nodes, loss, _ in CRASHES:
             if n_nodes not in sizes:
                 continue
-            options = {"nodes": n_nodes, "loss": loss, "crashes": n_crashes, "seed": seed}
+            clusters = max(1, min(5, 200 // n_nodes))  # more nodes than that would wait for the processor
+            options = {"nodes": n_nodes, "loss": loss, "crashes": n_crashes, "seed": seed, "clusters": clusters}
             arguments = [word for name, value in options.items() for word in (f"-{name}", str(value))]
-            ended = subprocess.run([*command, *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=3600)
+            ended = subprocess.run([*command, *arguments], check=False, stdout=subprocess.PIPE, text=True, timeout=3600)
+            if ended.returncode:
+                raise SystemExit(
+                    "memberlist ended early, as its line above says; two runs at a time need the same addresses"
+                )
             found = json.loads(ended.stdout)
             yield f"{'crash':<9}{n_nodes:>6}{loss:>6.0%}{spread(found['crashes_s'])}"
             yield f"{'join':<9}{n_nodes:>6}{loss:>6.0%}{spread(found['joins_s'])}"

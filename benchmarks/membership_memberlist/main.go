@@ -29,6 +29,8 @@ import (
 const (
 	deadline = 120 * time.Second // for any one crash or join to be known by all
 	port     = 7946
+	// On a busy machine the stream of a join may meet memberlist's time-out of 10 s.
+	joinTries = 3
 )
 
 // traffic counts what all nodes of a cluster send: UDP payloads, and both directions of each TCP stream.
@@ -145,7 +147,9 @@ func (c *cluster) start() string {
 	node, err := memberlist.Create(conf)
 	check(err)
 	if len(c.names) > 0 {
-		_, err = node.Join([]string{c.nodes[c.names[c.rng.Intn(len(c.names))]].LocalNode().Address()})
+		for try := 0; try == 0 || (err != nil && try < joinTries); try++ {
+			_, err = node.Join([]string{c.nodes[c.names[c.rng.Intn(len(c.names))]].LocalNode().Address()})
+		}
 		check(err)
 	}
 	c.nodes[name] = node
