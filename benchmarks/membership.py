@@ -160,10 +160,11 @@ class Fleet:
         self.settle()
         return seconds
 
-    def sent(self) -> tuple[int, int]:
-        """Return how many messages and bytes all peers have sent."""
-        counters = [peer.counters for peer in self.world.peers.values()]
-        return sum(c["messages_sent"] for c in counters), sum(c["bytes_sent"] for c in counters)
+    def sent(self) -> tuple[int, int, int]:
+        """Return how many messages and bytes all peers have sent, and how many of the bytes were whole membership tables."""
+        links = self.world.traffic.links().values()
+        tables = sum(link.n_bytes.get("member-sync", 0) for link in links)
+        return sum(link.total_messages for link in links), sum(link.total_bytes for link in links), tables
 
 
 # -- bounds of others ---------------------------------------------------------------------------------------------------
@@ -250,17 +251,18 @@ def rest(timings: Sequence[str], sizes: Sequence[int], seed: int) -> Iterator[st
     """Yield the table of traffic at rest: all that a peer without jobs sends, not only membership."""
     seconds = 60.0
     yield f"At rest, per peer and second, over {seconds:.0f} s (header and frames; links add what encryption and TCP take)"
-    yield f"{'preset':<9}{'peers':>6}{'loss':>6}{'messages':>10}{'bytes':>8}  chitchat's tests allow"
+    yield f"{'preset':<9}{'peers':>6}{'loss':>6}{'messages':>10}{'bytes':>8}{'in tables':>11}  chitchat's tests allow"
     for timing in timings:
         for n_peers in sizes:
             for loss in (0.0, 0.05):
                 fleet = Fleet(n_peers, loss, timing, seed)
                 before = fleet.sent()
                 fleet.world.run_until(fleet.world.now + seconds)
-                messages, n_bytes = ((b - a) / seconds / n_peers for a, b in zip(before, fleet.sent(), strict=True))
+                per_second = [(b - a) / seconds / n_peers for a, b in zip(before, fleet.sent(), strict=True)]
                 size = max((n for n in CHITCHAT_BYTES if n <= n_peers), default=10)
-                theirs = f"{CHITCHAT_MESSAGES} messages, {CHITCHAT_BYTES[size]} bytes at {size} nodes"
-                yield f"{timing:<9}{n_peers:>6}{loss:>6.0%}{messages:>10.1f}{n_bytes:>8.0f}  {theirs if not loss else ''}"
+                theirs = "" if loss else f"{CHITCHAT_MESSAGES} messages, {CHITCHAT_BYTES[size]} bytes at {size} nodes"
+                figures = "{:>10.1f}{:>8.0f}{:>11.0f}".format(*per_second)
+                yield f"{timing:<9}{n_peers:>6}{loss:>6.0%}{figures}  {theirs}"
 
 
 def deaths(hours: float, seed: int) -> Iterator[str]:
