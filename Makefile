@@ -77,6 +77,7 @@ benchmarks: $(VENV)/.dev
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/failover.py
 	$(BIN)/python benchmarks/fleet_size.py
+	$(BIN)/python benchmarks/membership.py
 	$(BIN)/python benchmarks/autoencoders.py
 	$(BIN)/python benchmarks/links.py
 	$(BIN)/python benchmarks/private_cm.py
