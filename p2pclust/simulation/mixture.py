@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MIXTURE", "RECOVERIES", "Part", "least", "part_of", "rare"]
+__all__ = ["MIXTURE", "RECOVERIES", "SwarmKind", "kind_of", "least", "rare"]
 
 
-class Part(NamedTuple):
+class SwarmKind(NamedTuple):
     """One swarm, as ``p2pclust simulate`` has its options."""
 
     protocol: str | None = None
     overlay: str | None = None
 
 
-#: Which swarm the seeds 0, 1, 2 ... belong to, over and over. Those whose seeds are cheap are there more often.
+#: Which swarm the seeds 0, 1, 2 ... belong to, over and over, with the kind of overlay. Cheap ones are there more often.
 MIXTURE: Final = (
-    Part(), Part("cuts"), Part("cancel"), Part(None, "sparse"), Part("any"), Part("verified"),
-    Part("lasting"), Part("disks"), Part(None, "moving"), Part("leaderless"), Part("cuts"), Part("rosters"),
-    Part("clients"), Part("series"), Part("cancel", "sparse"), Part("fedcref"), Part("lasting"), Part("verified"),
-    Part("any-core"), Part("cuts"), Part("cancel", "moving"), Part("secure"), Part("disks"), Part("secure_groups"),
-    Part("leaderless", "sparse"), Part("verified"), Part("lasting"), Part("disks-core"), Part("cuts"),
-    Part("fedcref", "sparse"),
+    "default", "cuts", "cancel", "default/sparse", "any", "verified", "lasting", "disks", "default/moving", "leaderless",
+    "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "verified", "any-core", "cuts",
+    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "lasting", "disks-core", "cuts",
+    "fedcref/sparse",
 )  # fmt: skip
 
 #: What recovering looks like from outside (see `swarms.marks`): a thousand seeds must meet each at least `_LEAST` times.
@@ -39,15 +37,16 @@ _LEAST: Final = 20
 _OF_SEEDS: Final = 1000
 
 
-def part_of(seed: int) -> Part:
+def kind_of(seed: int) -> SwarmKind:
     """Return the swarm of a seed.
 
     Examples
     --------
-    >>> part_of(3)
-    Part(protocol=None, overlay='sparse')
+    >>> kind_of(3)
+    SwarmKind(protocol=None, overlay='sparse')
     """
-    return MIXTURE[seed % len(MIXTURE)]
+    protocol, _, overlay = MIXTURE[seed % len(MIXTURE)].partition("/")
+    return SwarmKind(None if protocol == "default" else protocol, overlay or None)
 
 
 def least(n_seeds: int) -> int:

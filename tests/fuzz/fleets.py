@@ -9,7 +9,7 @@ and disk are simulated. All messages are recorded, as material for mutations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -50,7 +50,7 @@ _SEE_EACH_OTHER_S: Final = 30.0
 class Uncounted(Traffic):
     """Counts nothing: a relay of the liar may hold anything."""
 
-    def count(self, source: str, target: str, message: Message, n_bytes: int) -> None:
+    def count(self, source: str, target: str, frames: Sequence[bytes], n_bytes: int) -> None:
         pass
 
 
@@ -91,7 +91,9 @@ class FuzzedWorld(World):
         self.step(peer, Arrived(source, message, via=via))
         return True
 
-    def _transmit(self, peer: Peer, target: str, message: Message, frames: list[bytes], lane: Lane) -> None:
+    def transmit(self, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
+        """Record a message, and let the liar change its own, before it is sent."""
+        message = _readable(peer.name, target, frames)
         kept = self.recorded.setdefault(message.kind, [])
         kept.append(list(frames))
         if len(kept) > _MOST_OF_A_KIND:
@@ -99,12 +101,11 @@ class FuzzedWorld(World):
         if isinstance(message, Relay) and message.origin == peer.name:
             self.relays[message.origin, message.target, message.inner] = None
         if self.lies:
-            _readable(peer.name, target, message, frames)
             if target == peer.name or (self.overlay.sparse and target not in peer.links):
-                return  # links drop it: the liar sends on connections of its own, and made the peer answer there
+                return False  # links drop it: the liar sends on connections of its own, and made the peer answer there
             if peer.name == LIAR:
                 frames = self.tamper(target, message) or frames
-        super()._transmit(peer, target, message, frames, lane)
+        return super().transmit(peer, target, frames, lane)
 
     def _deliver(self, parcel: Parcel) -> None:
         peer = self.peers[parcel.target]
@@ -115,20 +116,20 @@ class FuzzedWorld(World):
         else:
             self.receive(peer, parcel.source, parcel.frames)
 
-    def _perform_on_roster(self, peer: Peer, effect: Effect) -> None:
+    def perform_on_roster(self, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, CheckRoster) and effect.data not in self.signed:
             refused = RosterRead(effect.source, b"", False, reason="the fleet did not sign it")
             self.at(self.now, lambda: self.step(peer, refused))
             return
-        super()._perform_on_roster(peer, effect)
+        super().perform_on_roster(peer, effect)
 
 
-def _readable(source: str, target: str, message: Message, frames: list[bytes]) -> None:
-    """What a lie makes an honest peer send must be readable, or that peer would be as good as dead."""
+def _readable(source: str, target: str, frames: list[bytes]) -> Message:
+    """Return a message: what a lie makes an honest peer send must be readable, or that peer would be as good as dead."""
     try:
-        decode(frames)
+        return decode(frames)
     except WireError as error:
-        raise AssertionError(f"{source} sends {target} what no peer can read ({error}): {message!r:.600}") from None
+        raise AssertionError(f"{source} sends {target} what no peer can read ({error}): {frames!r:.600}") from None
 
 
 def _rows(rng: np.random.Generator) -> dict[str, Local]:

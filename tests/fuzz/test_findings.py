@@ -101,7 +101,7 @@ def test_a_gossip_job_of_thousands_on_a_full_mesh() -> None:
 )
 def test_mathematics_that_cannot_be_looked_up_or_written(mathematics: bytes) -> None:
     """TypeError and RecursionError ended the worker, and with it every peer that the document reached."""
-    blobs = BlobAccess(lambda digest: iter(()), lambda *blob: None, Fleet("star", 3).world._limits)
+    blobs = BlobAccess(lambda digest: iter(()), lambda *blob: None, lambda digest: None, Fleet("star", 3).world._limits)
     outcome = perform(BeginJob(mathematics, 3), Local(np.ones((3, 2))), blobs)
     assert isinstance(outcome, NoResult)
     assert outcome.reason.startswith("failed: job: ")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from p2pclust.errors import UsageError
-from p2pclust.simulation.mixture import part_of
+from p2pclust.simulation.mixture import kind_of
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def asked_of(seed: int, asked: Asked) -> Asked:
     >>> asked_of(3, Asked("all"))
     Asked(protocol=None, mutant=None, overlay='sparse')
     """
-    return Asked(part_of(seed).protocol, asked.mutant, part_of(seed).overlay) if asked.protocol == ALL else asked
+    return Asked(kind_of(seed).protocol, asked.mutant, kind_of(seed).overlay) if asked.protocol == ALL else asked
 
 
 def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noqa: B008 - immutable
