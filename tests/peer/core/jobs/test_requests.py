@@ -11,6 +11,7 @@ from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Submit, Woken
 from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.timing import PRESETS
 
 
 def met(n: int = 3) -> Net:
@@ -77,17 +78,20 @@ def test_both_of_two_that_wait_for_store_ids_get_one_job() -> None:
 
 
 def test_a_submission_asks_for_a_store_id_again_and_is_refused_when_none_comes() -> None:
-    core = alone(fleet=2)
-    core.step(0.0, Arrived("p2", Gossip((Update("p2", "alive", 1, "p2:1", "", ""),))))
-    effects = core.step(0.1, Submit(toy(3), ("p1", "p2"), asked="me", request="mine"))
+    core, names = alone(fleet=8), tuple(f"p{i + 1}" for i in range(8))
+    claims = (Update(name, "alive", 1, f"{name}:1", "" if name == "p2" else f"store-{name}", "") for name in names[1:])
+    core.step(0.0, Arrived("p3", Gossip(tuple(claims))))
+    effects, n_pings = core.step(0.1, Submit(toy(3), names, asked="me", request="mine")), 0
     while not (refused := [e for e in effects if isinstance(e, Report) and e.verb == "refused"]):
         assert core.wake_at < 60.0, "it waits for ever"
         now = core.wake_at
         came = core.step(now, Woken())
         effects += came
-        for ping in [e.message for e in came if isinstance(e, Send) and isinstance(e.message, Ping)]:
-            effects += core.step(now, Arrived("p2", Ack(ping.seq, True, ())))  # it lives, and does not name its store
+        for ping in [e for e in came if isinstance(e, Send) and isinstance(e.message, Ping)]:
+            n_pings += ping.to == "p2"
+            effects += core.step(now, Arrived(ping.to, Ack(ping.message.seq, True, ())))  # type: ignore[attr-defined]
     assert refused[0].fields["reason"] == "not enrolled, or never seen by this peer: p2"
+    assert n_pings >= (core.wake_at - 0.1) // PRESETS["fast"].retry_s - 1, "probes alone come more rarely"
 
 
 def test_a_repeated_job_is_found_by_its_id_many_turns_later() -> None:
