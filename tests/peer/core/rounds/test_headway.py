@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
 from harness import Net, toy
 
+from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.job_messages import Open
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.peer.core.treatment import Treatment
 
 PATIENCE_S = 1.0
 
@@ -34,3 +42,19 @@ def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
         net.crash("p1")
         net.until(lambda net=net, job=job: net.aggregator(job) != "", limit_s=60.0)  # type: ignore[misc]
         assert net.aggregator(job) == other
+
+
+def test_a_term_may_stand_still_for_twice_as_long_as_its_longest_round() -> None:
+    ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
+    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
+    headway = Headway(cast(Any, SimpleNamespace(context=ctx, document=document)))
+    shortest_s = headway.standing_limit_s()
+    for now, term, round_, limit_s in [
+        (0.0, 1, 0, shortest_s), (100.0, 1, 1, 200.0),
+        (500.0, 1, 3, 200.0),  # a state between was missed
+        (900.0, 2, 4, 200.0),  # the term is another
+        (1050.0, 2, 5, 300.0),
+    ]:  # fmt: skip
+        ctx.now = now
+        headway.adopts(term, round_)
+        assert headway.standing_limit_s() == limit_s
