@@ -87,3 +87,20 @@ def test_it_waits_for_the_keepers_that_have_not_answered() -> None:
     closing.pads("p4")
     assert [type(task) for task in closing.tasks] == [CombineRound]
     assert closing.term.waits_for() == []
+
+
+def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p4")
+    closing.pads("p2", blob=True)
+    for chunks_left in (3, 2, 1):
+        closing.chunks_left = chunks_left
+        closing.ctx.now += 0.8 * TREATMENT.patience_s
+        assert not closing.term.fire()
+    assert closing.tasks == []
+    assert closing.term.waits_for() == ["p2"]
+    closing.ctx.now += 1.1 * TREATMENT.patience_s  # and no chunk
+    closing.term.fire()
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
