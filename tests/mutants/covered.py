@@ -13,7 +13,7 @@ from tests.mutants.tree import Tree
 
 #: Those of the step machines and of what they compute; tests of sockets and files wait for a busy machine.
 _TESTS = ("tests/peer/core", "tests/peer/test_regressions.py", "tests/peer/test_transcripts.py", "tests/peer/work")
-_MARKS = "not slow and not processes and not pictures and not soak and not swarms"
+_MARKS = "not processes and not pictures and not soak and not swarms"
 #: Slower tests would take most of the time of all.
 _SLOWEST_S = 2.0
 _BASELINE_S = 3600.0
@@ -49,7 +49,7 @@ class Covered:
         if not names or "" in names:
             names = {name for found in by_line.values() for name in found}
         seeds = sorted(int(name.removeprefix("seed ")) for name in names if name.startswith("seed "))
-        tests = [name for name in names if "::" in name and self._took[name].wall_s <= _SLOWEST_S]
+        tests = [name for name in names if "::" in name and self._took[name].cpu_s <= _SLOWEST_S]
         tests.sort(key=lambda name: (self._took[name].cpu_s, name))
         own = [name for name in tests if _is_of(module, name)]
         return Steps(tuple(own), tuple(name for name in tests if name not in set(own)), tuple(seeds))
