@@ -66,9 +66,9 @@ def _asked_for(asked: argparse.Namespace, project: Path) -> list[Mutation]:
     files = sorted((project / _CORE).rglob("*.py"))
     modules = [file.relative_to(project).as_posix() for file in files if file.name not in _TEXTS]
     sample = drawn(project, [module for module in modules if asked.module in module], asked.seed)
-    if asked.only:
-        return [one for one in sample if one.key in asked.only]
-    return list(itertools.islice(sample, asked.count))
+    if not asked.only:
+        return list(itertools.islice(sample, asked.count))
+    return list(itertools.islice((one for one in sample if one.key in asked.only), len(asked.only)))
 
 
 def _run(

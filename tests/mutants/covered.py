@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-import coverage
 from tests.mutants.child import Note, Order
 from tests.mutants.places import Lines
 from tests.mutants.tree import Tree
+
+if TYPE_CHECKING:
+    from coverage import CoverageData
 
 #: Those of the step machines and of what they compute; tests of sockets and files wait for a busy machine.
 _TESTS = ("tests/peer/core", "tests/peer/test_regressions.py", "tests/peer/test_transcripts.py", "tests/peer/work")
@@ -21,7 +24,10 @@ _BASELINE_S = 3600.0
 
 @dataclass(frozen=True)
 class Steps:
-    """What a mutation is tried on: the tests of its module, the other tests that run its lines, and such seeds."""
+    """What a mutation is tried on: the tests of its module, the other tests that run its lines, and such seeds.
+
+    The quickest of each come first.
+    """
 
     own: tuple[str, ...]
     others: tuple[str, ...]
@@ -31,11 +37,10 @@ class Steps:
 class Covered:
     """The tests and seeds of each line."""
 
-    def __init__(self, data_file: Path, root: Path, notes: Iterable[Note]) -> None:
+    def __init__(self, data: CoverageData, root: Path, notes: Iterable[Note]) -> None:
         self._took = {note.name: note for note in notes}
         self._root = root
-        self._data = coverage.CoverageData(str(data_file))
-        self._data.read()
+        self._data = data
 
     def seconds(self, names: Iterable[str]) -> float:
         """Return how long these took."""
@@ -48,22 +53,26 @@ class Covered:
         names = {name for line in lines for name in by_line.get(line, ())}
         if not names or "" in names:
             names = {name for found in by_line.values() for name in found}
-        seeds = sorted(int(name.removeprefix("seed ")) for name in names if name.startswith("seed "))
-        tests = [name for name in names if "::" in name and self._took[name].cpu_s <= _SLOWEST_S]
-        tests.sort(key=lambda name: (self._took[name].cpu_s, name))
+        quickest = sorted(names - {""}, key=lambda name: (self._took[name].cpu_s, name))
+        seeds = [int(name.removeprefix("seed ")) for name in quickest if name.startswith("seed ")]
+        tests = [name for name in quickest if "::" in name and self._took[name].cpu_s <= _SLOWEST_S]
         own = [name for name in tests if _is_of(module, name)]
-        return Steps(tuple(own), tuple(name for name in tests if name not in set(own)), tuple(seeds))
+        return Steps(tuple(own), tuple(name for name in tests if not _is_of(module, name)), tuple(seeds))
 
 
 def measured(tree: Tree, home: Path, n_seeds: int) -> Covered:
     """Run all tests and seeds without a mutation. Raises RuntimeError if one fails."""
+    from coverage import CoverageData
+
     data_file = home / "covered"
     order = Order(_TESTS, _MARKS, tuple(range(n_seeds)), cover=str(data_file))
     ran = tree.run(order, _BASELINE_S, writes_bytecode=True)
     if not ran.passed:
         failed = ran.failed
         raise RuntimeError(f"{failed.name} fails without a mutation: {failed.why}; mend it first\n{ran.output[-2000:]}")
-    return Covered(data_file, tree.root, ran.done)
+    data = CoverageData(str(data_file))
+    data.read()
+    return Covered(data, tree.root, ran.done)
 
 
 def _is_of(module: str, test: str) -> bool:

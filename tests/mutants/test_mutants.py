@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from tests.mutants.child import Order
+from tests.mutants.child import Note, Order
+from tests.mutants.covered import Covered, Steps
 from tests.mutants.judged import VERDICTS, Judged, judged_as, load
 from tests.mutants.places import Lines, Source
 from tests.mutants.results import Result, Results
@@ -81,6 +84,21 @@ def test_a_sample_is_the_same_where_the_code_is_the_same(tmp_path: Path) -> None
     assert [one.key for one in first] != [one.key for one in drawn(tmp_path, ["m.py"], 8)]
     assert len({one.place for one in first}) == len(first)
     assert any(one.after == "pass" and "left + 1" in one.before for one in first), "a call of several lines left out"
+
+
+def test_a_line_is_tried_on_what_runs_it_the_tests_of_its_module_first() -> None:
+    own, other = "tests/peer/core/test_routing.py::test_a", "tests/peer/core/test_codec.py::test_b"
+    slow, elsewhere = "tests/peer/core/test_codec.py::test_slow", "tests/peer/core/test_routing.py::test_c"
+    took = {own: 0.5, other: 0.1, slow: 9.0, elsewhere: 0.1, "seed 3": 2.0, "seed 7": 0.1}
+    by_line = {4: [own, other, slow, "seed 3", "seed 7"], 5: [own], 6: [elsewhere], 1: ["", own]}
+    data = SimpleNamespace(contexts_by_lineno=lambda file: by_line if file == "/p2pclust/peer/core/routing.py" else {})
+    notes = [Note(name, "passed", cpu_s=cpu_s, wall_s=cpu_s) for name, cpu_s in took.items()]
+    covered = Covered(cast(Any, data), Path("/"), notes)
+    module = "p2pclust/peer/core/routing.py"
+    assert covered.steps(module, Lines(4, 5)) == Steps((own,), (other,), (7, 3))
+    assert covered.steps(module, Lines(5, 5)) == Steps((own,), (), ())
+    assert covered.steps(module, Lines(1, 1)) == Steps((elsewhere, own), (other,), (7, 3)), "a line of the import"
+    assert covered.steps(module, Lines(9, 9)) == Steps((elsewhere, own), (other,), (7, 3)), "a line without code"
 
 
 def test_each_judgement_is_of_code_that_is_there() -> None:
