@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tests.mutants.child import Order
 from tests.mutants.covered import Covered, measured
-from tests.mutants.judged import judged_as, load
-from tests.mutants.results import SEEDS, SURVIVED, TESTS, TIMEOUT, Result, Results, digest
+from tests.mutants.judged import load
+from tests.mutants.results import SEEDS, SURVIVED, TESTS, TIMEOUT, Result, Results, digest, judged_as
 from tests.mutants.sample import Mutation, drawn
 from tests.mutants.tree import Ran, Tree
 
@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     results = Results(asked.resume)
     of = digest(project)
     mutations = _asked_for(asked, project)
-    left = [one for one in mutations if asked.only or not results.done(one.key, of)]
+    left = [one for one in mutations if asked.only or not results.done(one.key, of, load())]
     _say(f"seed {asked.seed}: {len(mutations)} mutations, {len(mutations) - len(left)} of them have results")
     if left:
         with tempfile.TemporaryDirectory(prefix="p2pclust-mutants-", ignore_cleanup_errors=True) as folder:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-from tests.mutants.results import Result
 
 #: equivalent: nothing changes; speed, log: nothing else changes; margin: a limit or a pause is a little different.
 VERDICTS = ("equivalent", "speed", "log", "margin")
@@ -29,9 +26,3 @@ class Judged:
 def load(file: Path = FILE) -> list[Judged]:
     """Read all."""
     return [Judged(**plain) for plain in tomllib.loads(file.read_text(encoding="utf-8")).get("judged", [])]
-
-
-def judged_as(result: Result, judged: Iterable[Judged]) -> Judged | None:
-    """Return what was written about a survivor."""
-    names = (result.module, result.function, result.before, result.after)
-    return next((one for one in judged if (one.module, one.function, one.before, one.after) == names), None)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.mutants.judged import Judged
+
 SURVIVED = "survived"
 TESTS, SEEDS, TIMEOUT = "tests", "seeds", "time-out"
 
@@ -54,10 +56,12 @@ class Results:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
 
-    def done(self, key: str, tree: str) -> bool:
-        """Whether a mutation need not run again: it was killed, or it survived in this very tree."""
+    def done(self, key: str, tree: str, judged: Iterable[Judged] = ()) -> bool:
+        """Whether a mutation need not run again: it was killed, or survived in this very tree, or was judged since."""
         known = self.known.get(key)
-        return known is not None and (known.outcome != SURVIVED or known.tree == tree)
+        if known is None:
+            return False
+        return known.outcome != SURVIVED or known.tree == tree or judged_as(known, judged) is not None
 
 
 def digest(root: Path, folders: Iterable[str] = ("p2pclust", "tests/peer")) -> str:
@@ -67,3 +71,9 @@ def digest(root: Path, folders: Iterable[str] = ("p2pclust", "tests/peer")) -> s
         for file in sorted((root / folder).rglob("*.py")):
             made.update(f"{file.relative_to(root)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return made.hexdigest()[:16]
+
+
+def judged_as(result: Result, judged: Iterable[Judged]) -> Judged | None:
+    """Return what was written about a survivor."""
+    names = (result.module, result.function, result.before, result.after)
+    return next((one for one in judged if (one.module, one.function, one.before, one.after) == names), None)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from tests.mutants.child import Note, Order
 from tests.mutants.covered import Covered, Steps
-from tests.mutants.judged import VERDICTS, Judged, judged_as, load
+from tests.mutants.judged import VERDICTS, Judged, load
 from tests.mutants.places import Lines, Source
-from tests.mutants.results import Result, Results
+from tests.mutants.results import Result, Results, judged_as
 from tests.mutants.tree import Tree
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +130,8 @@ def test_a_survivor_is_tried_again_after_a_change_and_what_was_killed_is_not(tmp
     kept = Results(file)
     assert [kept.done(key, "tree-1") for key in "klm"] == [True, True, False]
     assert [kept.done(key, "tree-2") for key in "klm"] == [False, True, False]
+    judged = [Judged("m.py", "f", "if a:", "if not a:", "equivalent", "Both do the same.")]
+    assert kept.done("k", "tree-2", judged)
 
 
 @pytest.fixture
