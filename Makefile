@@ -8,7 +8,7 @@ EDITABLE := --config-settings editable_mode=compat
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check check-types check-tests format explore fuzz scenarios swarms soak benchmarks clean
+.PHONY: demo test check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -48,6 +48,13 @@ explore: $(VENV)/.dev
 SECONDS := 120
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Small errors put into the core of a peer, one at a time: tests or simulated fleets must notice each. It takes hours, and goes on
+# where it was stopped; results are kept in runs/mutants.jsonl. Another sample: make mutants COUNT=100 SEED=7
+COUNT := 300
+mutants: $(VENV)/.dev
+	$(BIN)/pip install --quiet $(EDITABLE) -e ".[mutants]"
+	$(BIN)/python -m tests.mutants --count $(COUNT) --resume runs/mutants.jsonl $(if $(SEED),--seed $(SEED))
 
 # Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
 # results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME

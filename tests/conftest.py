@@ -14,9 +14,12 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import Phase, settings  # noqa: E402
 
 settings.register_profile("deterministic", derandomize=True, deadline=None)
+# The same examples as "deterministic", without looking for the smallest one that fails (`make mutants`).
+_NO_SHRINKING = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+settings.register_profile("mutants", derandomize=True, deadline=None, phases=_NO_SHRINKING, report_multiple_bugs=False)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("P2PCLUST_HYPOTHESIS", "deterministic"))
 

@@ -187,3 +187,11 @@ def test_a_state_that_is_none_is_asked_for_once() -> None:
 def test_a_roster_without_links_between_its_peers_is_refused() -> None:
     with pytest.raises(AssertionError):
         a_world(roster=("p0", "p2"))
+
+
+def test_who_comes_back_waits_for_its_neighbours() -> None:
+    """The others it believes alive, as long as no peer says otherwise."""
+    world, job_id = a_world()
+    world.crash("p0")
+    world.start("p0")
+    assert the_job(world, "p0", job_id).standing() == ("joining", "", ["p1"])

@@ -110,6 +110,17 @@ def test_everybody_is_waited_for_where_all_are_wanted() -> None:
     assert one.reports("waiting")
 
 
+def test_a_job_that_is_to_end_waits_for_a_majority_only() -> None:
+    one = One(missing="all")
+    one.circles.begin()
+    one.members.dead = {"c"}
+    one.circles.look()
+    one.circles.settle()
+    circle = one.circles.circle
+    assert circle is not None
+    assert circle.members == (0, 1, 3, 4)
+
+
 def test_a_lost_store_counts_for_no_majority() -> None:
     one = One()
     one.circles.begin()

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import Net, toy
+from harness import Net, alone, toy
 
-from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.events import Arrived, Submit, Woken
+from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.timing import PRESETS
 
 
 def met(n: int = 3) -> Net:
@@ -71,6 +75,23 @@ def test_both_of_two_that_wait_for_store_ids_get_one_job() -> None:
     net.until(lambda: len(net.verbs("submitted")) == 2)
     assert len({fields["job"] for _, fields in net.verbs("submitted")}) == 1
     assert len(net.core("p1").jobs.jobs) == 1
+
+
+def test_a_submission_asks_for_a_store_id_again_and_is_refused_when_none_comes() -> None:
+    core, names = alone(fleet=8), tuple(f"p{i + 1}" for i in range(8))
+    claims = (Update(name, "alive", 1, f"{name}:1", "" if name == "p2" else f"store-{name}", "") for name in names[1:])
+    core.step(0.0, Arrived("p3", Gossip(tuple(claims))))
+    effects, n_pings = core.step(0.1, Submit(toy(3), names, asked="me", request="mine")), 0
+    while not (refused := [e for e in effects if isinstance(e, Report) and e.verb == "refused"]):
+        assert core.wake_at < 60.0, "it waits for ever"
+        now = core.wake_at
+        came = core.step(now, Woken())
+        effects += came
+        for ping in [e for e in came if isinstance(e, Send) and isinstance(e.message, Ping)]:
+            n_pings += ping.to == "p2"
+            effects += core.step(now, Arrived(ping.to, Ack(ping.message.seq, True, ())))  # type: ignore[attr-defined]
+    assert refused[0].fields["reason"] == "not enrolled, or never seen by this peer: p2"
+    assert n_pings >= (core.wake_at - 0.1) // PRESETS["fast"].retry_s - 1, "probes alone come more rarely"
 
 
 def test_a_repeated_job_is_found_by_its_id_many_turns_later() -> None:

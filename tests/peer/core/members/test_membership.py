@@ -151,6 +151,18 @@ def test_a_suspicion_ends_dead() -> None:
     assert core.membership.status("p2") == "dead"
 
 
+def test_a_suspicion_that_was_refuted_is_over() -> None:
+    """The suspect's own claim ends it. Reference: SWIM, section 4.2."""
+    core = fleet_of(5)
+    knows(core, claim("p2", "suspect", 1, by="p1"), source="p3")
+    knows(core, claim("p2", "alive", 2))
+    while core.wake_at <= 4 * TIMING.suspicion_s(5) + 0.01:
+        now = core.wake_at
+        for ping in sent(core.step(now, Woken()), Ping):
+            core.step(now, Arrived(ping.to, Ack(ping.message.seq, True, ())))  # type: ignore[attr-defined]
+        assert core.membership.status("p2") == "alive"
+
+
 @pytest.mark.parametrize(("confirmations", "factor"), [(0, 4.0), (1, 2.5), (2, 1.6226), (3, 1.0), (4, 1.0)])
 def test_confirmations_shorten_the_suspicion(confirmations: int, factor: float) -> None:
     """Timeout = max(min, max - (max - min) log(C + 1) / log(K + 1)). Reference: Lifeguard, section IV-B."""

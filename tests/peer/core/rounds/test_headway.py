@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 from harness import Net, toy
 
+from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.job_messages import Open
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
-from p2pclust.peer.core.timing import preset
+from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
 PATIENCE_S = 1.0
@@ -43,15 +45,15 @@ def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
         assert net.aggregator(job) == other
 
 
-def a_headway() -> Headway:
-    context = SimpleNamespace(now=0.0, timing=preset("fast"))
+def a_headway() -> tuple[Headway, Context]:
+    context = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
     document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
-    return Headway(cast(JobContext, SimpleNamespace(context=context, document=document)))
+    return Headway(cast(JobContext, SimpleNamespace(context=context, document=document))), context
 
 
 def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
     """Two hung workers once held a job for 11, 22, 45 and 90 s, because each of these four times doubled the limit."""
-    headway = a_headway()
+    headway, _ = a_headway()
     shortest_s = headway.busy_limit_s(0.0)
     headway.given_up("p1", proven=False)
     headway.given_up("p2", proven=False)
@@ -64,10 +66,24 @@ def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
 
 
 def test_the_wait_stays_longer_for_a_peer_that_was_only_slow() -> None:
-    headway = a_headway()
+    headway, _ = a_headway()
     shortest_s = headway.busy_limit_s(0.0)
     headway.given_up("p1", proven=False)
     headway.given_up("p1", proven=False)
     headway.answered("p1")
     assert headway.busy_limit_s(0.0) == 4 * shortest_s
     assert not headway.hung
+
+
+def test_a_term_may_stand_still_for_twice_as_long_as_its_longest_round() -> None:
+    headway, context = a_headway()
+    shortest_s = headway.standing_limit_s()
+    for now, term, round_, limit_s in [
+        (0.0, 1, 0, shortest_s), (100.0, 1, 1, 200.0),
+        (500.0, 1, 3, 200.0),  # a state between was missed
+        (900.0, 2, 4, 200.0),  # the term is another
+        (1050.0, 2, 5, 300.0),
+    ]:  # fmt: skip
+        context.now = now
+        headway.adopts(term, round_)
+        assert headway.standing_limit_s() == limit_s

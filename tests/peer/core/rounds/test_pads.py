@@ -159,7 +159,8 @@ def test_for_another_set_of_the_same_state_it_refuses() -> None:
     kept = Kept()
     kept.took(*kept.asked())
     assert kept.asked(0b0111) == []
-    assert [answer.refusal for answer in kept.answers()] == ["it has taken its pads away for another set of peers"]
+    answers = [(answer.refusal, answer.members) for answer in kept.answers()]
+    assert answers == [("it has taken its pads away for another set of peers", b"")], "a refusal names no set"
 
 
 def test_of_two_sets_that_are_asked_for_at_once_one_gets_pads() -> None:

@@ -289,6 +289,15 @@ def test_the_next_source_is_asked_when_the_first_is_silent() -> None:
     assert puller.time_out() == [("p2", 0)]
 
 
+def test_silent_sources_have_their_turns_for_ever() -> None:
+    puller = Puller()
+    puller.pull("p2", "p3")
+    for _ in range(8):  # until both are waited for as long as any peer may be
+        puller.time_out()
+    asked = [source for _ in range(6) for source, _ in puller.time_out()]
+    assert asked in (["p2", "p3"] * 3, ["p3", "p2"] * 3)
+
+
 def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
     """Behind one link that works, each blob once began with a source that cannot be heard, and waited longer each time."""
     puller = Puller()

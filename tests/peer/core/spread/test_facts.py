@@ -13,6 +13,7 @@ from p2pclust.peer.core.core import Core, StoreContents
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Update
+from p2pclust.peer.core.spread import facts
 
 
 def told(core: Core, message: Message, source: str = "p2") -> list[Send]:
@@ -104,6 +105,13 @@ def test_a_digest_is_answered_with_exactly_what_is_newer() -> None:
     assert told(core, FactDigest(False, ("p2",), (3,), (0,)), source="p3") == []
 
 
+def test_a_digest_with_too_few_prints_is_compared_by_its_versions() -> None:
+    core = alone()
+    told(core, delta(0, ("a", 5, b"five")))
+    answers = told(core, FactDigest(False, ("p2",), (4,), ()), source="p3")
+    assert [s.message for s in answers if isinstance(s.message, FactDelta)] == [delta(4, ("a", 5, b"five"))]
+
+
 def test_who_is_behind_asks_back_once() -> None:
     """A digest with higher versions is answered by the own digest; an answer is not. Reference: section 3."""
     core = alone()
@@ -177,6 +185,15 @@ def test_an_owner_that_lost_its_store_takes_its_word_back_up() -> None:
     net.advance(5)
     for name in net.names:
         assert (value(net.core(name), "colour", "p1"), value(net.core(name), "shape", "p1")) == (b"old 2", b"round")
+
+
+def test_an_owner_with_more_facts_than_others_keep_takes_back_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "_MAX_KEYS", 2)
+    core = alone()
+    for key in ("a", "b", "c"):
+        core.facts.publish(key, b"own")
+    told(core, delta(0, ("d", 1, b"lost"), ("e", 2, b"lost"), owner="p1"))
+    assert [value(core, key, "p1") for key in "cde"] == [b"own", None, None]
 
 
 def test_an_owner_that_speaks_before_it_was_reminded_takes_its_word_back_up() -> None:

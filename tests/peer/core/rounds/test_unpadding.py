@@ -1,0 +1,106 @@
+"""The aggregator's side of secure sums, by hand: whom it waits for, and what it does about keepers that do not answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.job_messages import Pads, Unpad
+from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.keeper import Keeper
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.patience import Patience
+from p2pclust.peer.core.rounds.unpadding import SecureTerm
+from p2pclust.peer.core.tasks import CombineRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
+from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.peer.core.treatment import Treatment
+
+NAMES = ("p1", "p2", "p3", "p4")
+TREATMENT = Treatment(patience_s=10.0, collect="star", secure=True).secured_for(4)
+STORES = tuple(f"store-{name}" for name in NAMES)
+DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", pins=bytes(64 + 4 * 32))
+STATE = Ref(b"a" * 32, 5, b"state")
+SUM = Ref(b"s" * 32, 3, b"sum")
+#: p1 made the padded state; p2, p3 and p4 keep pads.
+SECURE = SecureInfo(wants_keys=False, asked=(0, 1, 2, 3), keepers=(1, 2, 3), maker=0, cohort=3)
+
+
+class Closing:
+    """The aggregator p1 of term 3, at the end of round 5."""
+
+    def __init__(self) -> None:
+        self.ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
+        self.chunks_left = 0
+        self.here: set[bytes] = set()
+        self.gone: set[str] = set()
+        blobs = SimpleNamespace(
+            has=lambda digest: digest in self.here, pull=lambda *_: None, left=lambda digest: self.chunks_left,
+            spoiled_by=lambda *_: False,
+        )  # fmt: skip
+        membership = SimpleNamespace(gone=lambda name: name in self.gone)
+        ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
+        job = cast(Any, SimpleNamespace(
+            context=self.ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, membership=membership
+        ))  # fmt: skip
+        self.notes = PadNotes(self.ctx, DOCUMENT, None)
+        self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
+        headway = Headway(job)
+        self.tasks: list[Task] = []
+        self.term = SecureTerm(job, self.notes, self.keeper, Patience(job, headway), self.tasks.append)
+
+    def asked(self) -> list[str]:
+        """The keepers that were asked since the last call."""
+        sent = [e.to for e in self.ctx.effects if isinstance(e, Send) and isinstance(e.message, Unpad)]
+        self.ctx.effects.clear()
+        return sent
+
+    def close(self) -> None:
+        """All have contributed, and the worker has added it up."""
+        opened = OpenRound(STATE, 5, final=False, asked=SECURE.asked, one=False, opened_at=0.0, secure=SECURE)
+        opened.contributions = {index: Ref(b"c", 1, b"c") for index in SECURE.asked}
+        opened.use()
+        self.term.close(opened, {})
+        assert isinstance(self.tasks.pop(), SumPadded)
+        self.term.summed(Summed(SUM, SECURE.asked))
+
+    def pads(self, source: str, *, blob: bool = False) -> None:
+        payload = () if blob else (b"pads",)
+        digest = source.encode() * 16
+        self.term.on_pads(source, Pads(DOCUMENT.id, 3, 5, STATE.digest, "", b"\x0f", digest, 4, payload))
+
+
+def test_it_waits_for_the_keepers_that_have_not_answered() -> None:
+    closing = Closing()
+    assert closing.term.waits_for() == []
+    closing.close()
+    assert closing.asked() == ["p2", "p3", "p4"]
+    assert closing.term.waits_for() == ["p2", "p3", "p4"]
+    closing.pads("p3")
+    assert closing.term.waits_for() == ["p2", "p4"]
+    closing.pads("p2")
+    closing.pads("p4")
+    assert [type(task) for task in closing.tasks] == [CombineRound]
+    assert closing.term.waits_for() == []
+
+
+def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p4")
+    closing.pads("p2", blob=True)
+    for chunks_left in (3, 2, 1):
+        closing.chunks_left = chunks_left
+        closing.ctx.now += 0.8 * TREATMENT.patience_s
+        assert not closing.term.fire()
+    assert closing.tasks == []
+    assert closing.term.waits_for() == ["p2"]
+    closing.ctx.now += 1.1 * TREATMENT.patience_s  # and no chunk
+    closing.term.fire()
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
