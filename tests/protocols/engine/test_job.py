@@ -40,7 +40,7 @@ def test_the_stages_of_a_clustering() -> None:
         ({"stages": [3]}, "stage 0: expected names"),
         ({"stages": [{"parameters": {}}]}, "stage 0: key 'protocol' is missing"),
         ({"stages": [{"protocol": "llf-km"}]}, r"unknown protocol 'llf-km' \(did you mean 'llf-cm'\?\)"),
-        ({"stages": [{"protocol": 3}]}, "unknown protocol '3'"),
+        ({"stages": [{"protocol": 3}]}, "job: stage 0: protocol: expected a name"),
         ({"stages": [{"protocol": "llf-cm"}]}, "llf-cm: parameter 'n_clusters' is missing"),
         ({"stages": [{"protocol": "minmax", "parameters": {"tol": 1}}]}, "minmax: unknown parameter 'tol'"),
         ({"stages": [{"protocol": "minmax", "parameters": []}]}, "parameters: expected names"),
