@@ -9,7 +9,9 @@ from harness import Net
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.tasks import Ref
 
 ROUNDS = (Open, Adopted)
 
@@ -183,3 +185,15 @@ def test_a_peer_whose_contribution_never_comes_has_not_answered() -> None:
     assert term._patience.works_still("p2")
     net.arrive("p2", "p1", answers(net, "p2", job))
     assert "p2" in term._patience._answered
+
+
+def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
+    def ref(name: bytes) -> Ref:
+        return Ref(name * 32, 1, name)
+
+    opened = OpenRound(ref(b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    opened.contributions = {0: ref(b"a"), 1: ref(b"b")}
+    opened.refusals = {1: ref(b"c"), 2: ref(b"d")}
+    opened.use()
+    assert opened.used == (((0,), ref(b"a")), ((1,), ref(b"b")), ((2,), ref(b"d")))
+    assert opened.contributors() == [0, 1]

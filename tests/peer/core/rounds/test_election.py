@@ -370,3 +370,12 @@ def test_heartbeats_are_answered_with_what_is_held() -> None:
     effects = voter.net.arrive("p2", "p1", Heartbeat(voter.id, 3, 4))
     replies = [e.message for e in effects if isinstance(e, Send)]
     assert replies == [HeartbeatReply(voter.id, 3, 3, 4, "store-p1", False)]
+
+
+def test_a_newer_term_has_no_aggregator_until_it_is_heard() -> None:
+    """A server that sees a higher term reverts to follower, and knows no leader of it. Reference: section 3.3."""
+    voter = Voter()
+    voter.opens("p2", FAR, 0, b"s0")
+    assert voter.job.election.aggregator == "p2"
+    voter.job.election.step_down(FAR + 1)
+    assert voter.job.election.aggregator == ""
