@@ -53,8 +53,13 @@ class Source:
         self._note(tree, ())
 
     def may_be_mutated(self, position: tuple[int, int]) -> bool:
-        """Whether a mutation that begins at a position changes what the module does."""
-        return not any(span.holds(position) for span in self._skipped)
+        """Whether a mutation that begins at a position changes what the module does.
+
+        An asterisk before a comma makes the parameters after it keyword-only, and is no operator.
+        """
+        line, column = position
+        separator = self._lines[line - 1][column : column + 2] in ("*,", "/,")
+        return not separator and not any(span.holds(position) for span in self._skipped)
 
     def place(self, position: tuple[int, int]) -> Place:
         """Return the name of a position."""

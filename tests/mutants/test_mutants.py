@@ -27,7 +27,7 @@ Kind = int | str
 
 
 class Thing:
-    def both(self, left: int | None = 1, *rest: int) -> int | None:
+    def both(self, left: int | None = 1, *, rest: int) -> int | None:
         self._ctx.report(Begun(self._n + 1))
         self._ctx.send(
             left + 1,
@@ -48,12 +48,12 @@ def position(text: str, nth: int = 0) -> tuple[int, int]:
     return TEXT.count("\n", 0, at) + 1, at - (TEXT.rfind("\n", 0, at) + 1)
 
 
-@pytest.mark.parametrize("text", ["| str", "| None = 1", "| None:", "1))", "- 2}", '"Thing"'])
+@pytest.mark.parametrize("text", ["| str", "| None = 1", "| None:", "*, rest", "1))", "- 2}", '"Thing"'])
 def test_types_and_texts_are_left_alone(text: str) -> None:
     assert not Source("m.py", TEXT).may_be_mutated(position(text))
 
 
-@pytest.mark.parametrize("text", ["1, *rest", "> 2", "self._ctx.send", "left + 1,", "return"])
+@pytest.mark.parametrize("text", ["1, *, rest", "> 2", "self._ctx.send", "left + 1,", "return"])
 def test_what_a_module_does_is_not(text: str) -> None:
     assert Source("m.py", TEXT).may_be_mutated(position(text))
 

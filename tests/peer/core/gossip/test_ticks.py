@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.gossip.ticks import NEVER, Frames, Position, Ticks
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.transport.wire import MAX_FRAME_BYTES
+from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 
 
 class Side:
@@ -45,6 +46,14 @@ def test_the_words_of_a_tick() -> None:
     assert a.exchange.words() is None
     deliver(b, a)
     assert a.exchange.words() == {"b": b"b0"}
+
+
+def test_the_longest_word_travels_and_no_longer_one() -> None:
+    a, _ = pair()
+    a.exchange.say((0, 1), bytes(MAX_FRAMES * MAX_FRAME_BYTES))
+    assert len(a.take()[-1][2]) == MAX_FRAMES
+    with pytest.raises(AssertionError, match="a word of"):
+        a.exchange.say((0, 2), bytes(MAX_FRAMES * MAX_FRAME_BYTES + 1))
 
 
 def test_a_lost_word_is_said_again_until_it_is_shown() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from harness import Net
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
-from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE
+from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE, Answers
+from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.peer.core.tasks import Ref
 
 ROUNDS = (Open, Adopted)
 
@@ -198,3 +202,28 @@ def test_a_peer_whose_contribution_never_comes_has_not_answered() -> None:
     assert term._patience.works_still("p2")
     net.arrive("p2", "p1", answers(net, "p2", job))
     assert "p2" in term._patience._answered
+
+
+def test_signed_refusals_are_combined_and_are_no_contributions() -> None:
+    def ref(name: bytes) -> Ref:
+        return Ref(name * 32, 1, name)
+
+    opened = OpenRound(ref(b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    opened.contributions = {0: ref(b"a"), 1: ref(b"b")}
+    opened.refusals = {1: ref(b"c"), 2: ref(b"d")}
+    opened.use()
+    assert opened.used == (((0,), ref(b"a")), ((1,), ref(b"b")), ((2,), ref(b"d")))
+    assert opened.contributors() == [0, 1]
+
+
+def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
+    """Except for those whose own contributions are here too."""
+    names = ("p1", "p2", "p3", "p4")
+    document = SimpleNamespace(roster=names, index=names.index)
+    job = SimpleNamespace(context=None, document=document, membership=None, blobs=None)
+    opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2, 3), one=False, opened_at=0.0)
+    opened.branches = cast(Any, SimpleNamespace(drop=lambda index: [1, 3] if index == 2 else []))
+    opened.answered = dict.fromkeys(names)
+    opened.contributions = {0: Ref(b"a" * 32, 1, b"a"), 3: Ref(b"b" * 32, 1, b"b")}
+    assert Answers(cast(Any, job), cast(Any, None)).drop(opened, "p3") == ["p2", "p4"]
+    assert list(opened.answered) == ["p1", "p4"]

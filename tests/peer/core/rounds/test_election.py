@@ -11,6 +11,7 @@ from p2pclust.peer.core.job_messages import (
     Adopted,
     Heartbeat,
     HeartbeatReply,
+    HeldState,
     Open,
     PreVote,
     PreVoteReply,
@@ -20,6 +21,7 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.spread.blobs import digest_of
 
 FAR = 100  # a term that nobody has reached
 
@@ -46,8 +48,6 @@ class Voter:
         return next(e.message for e in effects if isinstance(e, Send) and isinstance(e.message, PreVoteReply))
 
     def opens(self, source: str, term: int, round_: int, state: bytes) -> None:
-        from p2pclust.peer.core.spread.blobs import digest_of
-
         message = Open(self.id, term, round_, digest_of(state), len(state), False, -1, (state,))
         self.net.arrive(source, "p1", message)
 
@@ -370,3 +370,40 @@ def test_heartbeats_are_answered_with_what_is_held() -> None:
     effects = voter.net.arrive("p2", "p1", Heartbeat(voter.id, 3, 4))
     replies = [e.message for e in effects if isinstance(e, Send)]
     assert replies == [HeartbeatReply(voter.id, 3, 3, 4, "store-p1", False)]
+
+
+def test_a_newer_term_has_no_aggregator_until_it_is_heard() -> None:
+    """A server that sees a higher term reverts to follower, and knows no leader of it. Reference: section 3.3."""
+    voter = Voter()
+    voter.opens("p2", FAR, 0, b"s0")
+    assert voter.job.election.aggregator == "p2"
+    voter.job.election.step_down(FAR + 1)
+    assert voter.job.election.aggregator == ""
+
+
+def test_a_candidate_is_offered_the_newer_state_when_it_is_refused_twice_under_no_aggregator() -> None:
+    """A refusal before the last aggregator says nothing: a better candidate was elected."""
+    voter = Voter()
+
+    def offered() -> bool:
+        effects = voter.net.arrive("p2", "p1", PreVote(voter.id, FAR + 9, 0, 0))
+        return any(isinstance(e, Send) and isinstance(e.message, HeldState) for e in effects)
+
+    for term in (FAR, FAR + 1):
+        voter.opens("p3", term, 1, b"s1[]")
+        voter.net.advance(3.0)  # no heartbeat comes
+        assert not offered()
+    assert offered()
+
+
+def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for() -> None:
+    voter = Voter()
+    state = b"s1[]"
+    large = Open(voter.id, FAR, 1, digest_of(state), 10**6, False, -1, ())  # to be pulled
+    voter.net.arrive("p2", "p1", large)
+    follower = voter.job._follower
+    assert follower.phase == "fetching"
+    follower._leave("p3")
+    assert follower.phase == "fetching"
+    follower._leave("p2")
+    assert follower.phase == "following"

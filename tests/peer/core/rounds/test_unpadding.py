@@ -69,10 +69,10 @@ class Closing:
         assert isinstance(self.tasks.pop(), SumPadded)
         self.term.summed(Summed(SUM, SECURE.asked))
 
-    def pads(self, source: str, *, blob: bool = False) -> None:
+    def pads(self, source: str, *, blob: bool = False, members: bytes = b"\x0f") -> None:
         payload = () if blob else (b"pads",)
         digest = source.encode() * 16
-        self.term.on_pads(source, Pads(DOCUMENT.id, 3, 5, STATE.digest, "", b"\x0f", digest, 4, payload))
+        self.term.on_pads(source, Pads(DOCUMENT.id, 3, 5, STATE.digest, "", members, digest, 4, payload))
 
 
 def test_it_waits_for_the_keepers_that_have_not_answered() -> None:
@@ -104,3 +104,13 @@ def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
     closing.ctx.now += 1.1 * TREATMENT.patience_s  # and no chunk
     closing.term.fire()
     assert [type(task) for task in closing.tasks] == [RenewKeys]
+
+
+def test_pads_for_another_set_end_the_context() -> None:
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p2", members=b"\x07")
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
+    closing.pads("p4")
+    assert len(closing.tasks) == 1

@@ -40,6 +40,15 @@ def test_any_peer_may_be_asked(asked: str) -> None:
     assert [fields["by"] for _, fields in net.verbs("cancelling")] == ["admin"]
 
 
+def test_each_peer_acts_on_it_once_as_soon_as_it_learns_of_it() -> None:
+    net, job = held()
+    net.step("p2", Cancel(job, "admin"))
+    assert sorted(name for name, _ in net.verbs("cancel")) == ["p1", "p2", "p3"]
+    let_go(net)
+    net.advance(30.0)
+    assert len(net.verbs("cancel")) == 3
+
+
 def test_nobody_is_waited_for_but_a_majority() -> None:
     """With missing = "all" a dead peer stops the job for good; it can still be cancelled."""
     net, job = held(missing="all")
