@@ -252,6 +252,10 @@ def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names.pop(_name(fleet, fault), None)
 
 
+def _sign_facts(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.sign_facts()
+
+
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
     "crash": FaultKind(_crash, _start, may_last=True),
@@ -275,4 +279,5 @@ KINDS: Final[dict[str, FaultKind]] = {
     "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
     "revoked": FaultKind(_revoke, _nothing),
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
+    "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # no fault, but as disturbing
 }

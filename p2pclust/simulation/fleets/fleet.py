@@ -103,8 +103,8 @@ class RandomFleet:
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
+        self.world.watch(self.published)
         if plan.signs_facts:  # otherwise peers take what others forge
-            self.world.watch(self.published)
             self.world.forge = self.forger
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
@@ -112,7 +112,7 @@ class RandomFleet:
         self._down: dict[str, None] = {}  # peers that stay down
         self.healed = False
         self._last_late: tuple[str, str] | None = None  # a peer, and a job that it had not ended
-        self._serial = 1
+        self._serial, self._signs_facts = 1, plan.signs_facts
         self._rng = rng
 
     def _overlay(self) -> dict[str, tuple[str, ...]] | None:
@@ -164,16 +164,25 @@ class RandomFleet:
 
     def revoke(self, name: str) -> None:
         """A person revokes a peer, and gives the roster to some peer that runs."""
-        self._serial += 1
         self.revoked[name] = None
-        left = [one for one in self.names if one not in self.revoked]
-        roster = paper_roster(self._serial, left, signs_facts=self.plan.signs_facts)
-        running = [one for one in self.names if one not in self.revoked and self.world.peers[one].core is not None]
-        if running:
-            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
-        else:
+        if not self._publish():
             del self.revoked[name]
-            self._serial -= 1
+
+    def sign_facts(self) -> None:
+        """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
+        before, self._signs_facts = self._signs_facts, True
+        if not self._publish():
+            self._signs_facts = before
+
+    def _publish(self) -> bool:
+        """Give a new roster to some peer that runs; return whether there is one."""
+        left = [one for one in self.names if one not in self.revoked]
+        running = [one for one in left if self.world.peers[one].core is not None]
+        if running:
+            self._serial += 1
+            roster = paper_roster(self._serial, left, signs_facts=self._signs_facts)
+            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
+        return bool(running)
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class RandomFleet:
     def _begin(self) -> None:
         world = self.world
         for name in self.names:
-            world.give_roster(name, paper_roster(1, self.names, signs_facts=self.plan.signs_facts))
+            world.give_roster(name, paper_roster(1, self.names, signs_facts=self._signs_facts))
         for name in self.names:
             world.start(name)
         linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
@@ -321,8 +330,7 @@ class RandomFleet:
 
     def _judge(self) -> None:
         story = "\n".join(self.invariants.story)
-        if self.plan.signs_facts:
-            self.published.compare(self.world)
+        self.published.compare(self.world)
         for job in self.jobs:
             if job.accepted and not self._known(job):
                 raise AssertionError(f"L1: {job.id} was accepted, and no peer knows it any more\n{story}")

@@ -19,12 +19,13 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.published import Published
 from p2pclust.simulation.fleets.drawing import Bounds, draw
 from p2pclust.simulation.fleets.faults import KINDS as FAULTS
-from p2pclust.simulation.fleets.fleet import live
+from p2pclust.simulation.fleets.fleet import RandomFleet, live
 from p2pclust.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.simulation.fleets.minimise import broken, minimised
 from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.simulation.fleets.run import SWARMS, run
 from p2pclust.simulation.swarms.mutants import planted
+from p2pclust.simulation.world.device import signature_of
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.peer import Peer
 
@@ -141,6 +142,22 @@ def test_peers_that_forge_facts_change_nothing() -> None:
     counts = counted(range(4), "forgers")
     assert counts["fault: forged-facts"] >= 4
     assert counts["done: plain"] >= 2
+
+
+def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
+    """Peers forget what they hold, and ask again; crashes, wiped stores and cuts come at the same time."""
+    for seed in range(8):
+        plan = draw(seed, SWARMS["forgers"])
+        faults = [fault for fault in plan.faults if fault.kind != "forged-facts"]
+        change = RandomFault(0.2 + 0.3 * seed, "facts-signed-from-now-on", (0,), 0.0)
+        fleet = RandomFleet(replace(plan, signs_facts=False, faults=(*faults, change)))
+        failure = fleet.go().failure
+        assert not failure, f"seed {seed}: {failure}"
+        cores = [(name, peer.core) for name, peer in fleet.world.peers.items() if peer.core is not None]
+        held = [fact for name, core in cores for fact in core.facts.everything() if fact.owner != name]
+        assert held
+        assert all(core.enrolment.signs_facts for _, core in cores)
+        assert all(fact.signature == signature_of(fact) for fact in held), "none is left that came unsigned"
 
 
 def test_it_is_found_that_facts_are_not_verified() -> None:
