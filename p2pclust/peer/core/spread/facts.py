@@ -23,7 +23,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -70,6 +70,14 @@ def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
         return ()
     parts = zip(delta.keys, delta.versions, delta.values, signatures, strict=True)
     return tuple(Fact(delta.owner, *part) for part in parts)
+
+
+def _delta_of(owner: str, after: int, facts: Sequence[Fact]) -> FactDelta:
+    signatures = tuple(fact.signature for fact in facts)
+    return FactDelta(
+        owner, after, tuple(fact.key for fact in facts), tuple(fact.version for fact in facts),
+        tuple(fact.value for fact in facts), signatures if any(signatures) else (),
+    )  # fmt: skip
 
 
 class Facts:
@@ -237,11 +245,8 @@ class Facts:
             while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
                 size += len(newer[0].value)
                 batch.append(newer.pop(0))
-            keys, versions = tuple(f.key for f in batch), tuple(f.version for f in batch)
-            values, signatures = tuple(f.value for f in batch), tuple(f.signature for f in batch)
-            signatures = signatures if any(signatures) else ()
-            self._ctx.send(to, FactDelta(owner, after, keys, versions, values, signatures))
-            after = versions[-1]
+            self._ctx.send(to, _delta_of(owner, after, batch))
+            after = batch[-1].version
 
     def _apply(self, source: str, delta: FactDelta) -> None:
         facts = facts_of(delta)
@@ -277,7 +282,13 @@ class Facts:
                     self._news.append(fact)
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
-            self._push(delta, source)
+            self._push(self._as_held(delta), source)
+
+    def _as_held(self, delta: FactDelta) -> FactDelta:
+        """Return the delta with the facts that are held here: others in it are older, and may be forged."""
+        known, newest = self._known[delta.owner], max(delta.versions)
+        held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
+        return _delta_of(delta.owner, delta.after, sorted(held, key=lambda fact: fact.version))
 
     def _remember(self, told: tuple[Fact, ...]) -> None:
         """Publish facts of a former life, which other peers still hold, under new versions."""
