@@ -198,7 +198,7 @@ class Performer:
                 continue
             if known:  # otherwise the sender has another roster
                 reason = "the signature is not its owner's" if fact.signature else "it is not signed"
-                self._agent.report(ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason))
+                self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
             return _first(message, number)
         return message
 

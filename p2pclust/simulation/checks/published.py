@@ -1,4 +1,4 @@
-"""S12: no peer holds a fact that its owner did not publish, and no cancel that was not asked for."""
+"""S12: no peer holds a fact that its owner did not publish, or a cancel that was not asked for; only a forger is named."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import FactDelta
+from p2pclust.peer.core.reports import ForgedFact
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.facts import Fact, facts_of
 from p2pclust.simulation.world.observer import Observer
@@ -26,14 +27,28 @@ class Published(Observer):
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, int], bytes] = {}  # by owner, key and version
         self._cancelled: dict[str, None] = {}
+        self._forgers: dict[str, None] | None = {}
         self._next = 0.0
 
     def cancelled(self, job_id: str) -> None:
         """Note a job whose cancel a person asked for."""
         self._cancelled[job_id] = None
 
+    def forges(self, name: str) -> None:
+        """Note a peer that forges facts."""
+        if self._forgers is not None:
+            self._forgers[name] = None
+
+    def rosters_differ(self) -> None:
+        """Some peers require signatures, and others do not yet: they may name each other."""
+        self._forgers = None
+
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Note a peer's own facts."""
+        """Note a peer's own facts, and check which peers it calls forgers."""
+        if isinstance(effect, ForgedFact) and self._forgers is not None:
+            assert effect.peer in self._forgers, (
+                f"S12: {peer.name} calls {effect.peer} a forger, which it is not: {effect}"
+            )
         if isinstance(effect, Send) and isinstance(effect.message, FactDelta) and effect.message.owner == peer.name:
             for fact in facts_of(effect.message):
                 self._values[fact.owner, fact.key, fact.version] = fact.value

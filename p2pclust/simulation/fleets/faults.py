@@ -246,6 +246,7 @@ def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
 
 def _forge(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names[_name(fleet, fault)] = None
+    fleet.published.forges(_name(fleet, fault))
 
 
 def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:

@@ -170,6 +170,7 @@ class RandomFleet:
 
     def sign_facts(self) -> None:
         """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
+        self.published.rosters_differ()
         before, self._signs_facts = self._signs_facts, True
         if not self._publish():
             self._signs_facts = before
