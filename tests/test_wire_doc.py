@@ -13,7 +13,7 @@ from p2pclust.peer.core import (
     codec,
     job_messages,  # noqa: F401 (its classes are message kinds)
 )
-from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
+from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Signature, Update
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ KINDS = list({cls.kind: cls for cls in Message.__subclasses__()}.values())
 #: What the page calls the types of fields.
 WORDS: dict[Any, str] = {
     int: "int", bool: "bool", str: "text", bytes: "bytes", Name: "name", Digest: "digest", Update: "update",
-    Frame: "frame", Later: "later",
+    Frame: "frame", Later: "later", Signature: "signature",
 }  # fmt: skip
 
 

@@ -241,6 +241,7 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
         allow_list.roster.serial, allow_list.keys, allow_list.pins,
+        allow_list.roster.signs_facts,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ class SwarmKind(NamedTuple):
 MIXTURE: Final = (
     "default", "cuts", "cancel", "default/sparse", "any", "verified", "lasting", "disks", "default/moving", "leaderless",
     "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "verified", "any-core", "cuts",
-    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "lasting", "disks-core", "cuts",
+    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "cuts",
     "fedcref/sparse",
 )  # fmt: skip
 

@@ -32,7 +32,7 @@ from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse,
 __all__ = [
     "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "Throwaway", "add_devices", "check_enrolled",
     "check_name", "enroll", "fleet_public", "init_fleet", "load_bundle", "load_public_roster", "load_roster",
-    "make_request", "newest_roster", "revoke", "rotate", "throwaway_fleet", "write_fleet",
+    "make_request", "newest_roster", "revoke", "rotate", "sign_facts", "throwaway_fleet", "write_fleet",
 ]  # fmt: skip
 
 FLEET_KEY, FLEET_PUBLIC = "fleet.key", "fleet.pub"
@@ -45,6 +45,7 @@ class _Edit:
     directory: Path
     fleet_public: bytes
     entries: dict[str, RosterPeer]
+    signs_facts: bool  # whether the roster says that all peers sign their facts
     bundles: dict[str, Bundle] = field(default_factory=dict)
 
     def make_keys(self, name: str, role: str, expires: str) -> None:
@@ -84,9 +85,9 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
         key = load_signing_key(directory / FLEET_KEY, passphrase)
         public = key.public_key().public_bytes_raw()
         roster = load_roster(directory / ROSTER, public)
-        edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers})
+        edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers}, roster.signs_facts)
         yield edit
-        newer = sign(key, roster.serial + 1, edit.entries.values())
+        newer = sign(key, roster.serial + 1, edit.entries.values(), signs_facts=edit.signs_facts)
         # Bundles come first: after a crash before the roster is written the names are still free, and the next try
         # replaces the files.
         for file, bundle in zip(edit.files, edit.bundles.values(), strict=True):
@@ -96,6 +97,8 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
 
 def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
     """Make a fleet: its signing key, encrypted with the passphrase if there is one, and an empty signed roster.
+
+    Its peers sign their facts. One of a version that cannot refuses the roster.
 
     Returns the fleet's public key (32 bytes). A directory that already holds a fleet is refused.
     """
@@ -107,7 +110,7 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
         key = generate()
         pem, public = to_pem(key, passphrase), key.public_key().public_bytes_raw()
         # The key comes last: without it there is no fleet yet, and a second try destroys nothing.
-        write(directory / ROSTER, sign(key, 0, ()).to_bytes(), 0o644)
+        write(directory / ROSTER, sign(key, 0, (), signs_facts=True).to_bytes(), 0o644)
         write(directory / FLEET_PUBLIC, public.hex().encode() + b"\n", 0o644)
         write(directory / FLEET_KEY, pem, 0o600)
     return public
@@ -193,6 +196,13 @@ def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None =
     return load_public_roster(directory)
 
 
+def sign_facts(directory: Path | str, passphrase: str | None = None, *, on: bool = True) -> Roster:
+    """Let the roster say that every peer signs its facts, or that they do not; return the new one, to be given to a peer."""
+    with _editing(directory, passphrase) as edit:
+        edit.signs_facts = on
+    return load_public_roster(directory)
+
+
 def enroll(
     directory: Path | str, requests: Sequence[Path | str], passphrase: str | None = None, *, role: str = PEER,
     expires: str = "",
@@ -224,7 +234,7 @@ def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:
 
 
 class Throwaway:
-    """A fleet in memory whose roster may change: this object keeps its signing key.
+    """A fleet in memory whose roster may change: this object keeps its signing key. Its peers do not sign facts.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """The signed fleet roster: the members of a fleet, their roles, and the last days of their keys.
 
 It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature is in force, and
-a key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. The signature covers the
-format as well, so that one cannot be passed off as the other.
+a key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. Format 3 has the entries
+of format 2, and says that every peer of the fleet signs its facts: a peer of a version that cannot do that refuses it. The
+signature covers the format as well, so that one cannot be passed off as the other.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 PEER, OPERATOR = "peer", "operator"
 
 _FORMAT: Final = 2
+_SIGNS_FACTS: Final = 3
 #: An entry has two keys of 40 and 64 characters and up to five commas; around all entries there are few.
 _ENTRY_BYTES: Final = 150
 _COMMAS: Final = 6
@@ -90,6 +92,11 @@ class Roster:
     peers: tuple[RosterPeer, ...]
     signature: bytes
     format: int = _FORMAT
+
+    @property
+    def signs_facts(self) -> bool:
+        """Whether every peer of the fleet signs its facts."""
+        return self.format == _SIGNS_FACTS
 
     @cached_property
     def _by_name(self) -> dict[str, RosterPeer]:
@@ -180,8 +187,8 @@ def from_document(document: object) -> Roster:
         raise ValueError("it is not an object")
     shape = {"fleet_id": str, "serial": int, "peers": list, "signature": str}
     number = document.get("format", 1)
-    if type(number) is not int or number not in (1, _FORMAT):
-        raise ValueError(f"its format is {number!r:.20}, this version reads 1 and {_FORMAT}")
+    if type(number) is not int or number not in (1, _FORMAT, _SIGNS_FACTS):
+        raise ValueError(f"its format is {number!r:.20}, this version reads 1 to {_SIGNS_FACTS}")
     if "format" in document:
         shape["format"] = int
     # bool is an int to isinstance, hence the comparison of types.
@@ -207,10 +214,13 @@ def signed_by(data: bytes, fleet_public: bytes) -> Roster:
     return roster
 
 
-def sign(key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer]) -> Roster:
+def sign(
+    key: Ed25519PrivateKey, serial: int, peers: Iterable[RosterPeer], *, signs_facts: bool = False
+) -> Roster:  # fmt: skip
     """Make a roster and sign it with the fleet's key."""
     fleet_id = fleet_id_of(key.public_key().public_bytes_raw())
-    unsigned = Roster(fleet_id, serial, tuple(sorted(peers, key=lambda peer: peer.name)), b"")
+    entries = tuple(sorted(peers, key=lambda peer: peer.name))
+    unsigned = Roster(fleet_id, serial, entries, b"", _SIGNS_FACTS if signs_facts else _FORMAT)
     return replace(unsigned, signature=key.sign(_to_sign(unsigned)))
 
 

@@ -171,6 +171,8 @@ class Liar(Mutator):
                 return self.name()
             case messages.Digest:
                 return self.pick((*self._digests, b"", bytes(32), self.rng.bytes(32)))
+            case messages.Signature:
+                return self.pick((b"", bytes(64), self.rng.bytes(64)))
             case _ if hint is bool:
                 return self.chance(0.5)
             case _ if hint is str:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from zmq.utils.monitor import recv_monitor_message
 
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.job_messages import Heartbeat
-from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Relay, Update
+from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Ping, Relay, Update
+from p2pclust.peer.core.spread.facts import Fact
+from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.transport.keys import revoke, throwaway_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.xdist_group("hostile")]
@@ -124,6 +127,42 @@ def test_a_stolen_name_gives_nothing(target: Target) -> None:
     serves(target)
     assert not target.friend.answers(4712)
     assert not target.friend.answers(4713)
+
+
+def test_a_forged_fact_is_refused_and_its_sender_named(target: Target) -> None:
+    """p02 passes on facts of p01: without a signature, with its own, and then with that of p01, changed and as it was."""
+    signers = {name: RosterSigner(target.bundle(name), target.roster) for name in ("p01", "p02")}
+    fact = Fact("p01", "fitness", 2**21, b"70")
+    good, own = signers["p01"].sign_fact(fact), signers["p02"].sign_fact(fact)
+    lies = [FactDelta("p01", 0, (fact.key,), (fact.version,), (fact.value,), given) for given in ((), (own,))]
+    lies.append(FactDelta("p01", 0, (fact.key,), (fact.version,), (b"99",), (good,)))
+    # Of the peer itself, as if it had lost its store: it would publish it in its own name.
+    lies.append(FactDelta("p00", 0, ("cancel/job-1",), (2**40,), (b"p02",), (own,)))
+    genuine = FactDelta("p01", 0, (fact.key,), (fact.version,), (fact.value,), (good,))
+
+    def sent_facts(owner: str) -> dict[int, FactDelta]:
+        """The facts of that owner that the peer has sent the friend, by the version of the first of a message."""
+        deltas = [one for one in target.friend.heard if isinstance(one, FactDelta) and one.owner == owner]
+        return {delta.versions[0]: delta for delta in deltas if delta.versions}
+
+    def named() -> list[dict[str, Any]]:
+        return [line for line in target.said("forged-fact") if line["peer"] == "p02"]
+
+    def came() -> bool:
+        """Ask the peer for all facts, as the friend, whose connections come and go."""
+        with enrolled(target.bundle("p01"), target.address, target.their_key) as asking:
+            asking.send_multipart(on_wire(FactDigest(False, (), (), ())))
+            serves(target)
+        return fact.version in sent_facts("p01")
+
+    with enrolled(target.bundle("p02"), target.address, target.their_key) as sender:
+        for lie in (*lies, genuine):
+            sender.send_multipart(on_wire(lie))
+        target.until(named, "the forged fact is not named")
+        target.until(came, "the genuine fact was not taken")
+    assert (named()[0]["owner"], named()[0]["key"]) == ("p01", "fitness")
+    assert sent_facts("p01") == {fact.version: genuine}, "with its signature, and nothing that p02 made up"
+    assert all(version < 2**40 for version in sent_facts("p00"))
 
 
 async def recorded(target: Target, message: Ping) -> list[bytes]:

@@ -21,6 +21,7 @@ from p2pclust.transport.keys import (
     init_fleet,
     load_bundle,
     load_roster,
+    sign_facts,
     throwaway_fleet,
     write_fleet,
 )
@@ -45,6 +46,18 @@ def files(directory):
 
 def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_peers_of_a_new_fleet_sign_their_facts_until_the_roster_says_otherwise(fleet):
+    directory, public = fleet
+    assert load_roster(directory / "roster.json", public).signs_facts
+    assert load_bundle(directory / "a.bundle").roster.signs_facts
+    off = sign_facts(directory, on=False)
+    assert (off.signs_facts, off.serial, off.names) == (False, 3, ("a", "b"))
+    add_device(directory, "c")
+    assert not load_roster(directory / "roster.json", public).signs_facts, "other changes leave it as it is"
+    assert sign_facts(directory) == load_roster(directory / "roster.json", public)
+    assert load_roster(directory / "roster.json", public).signs_facts
 
 
 def test_a_fleet_goes_to_disk_and_back(fleet):

@@ -48,10 +48,19 @@ def test_a_signature_of_one_format_is_none_of_the_other() -> None:
     assert not is_signed(replace(roster, format=1), PUBLIC)
 
 
+def test_format_3_says_that_peers_sign_their_facts_and_only_the_fleet_can_say_so() -> None:
+    old, new = signed(*ENTRIES), sign(KEY, 8, ENTRIES, signs_facts=True)
+    assert (old.format, old.signs_facts, new.format, new.signs_facts) == (2, False, 3, True)
+    assert signed_by(new.to_bytes(), PUBLIC) == new
+    assert new.valid_at(0.0).signs_facts
+    assert not is_signed(replace(new, format=2), PUBLIC)
+    assert not is_signed(replace(old, format=3), PUBLIC)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": 3}, "its format is 3, this version reads 1 and 2"),
+        ({"format": 4}, "its format is 4, this version reads 1 to 3"),
         ({"format": True}, "its format is True"),
         ({"format": 1}, "a peer needs a name"),
         ({"peers": [{"role": "peer"}]}, "not a role that a roster may name"),

@@ -59,7 +59,18 @@ _OF_ONE_KIND: Final = (
 )
 #: Each seed belongs to one of the others.
 ALL: Final = "all"
-PROTOCOLS: Final = (ALL, "any", "any-core", "any-long", "cuts", "disks", "disks-core", "rosters", *_OF_ONE_KIND)
+PROTOCOLS: Final = (
+    ALL,
+    "any",
+    "any-core",
+    "any-long",
+    "cuts",
+    "disks",
+    "disks-core",
+    "forgers",
+    "rosters",
+    *_OF_ONE_KIND,
+)
 
 
 def asked_of(seed: int, asked: Asked) -> Asked:

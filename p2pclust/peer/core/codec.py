@@ -13,7 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Update
+from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Signature, Update
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = ["decode", "encode"]
@@ -68,6 +68,12 @@ def _digest(value: Any) -> bytes:
     return value
 
 
+def _signature(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) not in (0, 64):
+        raise WireError("expected a signature")
+    return value
+
+
 def _tuple_of(check: _Check) -> _Check:
     def checked(value: Any) -> tuple[Any, ...]:
         if type(value) is not list:
@@ -87,6 +93,7 @@ def _update(value: Any) -> Update:
 _UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
 _CHECKS: Final[dict[Any, _Check]] = {
     int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, Later: _int,
+    Signature: _signature,
 }  # fmt: skip
 
 
@@ -96,7 +103,8 @@ def _is_frames(hint: Any) -> bool:
 
 def _later(cls: type[Message]) -> frozenset[str]:
     """The fields that are sent only where they say something."""
-    return frozenset(name for name, hint in get_type_hints(cls, include_extras=True).items() if hint is Later)
+    hints = get_type_hints(cls, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if hint in (Later, tuple[Signature, ...]))
 
 
 def _optional(cls: type[Message]) -> frozenset[str]:

@@ -86,6 +86,7 @@ class Identity:
     serial: int = 0  # of the fleet roster; 0 where there is none that could change
     keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
     pins: Pins | None = None  # the device keys on the fleet roster; None where they protect nothing
+    signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Core:
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or dict.fromkeys(identity.roster, "")
         self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
-        self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
+        self.enrolment = Enrolment(self._ctx, self.membership, self, keys, signs_facts=identity.signs_facts)
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
@@ -308,6 +309,12 @@ class Core:
     def renewed(self, name: str) -> None:
         """Use a peer's new keys."""
         self.membership.renew(name)
+        if self.enrolment.signs_facts:
+            self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
+
+    def facts_are_signed(self) -> None:
+        """Require signatures on facts from now on."""
+        self.facts.require_signatures()
 
     def revoked(self, name: str) -> None:
         """Remove a peer from the fleet."""

@@ -95,6 +95,7 @@ class RosterRead(Event):
     peers: Mapping[str, str] = field(default_factory=dict)  # name -> a text that changes with its keys
     reason: str = ""  # why it is not valid
     pins: Pins | None = None  # the device keys on it
+    signs_facts: bool = False  # whether it says that all peers sign their facts
 
 
 @dataclass(frozen=True, slots=True)

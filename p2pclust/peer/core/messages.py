@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 __all__ = [
     "MOST_HOPS", "Ack", "BlobChunk", "BlobMissing", "BlobRequest", "FactDelta", "FactDigest", "Frame", "Gossip",
     "MemberSync", "Message", "Ping", "PingRequest", "Refusal", "Relay", "RosterCopy", "RosterOffer", "RosterRequest",
-    "Update",
+    "Signature", "Update",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -21,6 +21,8 @@ Name = Annotated[str, "name"]
 Digest = Annotated[bytes, "digest"]
 #: A number that a later minor version of the wire format added: not sent where it is 0, and 0 where it did not come.
 Later = Annotated[int, "later"]
+#: An Ed25519 signature, or empty. A later minor version added lists of them: not sent where there are none.
+Signature = Annotated[bytes, "signature"]
 
 #: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
 MOST_HOPS: Final = 1024
@@ -130,6 +132,7 @@ class FactDelta(Message):
     keys: tuple[str, ...]
     versions: tuple[int, ...]
     values: tuple[Frame, ...]
+    signatures: tuple[Signature, ...] = ()  # of the owner, one for each fact; none in a fleet that does not sign facts
 
 
 # -- the fleet roster --------------------------------------------------------------------------------------------------

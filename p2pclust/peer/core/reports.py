@@ -143,6 +143,16 @@ class TooManyFacts(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class ForgedFact(Report):
+    """A peer sent a fact without the valid signature of its owner; neither it nor what follows it in the message is kept."""
+
+    peer: str
+    owner: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BadDocument(Report):
     """A fact, or the state of a census, should be a job document and is not."""
 

@@ -154,8 +154,9 @@ class AllowList:
         if read.serial > self.roster.serial:
             self._read = read
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read)
-        )
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read),
+            signs_facts=read.signs_facts,
+        )  # fmt: skip
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:

@@ -9,7 +9,8 @@ shipped code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
@@ -30,12 +31,14 @@ from p2pclust.peer.core.effects import (
     TakeRoster,
 )  # fmt: skip
 from p2pclust.peer.core.events import Arrived
-from p2pclust.peer.core.messages import BlobChunk, BlobMissing, Message, Relay
-from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.messages import BlobChunk, BlobMissing, FactDelta, Message, Relay
+from p2pclust.peer.core.reports import ForgedFact, Report
+from p2pclust.peer.core.spread.facts import Fact, facts_of
 from p2pclust.transport.links import Lane
 
 __all__ = ["Agent", "Chunks", "Outbox", "Performer", "Rosters", "Row", "RowStore", "Signatures", "Tasks"]
 
+_SHOWN: Final = 80  # letters of a forged fact's key
 Row = tuple[str, str, bytes | None]
 """Table, key and value of a row; a row without a value is deleted."""
 
@@ -88,13 +91,26 @@ class Tasks(Protocol):
 
 
 class Signatures(Protocol):
-    """Signs and verifies relayed messages."""
+    """Signs and verifies relayed messages and facts."""
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
         """Sign a message from this peer to `target`."""
 
     def valid(self, relay: Relay) -> bool:
         """Return True if the origin signed the message."""
+
+    @property
+    def signs_facts(self) -> bool:
+        """Whether the fleet roster in force says that all peers sign their facts."""
+
+    def sign_fact(self, fact: Fact) -> bytes:
+        """Sign a fact of this peer."""
+
+    def enrolled(self, owner: str) -> bool:
+        """Return True if that peer's key is on the fleet roster."""
+
+    def fact_valid(self, fact: Fact) -> bool:
+        """Return True if its owner signed the fact."""
 
 
 class Rosters(Protocol):
@@ -115,6 +131,9 @@ class Agent(Protocol):
 
     def check_link(self, peer: str) -> None:
         """Find out whether a peer refuses connections, and return `LinkChecked` to the core."""
+
+    def held(self, owner: str, key: str) -> int:
+        """Return the version of a fact that the core holds, or 0."""
 
 
 class Performer:
@@ -159,11 +178,29 @@ class Performer:
         """
         message = self._decode(frames)
         if not (isinstance(message, Relay) and message.target == self._me):
-            return Arrived(source, message)
+            return Arrived(source, self._genuine(source, message))
         inner = self._decode(message.inner)
         if isinstance(inner, Relay) or not self._signer.valid(message):
             raise WireError("relayed message without a valid signature")
-        return Arrived(message.origin, inner, via=source)
+        return Arrived(message.origin, self._genuine(message.origin, inner), via=source)
+
+    def _genuine(self, source: str, message: Message) -> Message:
+        """Return the message; of facts, only those before the first that its owner did not sign.
+
+        What follows a forged fact goes too: a peer that took it would no longer ask for what is missing. Facts that are
+        not newer than those the core holds are not checked, because it does not take them.
+        """
+        if not isinstance(message, FactDelta) or not self._signer.signs_facts:
+            return message
+        for number, fact in enumerate(facts_of(message)):
+            known = self._signer.enrolled(fact.owner)
+            if fact.version <= self._agent.held(fact.owner, fact.key) or (known and self._signer.fact_valid(fact)):
+                continue
+            if known:  # otherwise the sender has another roster
+                reason = "the signature is not its owner's" if fact.signature else "it is not signed"
+                self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
+            return _first(message, number)
+        return message
 
     def perform(self, effect: Effect) -> None:
         """Perform one effect that is not a row."""
@@ -201,7 +238,7 @@ class Performer:
 
     def _send(self, effect: Send) -> None:
         if effect.message is not self._encoded[0]:  # a state is sent to all peers in one and the same message
-            self._encoded = (effect.message, self._encode(effect.message))
+            self._encoded = (effect.message, self._encode(self._signed(effect.message)))
         frames = self._encoded[1]
         lane = Lane.BULK if effect.bulk else Lane.CONTROL
         if not effect.via:
@@ -210,3 +247,16 @@ class Performer:
         carried = self._encode(Relay(self._me, effect.to, self._signer.sign(effect.to, frames), tuple(frames)))
         for name in effect.via:
             self._links.send(name, carried, lane)
+
+    def _signed(self, message: Message) -> Message:
+        """Return the message; this peer's own facts with signatures, in a fleet that signs them."""
+        if not isinstance(message, FactDelta) or message.owner != self._me or not self._signer.signs_facts:
+            return message
+        return replace(message, signatures=tuple(self._signer.sign_fact(fact) for fact in facts_of(message)))
+
+
+def _first(delta: FactDelta, n_facts: int) -> FactDelta:
+    return replace(
+        delta, keys=delta.keys[:n_facts], versions=delta.versions[:n_facts], values=delta.values[:n_facts],
+        signatures=delta.signatures[:n_facts],
+    )  # fmt: skip

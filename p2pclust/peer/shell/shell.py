@@ -169,6 +169,11 @@ class Shell:
         self._checks[task] = None
         task.add_done_callback(self._checks.pop)
 
+    def held(self, owner: str, key: str) -> int:
+        """Return the version of a fact that the core holds, or 0."""
+        fact = self.core.facts.get(owner, key)
+        return 0 if fact is None else fact.version
+
     async def _check(self, peer: str) -> None:
         refused = await self.links.refused(peer, _CHECK_S)
         self.step(LinkChecked(peer, refused))

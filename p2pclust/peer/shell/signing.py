@@ -1,13 +1,22 @@
-"""Signatures of relayed messages, for which the CURVE key of the connection is not that of the sender."""
+"""Signatures of what other peers pass on, so that the CURVE key of the connection is not its author's.
+
+Those are relayed messages, and facts if the fleet roster says that all peers sign them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from p2pclust.peer.core.messages import Relay
+from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.roster import Roster
+from p2pclust.transport.signatures import verified
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = ["RosterSigner"]
 
@@ -15,43 +24,70 @@ __all__ = ["RosterSigner"]
 class RosterSigner:
     """Signs with the device's Ed25519 key, and checks against the keys of the fleet roster.
 
-    `cryptography`, which takes 8 MB, is imported with the first relayed message: most peers never receive one.
+    `cryptography`, which takes 8 MB, is imported with the first relayed message or signed fact: a peer of a fleet that
+    does not sign facts most often needs neither.
     """
 
     def __init__(self, bundle: Bundle, roster: Roster) -> None:
         self._bundle = bundle
         self._fleet_id = roster.fleet_id
+        self._secret: Ed25519PrivateKey | None = None
+        self._signed: dict[str, tuple[int, bytes]] = {}  # by key of an own fact: its newest version, and the signature
         self.set_roster(roster)
 
     def set_roster(self, roster: Roster) -> None:
         """Replace the roster: signatures of peers that are not on it are invalid."""
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
+        self._signs_facts = roster.signs_facts
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
         """Sign a message from this peer to `target`."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-        key = Ed25519PrivateKey.from_private_bytes(self._bundle.sign_secret)
-        return key.sign(self._digest(self._bundle.name, target, frames))
+        return self._key().sign(self._digest(b"p2pclust relay", self._bundle.name, target, frames))
 
     def valid(self, relay: Relay) -> bool:
         """Return True if the origin signed this message, to this target, in this fleet."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+        digest = self._digest(b"p2pclust relay", relay.origin, relay.target, relay.inner)
+        return verified(self._keys.get(relay.origin, b""), relay.signature, digest)
 
-        public = self._keys.get(relay.origin)
-        if public is None:
-            return False
-        try:
-            key = Ed25519PublicKey.from_public_bytes(public)
-            key.verify(relay.signature, self._digest(relay.origin, relay.target, relay.inner))
-        except InvalidSignature:
-            return False
-        return True
+    # -- facts --------------------------------------------------------------------------------------------------------
 
-    def _digest(self, origin: str, target: str, frames: Sequence[bytes]) -> bytes:
-        whole = hashlib.blake2b(person=b"p2pclust relay")
-        for part in (self._fleet_id.encode(), origin.encode(), target.encode(), *frames):
+    @property
+    def signs_facts(self) -> bool:
+        """Whether the roster says that all peers sign their facts."""
+        return self._signs_facts
+
+    def sign_fact(self, fact: Fact) -> bytes:
+        """Sign a fact of this peer; each version once."""
+        version, signature = self._signed.get(fact.key, (0, b""))
+        if version != fact.version:
+            signature = self._key().sign(self._statement(fact))
+            self._signed[fact.key] = (fact.version, signature)
+        return signature
+
+    def enrolled(self, owner: str) -> bool:
+        """Return True if that peer's key is on the roster."""
+        return owner in self._keys
+
+    def fact_valid(self, fact: Fact) -> bool:
+        """Return True if its owner signed this fact, in this fleet."""
+        return verified(self._keys.get(fact.owner, b""), fact.signature, self._statement(fact))
+
+    def _statement(self, fact: Fact) -> bytes:
+        version = fact.version.to_bytes(8, "little", signed=True)
+        return self._digest(b"p2pclust fact", fact.owner, fact.key, (version, fact.value))
+
+    # -- both ---------------------------------------------------------------------------------------------------------
+
+    def _key(self) -> Ed25519PrivateKey:
+        if self._secret is None:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+            self._secret = Ed25519PrivateKey.from_private_bytes(self._bundle.sign_secret)
+        return self._secret
+
+    def _digest(self, what: bytes, by: str, to: str, parts: Sequence[bytes]) -> bytes:
+        whole = hashlib.blake2b(person=what)
+        for part in (self._fleet_id.encode(), by.encode(), to.encode(), *parts):
             whole.update(len(part).to_bytes(8, "little"))  # so that no two messages have the same bytes
             whole.update(part)
         return whole.digest()

@@ -64,7 +64,7 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
     jobs = _jobs(rng, n, [kind for kind in JOBS if not swarm.jobs or kind in swarm.jobs], lasts_s, sparse=bool(links))
     jobs = tuple(replace(job, rounds=_LONG_JOB) for job in jobs) if swarm.elections else jobs
     heals = swarm.heals or ("all" if rng.random() < 0.7 or n < 3 else "majority")
-    kinds = [kind for kind in FAULTS if not swarm.faults or kind in swarm.faults]
+    kinds = [kind for kind in FAULTS if kind in swarm.faults or not (swarm.faults or FAULTS[kind].only_named)]
     faults = _faults(rng, n, kinds, swarm, lasts_s) if kinds else []
     core = tuple(range(n))
     if heals == "majority" and kinds:
@@ -90,6 +90,8 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         phase_crashes=_phase_crashes(rng),
         core=core,
         lasts_s=lasts_s,
+        # Drawn apart, so that everything else of a seed stays as it was.
+        signs_facts="forged-facts" in swarm.faults or bool(np.random.default_rng([seed, 33]).random() < 0.5),
     )
 
 

@@ -32,6 +32,7 @@ class FaultKind:
     begin: Change
     end: Change
     may_last: bool = False
+    only_named: bool = False  # whether only swarms that name it draw it
 
 
 def break_(fleet: RandomFleet, fault: RandomFault) -> None:
@@ -247,6 +248,19 @@ def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.revoke(name)
 
 
+def _forge(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.forger.names[_name(fleet, fault)] = None
+    fleet.published.forges(_name(fleet, fault))
+
+
+def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.forger.names.pop(_name(fleet, fault), None)
+
+
+def _sign_facts(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.sign_facts()
+
+
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
     "crash": FaultKind(_crash, _start, may_last=True),
@@ -269,4 +283,6 @@ KINDS: Final[dict[str, FaultKind]] = {
     "large-lost": FaultKind(_large_lost, _large_pass, may_last=True),
     "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
     "revoked": FaultKind(_revoke, _nothing),
+    "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
+    "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # no fault, but as disturbing
 }

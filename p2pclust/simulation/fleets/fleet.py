@@ -17,7 +17,9 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.checks.published import Published
 from p2pclust.simulation.fleets.faults import break_
+from p2pclust.simulation.fleets.forging import Forger
 from p2pclust.simulation.fleets.jobs import KINDS, failure_is_right
 from p2pclust.simulation.fleets.plan import FleetPlan, JobPlan
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
@@ -92,6 +94,7 @@ class RandomFleet:
         self.locals = self._locals(rng)
         self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
         self.marks, self.invariants = Marks(), Invariants()
+        self.published, self.forger = Published(), Forger(np.random.default_rng([plan.seed, 24]))
         timing = preset(plan.timing)
         self.world = World(
             self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
@@ -100,13 +103,16 @@ class RandomFleet:
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
         self.world.compute_delay_s = plan.compute_s
+        self.world.watch(self.published)
+        if plan.signs_facts:  # otherwise peers take what others forge
+            self.world.forge = self.forger
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
         self._down: dict[str, None] = {}  # peers that stay down
         self.healed = False
         self._last_late: tuple[str, str] | None = None  # a peer, and a job that it had not ended
-        self._serial = 1
+        self._serial, self._signs_facts = 1, plan.signs_facts
         self._rng = rng
 
     def _overlay(self) -> dict[str, tuple[str, ...]] | None:
@@ -158,15 +164,26 @@ class RandomFleet:
 
     def revoke(self, name: str) -> None:
         """A person revokes a peer, and gives the roster to some peer that runs."""
-        self._serial += 1
         self.revoked[name] = None
-        roster = paper_roster(self._serial, [one for one in self.names if one not in self.revoked])
-        running = [one for one in self.names if one not in self.revoked and self.world.peers[one].core is not None]
-        if running:
-            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
-        else:
+        if not self._publish():
             del self.revoked[name]
-            self._serial -= 1
+
+    def sign_facts(self) -> None:
+        """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
+        self.published.rosters_differ()
+        before, self._signs_facts = self._signs_facts, True
+        if not self._publish():
+            self._signs_facts = before
+
+    def _publish(self) -> bool:
+        """Give a new roster to some peer that runs; return whether there is one."""
+        left = [one for one in self.names if one not in self.revoked]
+        running = [one for one in left if self.world.peers[one].core is not None]
+        if running:
+            self._serial += 1
+            roster = paper_roster(self._serial, left, signs_facts=self._signs_facts)
+            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
+        return bool(running)
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +205,7 @@ class RandomFleet:
     def _begin(self) -> None:
         world = self.world
         for name in self.names:
-            world.give_roster(name, paper_roster(1, self.names))
+            world.give_roster(name, paper_roster(1, self.names, signs_facts=self._signs_facts))
         for name in self.names:
             world.start(name)
         linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
@@ -239,6 +256,7 @@ class RandomFleet:
             peer = self.world.peers[name]
             if job.id and peer.core is not None and job.id in peer.core.jobs.jobs and name not in self.revoked:
                 self.marks.counts["cancel asked for"] += 1
+                self.published.cancelled(job.id)
                 self.world.step(peer, Cancel(job.id, "admin"))
                 return
 
@@ -262,6 +280,7 @@ class RandomFleet:
         self.healed, self.phase_crashes.active = True, False
         kept = {fault.peers[0] for fault in lasting}
         self.network.heal_all()
+        self.forger.names.clear()
         for index, name in enumerate(self.names):
             if index in kept:
                 continue
@@ -312,6 +331,7 @@ class RandomFleet:
 
     def _judge(self) -> None:
         story = "\n".join(self.invariants.story)
+        self.published.compare(self.world)
         for job in self.jobs:
             if job.accepted and not self._known(job):
                 raise AssertionError(f"L1: {job.id} was accepted, and no peer knows it any more\n{story}")

@@ -70,6 +70,7 @@ class FleetPlan:
     phase_crashes: tuple[tuple[str, int, int], ...]  # phase, at its how-manieth occurrence, after how many effects
     core: tuple[int, ...]  # the peers that are healed in the end; all, or a majority
     lasts_s: float = FAULTS_WITHIN_S
+    signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
 
     @property
     def all_heal(self) -> bool:
@@ -82,9 +83,11 @@ class FleetPlan:
         heals = "all heal" if self.all_heal else f"only peers {self.core} heal"
         small = f", blobs above {self.limits.inline_bytes} bytes" if self.limits != Limits() else ""
         c = self.conditions
+        facts = "signed facts" if self.signs_facts else "unsigned facts"
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
+        fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
         return [
-            f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}; {network}; {heals}",
+            f"{fleet}; {network}; {heals}",
             *(f"job at {job.at_s:.2f} s: {_shown(job)}" for job in self.jobs),
             *(f"crash while {phase}, occurrence {k}, {after} effects later" for phase, k, after in self.phase_crashes),
             *(f"fault at {fault.at_s:.2f} s: {_shown(fault)}" for fault in sorted(self.faults, key=lambda f: f.at_s)),

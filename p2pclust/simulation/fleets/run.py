@@ -51,6 +51,14 @@ SWARMS: Final[dict[str, Bounds]] = {
         most_peers=9,
         dense=True,
     ),
+    "forgers": Bounds(
+        jobs=("plain",),
+        faults=("forged-facts", "crash", "wiped", "cut"),
+        heals="all",
+        least_peers=3,
+        most_peers=9,
+        dense=True,
+    ),
 }
 
 

@@ -34,6 +34,7 @@ from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import PadsKept, Ref, SecureInfo
+from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work import secure_tasks, verified
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.verified import Verifier
@@ -327,6 +328,11 @@ ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
 }
 
+#: The same for worlds in which peers forge the facts of others.
+FORGER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "facts-not-verified": ((Performer, "_genuine", lambda performer, source, message: message),),
+}
+
 #: The same for worlds of any kind.
 FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
@@ -378,6 +384,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
         ("secure", SECURE_MUTANTS), ("secure_groups", GROUP_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
+        ("forgers", FORGER_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
         ("clients", CLIENT_MUTANTS),

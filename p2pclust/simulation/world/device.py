@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, SendRoster, TakeRoster
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.shell.performer import Row
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.transport.links import Lane
@@ -15,11 +17,18 @@ from p2pclust.transport.links import Lane
 if TYPE_CHECKING:
     from p2pclust.simulation.world.world import World
 
-__all__ = ["LifeEnded", "SimulatedDevice"]
+__all__ = ["LifeEnded", "SimulatedDevice", "signature_of"]
 
 
 class LifeEnded(Exception):  # noqa: N818 - not an error
     """A life of a peer ended in the middle of a step: what was left to do is not done."""
+
+
+def signature_of(fact: Fact) -> bytes:
+    """Return the signature of a fact by its owner: cheap, and another for every other owner, key, version and value."""
+    whole = hashlib.blake2b(f"{fact.owner} {fact.key} {fact.version} ".encode(), key=fact.owner.encode())
+    whole.update(fact.value)
+    return whole.digest()
 
 
 class SimulatedDevice:
@@ -43,6 +52,11 @@ class SimulatedDevice:
     def check_link(self, peer: str) -> None:
         """Answer whether a peer refuses connections, a moment later."""
         self._world.check_link(self._peer, peer)
+
+    def held(self, owner: str, key: str) -> int:
+        """Return the version of a fact that the core holds, or 0."""
+        fact = None if self._peer.core is None else self._peer.core.facts.get(owner, key)
+        return 0 if fact is None else fact.version
 
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
         """Perform an effect that concerns rosters."""
@@ -93,8 +107,11 @@ class SimulatedDevice:
     # -- links ----------------------------------------------------------------------------------------------------------
 
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
-        """Put a message on the network."""
-        return self._world.transmit(self._peer, peer, frames, lane)
+        """Put a message on the network, or what a peer that lies sends instead."""
+        sent = [
+            self._world.transmit(self._peer, peer, one, lane) for one in self._world.forge(self._peer, peer, frames)
+        ]
+        return all(sent)
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link: every peer can reach every other, except along an overlay that is only partly known."""
@@ -110,3 +127,20 @@ class SimulatedDevice:
     def valid(self, relay: Relay) -> bool:
         """Return True: relayed messages count as genuine."""
         return True
+
+    @property
+    def signs_facts(self) -> bool:
+        """Whether the fleet roster says that all peers sign their facts."""
+        return self._peer.identity.signs_facts
+
+    def sign_fact(self, fact: Fact) -> bytes:
+        """Sign a fact of this peer."""
+        return signature_of(fact)
+
+    def enrolled(self, owner: str) -> bool:
+        """Return True: the core knows the peers of its roster."""
+        return True
+
+    def fact_valid(self, fact: Fact) -> bool:
+        """Return True if its owner signed the fact."""
+        return fact.signature == signature_of(fact)

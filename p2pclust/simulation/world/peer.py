@@ -30,23 +30,26 @@ __all__ = ["FLEET", "Peer", "device_pins", "device_secrets", "paper_roster", "re
 FLEET: Final = hashlib.sha256(b"simulated fleet").digest()
 
 
-def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True) -> bytes:
+def paper_roster(serial: int, names: Iterable[str], *, signed: bool = True, signs_facts: bool = False) -> bytes:
     """Make a fleet roster as the simulator has them: it knows no cryptography, so the paper says whether it is signed.
+
+    With `signs_facts` it says that all peers sign their facts.
 
     Examples
     --------
     >>> read_paper("p1", paper_roster(2, ["p2", "p1"])).peers
     {'p1': '', 'p2': ''}
     """
-    paper: bytes = msgpack.packb([serial, dict.fromkeys(sorted(names), ""), signed])
+    paper: bytes = msgpack.packb([serial, dict.fromkeys(sorted(names), ""), signed, signs_facts])
     return paper
 
 
 def read_paper(source: str, data: bytes, *, keyed: bool = False) -> RosterRead:
     """What a shell would make of such a roster, in a fleet with keys or without."""
-    serial, peers, signed = msgpack.unpackb(data)
+    serial, peers, signed, signs_facts = msgpack.unpackb(data)
     pins = device_pins(tuple(peers), serial) if keyed else None
-    return RosterRead(source, data, signed, serial, peers, "" if signed else "the fleet did not sign it", pins)
+    reason = "" if signed else "the fleet did not sign it"
+    return RosterRead(source, data, signed, serial, peers, reason, pins, signs_facts)
 
 
 @lru_cache(maxsize=64)

@@ -73,6 +73,8 @@ class World:
         self.crash_point: CrashPoint = lambda peer, effect: False
         #: What a worker that lies returns in the place of an outcome.
         self.falsify: Callable[[Peer, Outcome], Outcome] = lambda peer, outcome: outcome
+        #: What a peer that lies sends in the place of a message.
+        self.forge: Callable[[Peer, str, list[bytes]], list[list[bytes]]] = lambda peer, target, frames: [frames]
         #: What a peer finds when it reads its rows again; by default nothing new.
         self.reload: Callable[[Peer], Local] = lambda peer: peer.local
         self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
@@ -156,7 +158,13 @@ class World:
         kept = peer.disk.read_synced(TABLE, CURRENT)
         if kept is not None:
             read = read_paper("", kept, keyed=self._keyed)
-            peer.identity = replace(peer.identity, roster=tuple(read.peers), serial=read.serial, pins=read.pins)
+            peer.identity = replace(
+                peer.identity,
+                roster=tuple(read.peers),
+                serial=read.serial,
+                pins=read.pins,
+                signs_facts=read.signs_facts,
+            )
         if not self.overlay.sparse:
             return peer.identity
         peer.links = dict.fromkeys(self.overlay.neighbours(peer.name))
@@ -349,7 +357,10 @@ class World:
         assert kept is not None, f"{peer.name} has no roster"
         if isinstance(effect, SendRoster):
             peer.performer.perform(Send(effect.to, RosterCopy((kept,)), bulk=True))
-        elif peer.name not in read_paper("", kept).peers:
+            return
+        read = read_paper("", kept)
+        peer.identity = replace(peer.identity, signs_facts=read.signs_facts)
+        if peer.name not in read.peers:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
 
     def connect(self, peer: Peer, target: str) -> None:

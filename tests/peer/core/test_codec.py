@@ -27,6 +27,7 @@ updates = st.builds(Update, names, names, counts, texts, texts, texts)
 _SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     int: counts, messages.Later: counts, bool: st.booleans(), str: texts, bytes: st.binary(max_size=64),
     messages.Name: names, messages.Digest: digests, Update: updates, messages.Frame: st.binary(max_size=100),
+    messages.Signature: st.one_of(st.just(b""), st.binary(min_size=64, max_size=64)),
 }  # fmt: skip
 
 
@@ -176,6 +177,11 @@ def test_a_later_minor_version_may_say_more() -> None:
             "fact-digest",
             {"answer": False, "owners": ["p"], "versions": [3], "prints": [0]},
             messages.FactDigest(False, ("p",), (3,), (0,), 0, 0),
+        ),
+        (
+            "fact-delta",
+            {"owner": "p", "after": 0, "keys": [], "versions": []},
+            messages.FactDelta("p", 0, (), (), (), ()),
         ),
         ("blob-request", {"digest": b"", "index": 2}, messages.BlobRequest(b"", 2, 0, ())),
     ],

@@ -109,6 +109,8 @@ class FakeSigner:
     def valid(self, relay: Relay) -> bool:
         return relay.signature == b"good"
 
+    signs_facts = False
+
 
 class Bench:
     """A shell with everything around it in a test's hand."""

@@ -1,4 +1,4 @@
-"""Signatures on what others carry."""
+"""Signatures on what others pass on: relayed messages and facts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from p2pclust.peer.core.messages import Relay
+from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.transport.keys import throwaway_fleet
 
@@ -66,3 +67,66 @@ def test_a_flipped_bit_anywhere_in_the_signature(signers: dict[str, RosterSigner
         flipped = bytearray(relay.signature)
         flipped[position] ^= 1 << position % 8
         assert not signers["b"].valid(replace(relay, signature=bytes(flipped)))
+
+
+# -- facts ----------------------------------------------------------------------------------------------------------------
+
+
+FACT = Fact("a", "links", 7, b"value")
+
+
+@pytest.fixture(scope="module")
+def strict() -> dict[str, RosterSigner]:
+    """The signers of a fleet whose roster says that all peers sign their facts."""
+    roster, bundles = throwaway_fleet(["a", "b", "c"])
+    return {name: RosterSigner(bundle, replace(roster, format=3)) for name, bundle in bundles.items()}
+
+
+def test_a_fact_with_its_owners_signature_is_valid_at_every_peer(strict: dict[str, RosterSigner]) -> None:
+    fact = replace(FACT, signature=strict["a"].sign_fact(FACT))
+    assert all(signer.signs_facts and signer.fact_valid(fact) for signer in strict.values())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"owner": "b"},
+        {"owner": "stranger"},
+        {"key": "fitness"},
+        {"key": "linksv", "value": b"alue"},
+        {"version": 8},
+        {"value": b"valuf"},
+        {"signature": b""},
+        {"signature": bytes(64)},
+    ],
+    ids=str,
+)
+def test_a_signature_is_valid_for_one_fact_only(strict: dict[str, RosterSigner], changed: dict[str, object]) -> None:
+    fact = replace(FACT, signature=strict["a"].sign_fact(FACT))
+    assert not strict["b"].fact_valid(replace(fact, **changed))  # type: ignore[arg-type]
+
+
+def test_a_peer_cannot_sign_the_fact_of_another(strict: dict[str, RosterSigner]) -> None:
+    assert not strict["b"].fact_valid(replace(FACT, signature=strict["c"].sign_fact(FACT)))
+
+
+def test_a_newer_version_of_a_key_has_a_signature_of_its_own(strict: dict[str, RosterSigner]) -> None:
+    """The signer remembers the last one of each key."""
+    for version in (1, 2, 1):
+        fact = replace(FACT, key="again", version=version)
+        assert strict["b"].fact_valid(replace(fact, signature=strict["a"].sign_fact(fact)))
+
+
+def test_a_signature_of_another_fleet_with_the_same_names_is_invalid(strict: dict[str, RosterSigner]) -> None:
+    _, bundles = throwaway_fleet(["a"])
+    roster, _ = throwaway_fleet(["a"])
+    other = RosterSigner(bundles["a"], roster)
+    assert not strict["b"].fact_valid(replace(FACT, signature=other.sign_fact(FACT)))
+
+
+def test_whether_facts_are_signed_follows_the_roster_in_force() -> None:
+    roster, bundles = throwaway_fleet(["a"])
+    signer = RosterSigner(bundles["a"], roster)
+    assert not signer.signs_facts
+    signer.set_roster(replace(roster, format=3))
+    assert signer.signs_facts

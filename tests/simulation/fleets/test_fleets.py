@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from swarm_seeds import counted
 
+from p2pclust.peer.core.core import Identity
+from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.spread.facts import Fact
+from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.published import Published
 from p2pclust.simulation.fleets.drawing import Bounds, draw
 from p2pclust.simulation.fleets.faults import KINDS as FAULTS
-from p2pclust.simulation.fleets.fleet import live
+from p2pclust.simulation.fleets.fleet import RandomFleet, live
 from p2pclust.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.simulation.fleets.minimise import broken, minimised
 from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.simulation.fleets.run import SWARMS, run
 from p2pclust.simulation.swarms.mutants import planted
+from p2pclust.simulation.world.device import signature_of
+from p2pclust.simulation.world.disk import Disk
+from p2pclust.simulation.world.peer import Peer
 
 
 def test_a_few_worlds_break_no_promise() -> None:
@@ -35,7 +47,10 @@ def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
 def test_everything_is_drawn() -> None:
     plans = [draw(seed) for seed in range(1500)]
     assert {job.kind for plan in plans for job in plan.jobs} == set(JOBS)
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(FAULTS)
+    assert {fault.kind for plan in plans for fault in plan.faults} == {
+        k for k, of in FAULTS.items() if not of.only_named
+    }
+    assert 600 < sum(plan.signs_facts for plan in plans) < 900
     sizes = Counter(plan.n_peers for plan in plans)
     assert {1, 2, 3, 25, 100} <= set(sizes)
     assert 200 < sum(bool(plan.links) for plan in plans) < 800
@@ -104,6 +119,57 @@ def test_what_failed_is_made_smaller() -> None:
 
 def test_the_name_of_a_broken_promise() -> None:
     assert broken("L3: p1 has not ended\nstory") == "L3"
+
+
+def test_peers_that_forge_facts_change_nothing() -> None:
+    counts = counted(range(4), "forgers")
+    assert counts["fault: forged-facts"] >= 4
+    assert counts["done: plain"] >= 2
+
+
+def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
+    """Peers forget what they hold, and ask again; crashes, wiped stores and cuts come at the same time."""
+    for seed in range(8):
+        plan = draw(seed, SWARMS["forgers"])
+        faults = [fault for fault in plan.faults if fault.kind != "forged-facts"]
+        change = RandomFault(0.2 + 0.3 * seed, "facts-signed-from-now-on", (0,), 0.0)
+        fleet = RandomFleet(replace(plan, signs_facts=False, faults=(*faults, change)))
+        failure = fleet.go().failure
+        assert not failure, f"seed {seed}: {failure}"
+        cores = [(name, peer.core) for name, peer in fleet.world.peers.items() if peer.core is not None]
+        held = [fact for name, core in cores for fact in core.facts.everything() if fact.owner != name]
+        assert held
+        assert all(core.enrolment.signs_facts for _, core in cores)
+        assert all(fact.signature == signature_of(fact) for fact in held), "none is left that came unsigned"
+
+
+def test_it_is_found_that_facts_are_not_verified() -> None:
+    """S12 can fire: a forged fact that a peer holds is noticed."""
+    with planted("facts-not-verified"):
+        failures = [run(seed, "forgers").failure for seed in range(4)]
+    found = [failure for failure in failures if failure]
+    assert found
+    assert all(failure.startswith("S12: ") for failure in found)
+
+
+@pytest.mark.parametrize(
+    ("fact", "flaw"),
+    [
+        (Fact("p1", "links", 9, b"x"), "which its owner did not publish"),
+        (Fact("p0", "cancel/job-1", 9, b"admin"), "a cancel that was not asked for"),
+    ],
+    ids=["of-another", "own"],
+)
+def test_a_fact_that_was_not_published_is_noticed(fact: Fact, flaw: str) -> None:
+    published = Published()
+    facts = SimpleNamespace(everything=lambda: [fact])
+    world: Any = SimpleNamespace(now=0.0, peers={"p0": SimpleNamespace(name="p0", core=SimpleNamespace(facts=facts))})
+    with pytest.raises(AssertionError, match=f"S12: p0 holds .*{flaw}"):
+        published.stepped(world, world.peers["p0"])
+    delta = FactDelta(fact.owner, 0, (fact.key,), (fact.version,), (fact.value,))
+    published.effect(world, Peer(Identity(fact.owner, "", ()), Local(np.zeros((1, 1))), Disk("s")), Send("p2", delta))
+    published.cancelled("job-1")
+    published.compare(world)
 
 
 @pytest.mark.slow

@@ -13,6 +13,9 @@ An owner retracts facts with one key, the *floor*: all its facts with versions b
 the floor first and then, above it, the facts that are still true. So the keys of an owner are those facts, and a few that
 wait for the next floor.
 
+In a fleet whose roster says so, each fact has its owner's signature, which is kept and passed on with it. The performer
+signs this peer's facts as it sends them, and cuts off what another peer forged before a delta comes here.
+
 An owner that lost its store may publish before others remind it of its former facts; then `v` does not describe what a peer
 knows. So digests also carry a checksum of all keys and versions, and two peers with the same `v` that differ exchange
 everything.
@@ -20,7 +23,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -31,7 +34,7 @@ from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
 
-__all__ = ["Fact", "Facts"]
+__all__ = ["Fact", "Facts", "facts_of"]
 
 #: An owner that restarts numbers on from here, above whatever it said in its former life; no write per fact is needed.
 _PER_LIFE: Final = 2**20
@@ -56,6 +59,25 @@ class Fact:
     key: str
     version: int
     value: bytes
+    signature: bytes = b""  # none of this peer's own: they are signed as they are sent
+
+
+def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
+    """Return the facts of a delta; none if its lists do not match."""
+    n = len(delta.keys)
+    signatures = delta.signatures or (b"",) * n
+    if not len(delta.versions) == len(delta.values) == len(signatures) == n:
+        return ()
+    parts = zip(delta.keys, delta.versions, delta.values, signatures, strict=True)
+    return tuple(Fact(delta.owner, *part) for part in parts)
+
+
+def _delta_of(owner: str, after: int, facts: Sequence[Fact]) -> FactDelta:
+    signatures = tuple(fact.signature for fact in facts)
+    return FactDelta(
+        owner, after, tuple(fact.key for fact in facts), tuple(fact.version for fact in facts),
+        tuple(fact.value for fact in facts), signatures if any(signatures) else (),
+    )  # fmt: skip
 
 
 class Facts:
@@ -130,13 +152,24 @@ class Facts:
         """Return the newest known version of a key, or None."""
         return self._known.get(owner, {}).get(key)
 
+    def everything(self) -> list[Fact]:
+        """Return all facts that are held."""
+        return [fact for known in self._known.values() for fact in known.values()]
+
     def take_news(self) -> list[Fact]:
         """Return the facts that came since the last call, oldest first."""
         news, self._news = self._news, []
         return news
 
+    def require_signatures(self) -> None:
+        """Forget the facts of others, which came unsigned, and ask for them again: from now on all must be signed."""
+        for owner in [owner for owner in self._highest if owner != self._ctx.me]:
+            self.forget(owner)
+        for name in self._neighbours():
+            self.greet(name)
+
     def forget(self, owner: str) -> None:
-        """Drop the facts of a revoked peer; other peers refuse them, so they would be offered for ever."""
+        """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         self._known.pop(owner, None)
         self._highest.pop(owner, None)
 
@@ -212,18 +245,18 @@ class Facts:
             while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
                 size += len(newer[0].value)
                 batch.append(newer.pop(0))
-            keys, versions = tuple(f.key for f in batch), tuple(f.version for f in batch)
-            self._ctx.send(to, FactDelta(owner, after, keys, versions, tuple(f.value for f in batch)))
-            after = versions[-1]
+            self._ctx.send(to, _delta_of(owner, after, batch))
+            after = batch[-1].version
 
     def _apply(self, source: str, delta: FactDelta) -> None:
-        if not len(delta.keys) == len(delta.versions) == len(delta.values):
+        facts = facts_of(delta)
+        if len(facts) != len(delta.keys):
             return
         # No owner counts that far: a liar wants it to run out of numbers. Half of them are reserved for the owner.
         if max(delta.versions, default=0) > (_MAX_VERSION // 2 if delta.owner == self._ctx.me else _MAX_VERSION):
             return
         if delta.owner == self._ctx.me:
-            self._remember(delta)
+            self._remember(facts)
             return
         if not self._is_owner(delta.owner):
             return
@@ -231,7 +264,8 @@ class Facts:
             self._ctx.send(source, self._digest(source, answer=True))
             return
         known, learnt = self._known.get(delta.owner, {}), False
-        for key, version, value in zip(delta.keys, delta.versions, delta.values, strict=True):
+        for fact in facts:
+            key, version = fact.key, fact.version
             if version < self._floor(delta.owner):
                 continue
             if len(known) >= _MAX_KEYS and key not in known and key != _FLOOR:
@@ -239,7 +273,6 @@ class Facts:
                 self._ctx.report(TooManyFacts(owner=delta.owner))
                 self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
             elif version > (known[key].version if key in known else 0):
-                fact = Fact(delta.owner, key, version, value)
                 self._keep(fact)
                 learnt = True
                 if key == _FLOOR:
@@ -249,27 +282,33 @@ class Facts:
                     self._news.append(fact)
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
-            self._push(delta, source)
+            self._push(self._as_held(delta), source)
 
-    def _remember(self, delta: FactDelta) -> None:
+    def _as_held(self, delta: FactDelta) -> FactDelta:
+        """Return the delta with the facts that are held here: others in it are older, and may be forged."""
+        known, newest = self._known[delta.owner], max(delta.versions)
+        held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
+        return _delta_of(delta.owner, delta.after, sorted(held, key=lambda fact: fact.version))
+
+    def _remember(self, told: tuple[Fact, ...]) -> None:
         """Publish facts of a former life, which other peers still hold, under new versions."""
         own, floor = self._known.get(self._ctx.me, {}), self._floor(self._ctx.me)
-        told = list(zip(delta.keys, delta.versions, delta.values, strict=True))
-        self._former = max([self._former, *(version for key, version, _ in told if key == _FLOOR)])
-        missing = [fact for fact in told if fact[0] not in own and fact[0] != _FLOOR and fact[1] >= self._former]
-        lost = [fact for fact in missing if self.stands(fact[0], fact[2])][: max(0, _MAX_KEYS - len(own))]
+        newest = max((fact.version for fact in told), default=0)
+        self._former = max([self._former, *(fact.version for fact in told if fact.key == _FLOOR)])
+        missing = [f for f in told if f.key not in own and f.key != _FLOOR and f.version >= self._former]
+        lost = [fact for fact in missing if self.stands(fact.key, fact.value)][: max(0, _MAX_KEYS - len(own))]
         # Facts that are no longer valid, and an older floor, are void below a new floor.
-        void = self._former > floor or any(version > floor and not self.stands(key, v) for key, version, v in missing)
+        void = self._former > floor or any(f.version > floor and not self.stands(f.key, f.value) for f in missing)
         self._owes_floor = self._owes_floor or void
-        outbid = max(delta.versions, default=0) > self._highest.get(self._ctx.me, 0)
+        outbid = newest > self._highest.get(self._ctx.me, 0)
         if not lost and not outbid:
             return
         if outbid:
-            self._version = max(self._version, *delta.versions) + _PER_LIFE
+            self._version = max(self._version, newest) + _PER_LIFE
         said = {key: fact.value for key, fact in own.items()} if outbid else {}
-        for key, version, value in lost:
-            said[key] = value
-            self._news.append(Fact(self._ctx.me, key, version, value))
+        for fact in lost:
+            said[fact.key] = fact.value
+            self._news.append(fact)
         for key, value in said.items():
             self.publish(key, value)
 

@@ -8,9 +8,19 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
-from p2pclust.peer.core.events import Expired, Submit
+from p2pclust.peer.core.events import Expired, Submit, Woken
 from p2pclust.peer.core.job_messages import Adopted, Open, VoteReply
-from p2pclust.peer.core.messages import FactDigest, Gossip, Message, Ping, Relay, RosterCopy, RosterOffer, RosterRequest
+from p2pclust.peer.core.messages import (
+    FactDelta,
+    FactDigest,
+    Gossip,
+    Message,
+    Ping,
+    Relay,
+    RosterCopy,
+    RosterOffer,
+    RosterRequest,
+)
 from p2pclust.simulation.world.peer import paper_roster, read_paper
 
 FIRST = ("p1", "p2", "p3")
@@ -368,3 +378,47 @@ def test_open_messages_of_a_revoked_aggregator_are_refused() -> None:
     state = b"s9"
     message = Open(job, 99, 9, b"\0" * 32, len(state), False, -1, (state,))
     assert net.arrive("p3", "p1", message) == []
+
+
+# -- signed facts -------------------------------------------------------------------------------------------------------
+
+
+def published(net: Net, name: str, key: str) -> None:
+    net.core(name).facts.publish(key, b"x")
+    net.step(name, Woken())
+
+
+def test_a_roster_that_wants_signed_facts_makes_peers_forget_and_ask_again() -> None:
+    """What they hold came without signatures; whoever has it takes it again, now checked by the performer."""
+    net = fleet()
+    published(net, "p1", "a")
+    net.lost = lambda packet: isinstance(packet.message, FactDelta)
+    net.give(paper_roster(2, FIRST, signs_facts=True), "p1")
+    net.until(lambda: set(serials(net).values()) == {2})
+    assert [net.core(name).facts.get("p1", "a") is not None for name in FIRST] == [True, False, False]
+    net.lost = lambda packet: False
+    net.until(lambda: all(net.core(name).facts.get("p1", "a") is not None for name in FIRST))
+
+
+def test_a_later_roster_of_the_same_kind_forgets_nothing() -> None:
+    net = Net(3)
+    net.give(paper_roster(1, FIRST, signs_facts=True), *FIRST)
+    net.meet()
+    published(net, "p1", "a")
+    net.lost = lambda packet: isinstance(packet.message, FactDelta)
+    net.give(paper_roster(2, [*FIRST, "p9"], signs_facts=True), "p2")
+    net.until(lambda: set(serials(net).values()) == {2})
+    assert all(net.core(name).facts.get("p1", "a") is not None for name in FIRST)
+
+
+@pytest.mark.parametrize("signs_facts", [True, False])
+def test_signed_facts_of_a_peer_with_new_keys_are_forgotten(signs_facts: bool) -> None:
+    """Its old key signed them, so a peer with the new roster would refuse them."""
+    net = Net(3)
+    net.give(paper_roster(1, FIRST, signs_facts=signs_facts), *FIRST)
+    net.meet()
+    published(net, "p3", "a")
+    net.lost = lambda packet: isinstance(packet.message, FactDelta)
+    paper = read_paper("", paper_roster(2, FIRST, signs_facts=signs_facts))
+    net.step("p1", replace(paper, peers={**paper.peers, "p3": "new"}))
+    assert (net.core("p1").facts.get("p3", "a") is None) is signs_facts

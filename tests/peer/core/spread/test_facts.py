@@ -224,6 +224,18 @@ def test_news_goes_from_neighbour_to_neighbour_once_over_each_link(links: str) -
     assert len(deltas) == 2 * n_links - n + 1
 
 
+def test_news_is_passed_on_as_it_is_held_here() -> None:
+    """What is not newer was not checked by the performer, so it may be forged: the next peer would blame this one."""
+    net = Net(3, links="12 23")
+    net.meet()
+    net.arrive("p1", "p2", delta(0, ("a", 2**40 + 5, b"five"), ("c", 2**40 + 9, b"nine"), owner="p1"))
+    forged = (("a", 2**40 + 3, b"forged"), ("b", 2**40 + 7, b"seven"), ("c", 2**40 + 6, b"forged"))
+    before = len(net.sent)
+    net.arrive("p1", "p2", delta(0, *forged, owner="p1"))
+    passed_on = [p.message for p in net.sent[before:] if isinstance(p.message, FactDelta) and p.target == "p3"]
+    assert passed_on == [delta(0, ("a", 2**40 + 5, b"five"), ("b", 2**40 + 7, b"seven"), owner="p1")]
+
+
 def test_a_life_begins_above_the_versions_of_the_last() -> None:
     """Versions begin at the incarnation times two to the twenty. Reference: `p2pclust/peer/core/spread/facts.py`."""
     first, second = (alone(stored=StoreContents("s", incarnation=i)) for i in (3, 4))
