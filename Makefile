@@ -15,10 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
-# Three workers for two cores: tests with real processes often wait for these. Then a thousand seeds of simulated fleets.
+# Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not soak and not swarms"
-	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+	$(BIN)/p2pclust simulate --seeds 0:500 --protocol all
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -64,6 +64,7 @@ scenarios: $(VENV)/.dev
 # Long proofs: many seeds of every swarm of simulated peers, in virtual time, and power cuts at every moment of a store's
 # lives. Any other seeds: p2pclust simulate --seeds A:B
 swarms: $(VENV)/.dev
+	$(BIN)/p2pclust simulate --seeds 0:3000 --protocol all
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m swarms --timeout 1800
 
 # Long proofs on real processes: a fault at every phase of a job; then jobs one after another while peers are killed, stopped
