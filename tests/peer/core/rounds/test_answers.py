@@ -220,7 +220,7 @@ def test_who_is_in_one_sum_with_a_revoked_peer_is_asked_again() -> None:
     """Except for those whose own contributions are here too."""
     names = ("p1", "p2", "p3", "p4")
     document = SimpleNamespace(roster=names, index=names.index)
-    job = SimpleNamespace(context=None, document=document, membership=None, blobs=None)
+    job = SimpleNamespace(context=None, document=document, membership=None, blobs=None, suspicions=None)
     opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2, 3), one=False, opened_at=0.0)
     opened.branches = cast(Any, SimpleNamespace(drop=lambda index: [1, 3] if index == 2 else []))
     opened.answered = dict.fromkeys(names)
