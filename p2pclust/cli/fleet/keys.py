@@ -176,7 +176,7 @@ def sign_facts(
     """Let the roster say that every peer signs the facts that it publishes, so that no peer can forge another's.
 
     Rosters of new fleets say so. Use it for an older fleet when all of its peers run this version or a later one: an older
-    one refuses the new roster, and what it publishes is no longer taken.
+    one refuses the new roster, and other peers ignore what it publishes.
 
     \b
     Example:

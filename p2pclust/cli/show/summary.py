@@ -140,7 +140,7 @@ def _compared(job: Result) -> Iterator[Fact]:
 
 
 def _suspected(job: Result) -> Iterator[Fact]:
-    """Who sent what cannot be, and whose weight was limited, which is no suspicion."""
+    """Name the peers that sent impossible numbers, and those whose weight was limited."""
     for one in job.get("suspects", ()):
         yield "suspect", Text(in_words(one), style="yellow")
     if job.get("limited"):

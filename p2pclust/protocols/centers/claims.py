@@ -55,7 +55,7 @@ def noted(claims: Floats, rows: Mapping[int, Rows], limited: tuple[int, ...]) ->
 def limited_peers(state: State) -> dict[int, int]:
     """Return the peers whose weight was limited, and in how many rounds.
 
-    That is no suspicion: a peer with many honest rows is limited too.
+    That does not make it a suspect: a peer with many honest rows is limited too.
     """
     return {int(peer): int(times) for peer, _, _, times in state.get("claims", NO_CLAIMS) if times > 0}
 

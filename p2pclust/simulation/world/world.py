@@ -370,7 +370,7 @@ class World:
             self.overlay.add(peer.name, target)
 
     def transmit(self, peer: Peer, target: str, frames: list[bytes], lane: Lane) -> bool:
-        """Send a message over a link; False if there is no room for it."""
+        """Send a message over a link; return False if the link is full."""
         # A peer that was paused when a link vanished may use it until it notices; all others noticed at once.
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
