@@ -42,7 +42,6 @@ class Asked:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the parts that are asked for."""
     asked = _asked(words)
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     print(f"seed {asked.seed}", flush=True)
     parts: dict[str, Callable[[Asked], int]] = {"live": _live, "files": _files, "frames": _frames}
     began = time.monotonic()
@@ -133,4 +132,5 @@ def _found(run: Callable[[], object]) -> int:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     sys.exit(main())

@@ -135,6 +135,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> files.Files:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", files.KINDS)
 def test_damaged_files(damaged: files.Files, kind: str) -> None:
+    """`run` raises FileFindingError where anything but an error of the library comes of a file."""
     for seed in range(25):
         damaged.run(kind, seed)
 

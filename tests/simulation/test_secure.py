@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
-from swarm_seeds import counted
+from swarm_seeds import assert_found, counted
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
@@ -28,7 +28,6 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.mutants import SECURE_MUTANTS
-from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.plan import draw
 from p2pclust.simulation.swarms.secure import SecureSwarm, planned, run
 from p2pclust.simulation.world.network import Conditions, Network
@@ -92,14 +91,7 @@ FOUND_BY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", SECURE_MUTANTS)
 def test_a_planted_bug_is_found(mutant: str) -> None:
-    first, begins = FOUND_BY[mutant]
-    with plant(mutant):
-        failure, seed = "", 0
-        for seed in (first, *range(200)):
-            if failure := run(seed).failure:
-                break
-    assert failure.startswith(begins), f"seed {seed}: {failure.splitlines()[:1]}"
-    assert not run(seed).failure, f"without the bug, seed {seed}"
+    assert_found(mutant, run, *FOUND_BY[mutant])
 
 
 def test_every_planted_bug_is_looked_for() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from swarm_seeds import counted
+from swarm_seeds import assert_found, counted
 
 from p2pclust.simulation.swarms.mutants import GROUP_MUTANTS
-from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.secure_groups import run
 
 #: By planted bug: a seed that finds it, and how the failure begins.
@@ -30,14 +29,7 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", GROUP_MUTANTS)
 def test_a_planted_bug_is_found(mutant: str) -> None:
-    first, begins = FOUND_BY[mutant]
-    with plant(mutant):
-        failure, seed = "", 0
-        for seed in (first, *range(200)):
-            if failure := run(seed).failure:
-                break
-    assert failure.startswith(begins), f"seed {seed}: {failure.splitlines()[:1]}"
-    assert not run(seed).failure, f"without the bug, seed {seed}"
+    assert_found(mutant, run, *FOUND_BY[mutant])
 
 
 def test_every_planted_bug_is_looked_for() -> None:

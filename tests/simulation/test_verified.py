@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from swarm_seeds import counted
+from swarm_seeds import assert_found, counted
 
 from p2pclust.simulation.swarms.lies import LIES
 from p2pclust.simulation.swarms.mutants import VERIFIED_MUTANTS
-from p2pclust.simulation.swarms.mutants import planted as plant
 from p2pclust.simulation.swarms.verified import run
 
 #: By planted bug: a seed that finds it, and how the failure begins.
@@ -42,17 +41,7 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", VERIFIED_MUTANTS)
 def test_a_planted_bug_is_found(mutant: str) -> None:
-    failure, seed = "", 0
-    with plant(mutant):
-        for seed in (FOUND_BY[mutant], *range(200)):
-            try:
-                failure = run(seed).failure
-            except AssertionError as error:
-                failure = repr(error)
-            if failure:
-                break
-    assert failure
-    assert not run(seed).failure, f"without the bug, seed {seed}"
+    assert_found(mutant, run, FOUND_BY[mutant])
 
 
 def test_every_planted_bug_is_looked_for() -> None:

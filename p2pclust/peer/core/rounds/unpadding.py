@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.job_messages import Pads, Unpad
-from p2pclust.peer.core.round_reports import KeysRenewed
+from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -25,7 +25,8 @@ from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["SecureTerm"]
 
-_MOST_DOUBLINGS: Final = 8
+#: Keepers that this peer asks after no keeper answered it may take so many times as long.
+_TIMES_IN_VAIN: Final = 2.0
 
 
 @dataclass
@@ -64,7 +65,7 @@ class SecureTerm:
         self._patience = patience
         self._compute = compute
         self._closing: _Closing | None = None
-        self._given_up = 0  # how often a keeper was given up
+        self._in_vain = False  # whether none of the keepers that were asked last in this term answered
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
     # -- closing a round ----------------------------------------------------------------------------------------------
@@ -162,6 +163,7 @@ class SecureTerm:
         members = unpacked(message.members)
         if closing.resumes and closing.held is None and self._may_be(closing, members):
             closing.held = Held(closing.state, members, ref)
+        self._in_vain = False
         if closing.held is None or closing.held.members != members:
             self._renew(closing, (), f"{source} has taken its pads away for other peers")
             return
@@ -269,8 +271,8 @@ class SecureTerm:
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
 
-        New keys cost a round, so patience grows with every keeper that was given up. With ``missing = "all"`` none is, but
-        another aggregator may have a link to it.
+        If twice in one term no keeper answers, the messages of this peer may be the ones that are lost. With
+        ``missing = "all"`` no keeper is given up, but another aggregator may have a link to it.
         """
         closing = self._closing
         if closing is None or closing.message is None:
@@ -281,18 +283,25 @@ class SecureTerm:
                 closing.chunks_left[index] = left
                 self._patience.works(closing.keepers[index])
         silent = [index for index in closing.keepers if index not in closing.removed]
-        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
+        times = _TIMES_IN_VAIN if self._in_vain else 1.0
         lost = [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since, times)]
-        if lost and self._document.treatment.missing == "all":
-            return True
         if lost:
-            self._given_up += 1
-            self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
-            return False
+            return self._lose(closing, lost)
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
         self._look()
+        return False
+
+    def _lose(self, closing: _Closing, lost: list[int]) -> bool:
+        """Give up keepers that were silent for too long, or return that another aggregator should try."""
+        none_answered = not closing.removed and not closing.pulling
+        if self._document.treatment.missing == "all" or (none_answered and self._in_vain):
+            for index in lost:
+                self._ctx.report(OutOfReach(*self._document.named, closing.round, closing.keepers[index]))
+            return True
+        self._in_vain = none_answered
+        self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
         return False
 
     def _names(self, indices: list[int]) -> str:

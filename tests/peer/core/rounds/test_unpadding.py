@@ -11,6 +11,7 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.job_messages import Pads, Unpad
+from p2pclust.peer.core.round_reports import OutOfReach
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -104,6 +105,32 @@ def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
     closing.ctx.now += 1.1 * TREATMENT.patience_s  # and no chunk
     closing.term.fire()
     assert [type(task) for task in closing.tasks] == [RenewKeys]
+
+
+def test_an_aggregator_that_no_keeper_answers_twice_lets_another_peer_try() -> None:
+    """Its own messages may be the ones that are lost: it must not give up one keeper after the other."""
+    closing = Closing()
+    for times in (1, 2):
+        closing.close()
+        closing.ctx.now += times * 1.1 * TREATMENT.patience_s
+        hands_over = closing.term.fire()
+        assert hands_over is (times == 2)
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
+    assert [e.peer for e in closing.ctx.effects if isinstance(e, OutOfReach)] == ["p2", "p3", "p4"]
+
+
+def test_an_aggregator_that_some_keepers_answer_goes_on_without_the_others() -> None:
+    """However often, and without longer waits: the others show that it is heard."""
+    closing = Closing()
+    for _ in range(4):
+        closing.close()
+        closing.pads("p3")
+        closing.pads("p4")
+        closing.ctx.now += 1.1 * TREATMENT.patience_s
+        assert not closing.term.fire()
+        renewal = closing.tasks.pop()
+        assert isinstance(renewal, RenewKeys)
+        assert renewal.silent == (1,)
 
 
 def test_pads_for_another_set_end_the_context() -> None:
