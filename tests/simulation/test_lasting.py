@@ -19,7 +19,6 @@ from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.swarms import lasting
 from p2pclust.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
 from p2pclust.simulation.swarms.marks import Marks
-from p2pclust.simulation.swarms.mutants import LASTING_MUTANTS, planted
 from p2pclust.simulation.swarms.plan import draw
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.world import World
@@ -128,9 +127,3 @@ def test_seeds_in_which_the_core_alone_is_healed() -> None:
 def test_a_peer_with_one_link_that_works_does_not_hold_up_every_round() -> None:
     """Its blobs came after 12 to 24 s each, and the job of the others waited for it."""
     assert not lasting.run(1316).failure
-
-
-@pytest.mark.parametrize("mutant", LASTING_MUTANTS)
-def test_a_planted_bug_is_found(mutant: str) -> None:
-    with planted(mutant):
-        assert any("L3" in lasting.run(seed).failure for seed in range(40))

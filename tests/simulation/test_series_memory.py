@@ -22,8 +22,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms import series
-from p2pclust.simulation.swarms.mutants import SERIES_MUTANTS, planted
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
@@ -150,11 +148,3 @@ def test_the_named_aggregator_of_a_forgotten_turn_does_not_begin_its_term_again(
     world.start("p4")
     world.run_until(world.now + 1.5)
     assert [one for one in fleet.turns.begun if one[0] >= back_at and one[1] == "p4" and one[2] < 2] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", SERIES_MUTANTS)
-def test_the_swarm_finds_a_store_that_forgets_what_it_may_not_begin_again(mutant: str) -> None:
-    with planted(mutant):
-        failures = [series.run(seed).failure for seed in range(1)]
-    assert any(failure.startswith("S9") for failure in failures)

@@ -25,20 +25,15 @@ from p2pclust.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.simulation.fleets.minimise import broken, minimised
 from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.simulation.fleets.run import SWARMS, run
-from p2pclust.simulation.swarms.mutants import planted
 from p2pclust.simulation.world.device import signature_of
 from p2pclust.simulation.world.disk import Disk
 from p2pclust.simulation.world.peer import Peer
 
 
-def test_a_few_worlds_break_no_promise() -> None:
-    counts = counted(range(6), "any")
-    assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= 4
-    assert sum(times for what, times in counts.items() if what.startswith("fault: ")) > 0
-
-
 @pytest.mark.swarms
-@pytest.mark.parametrize(("swarm", "n_seeds"), [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 400)])
+@pytest.mark.parametrize(
+    ("swarm", "n_seeds"), [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 400), ("forgers", 100)]
+)
 def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     counts = counted(range(n_seeds), swarm)
     assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= n_seeds / 2
@@ -90,15 +85,12 @@ def test_a_plan_is_told_in_lines() -> None:
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_each_fault_alone_is_survived(kind: str) -> None:
-    for seed in range(3):
-        plan = draw(seed, Bounds(jobs=("plain",), faults=(kind,), heals="all"))
-        plan = replace(plan, n_peers=5, links=(), core=tuple(range(5)), jobs=(replace(plan.jobs[0], by=0, named=-1),))
-        plan = replace(
-            plan, faults=(RandomFault(0.3, kind, (1, 2, 3), 4.0, 0.5), RandomFault(0.9, kind, (0, 4), 2.0, 0.1))
-        )
-        result = live(plan)
-        assert not result.failure, f"seed {seed}: {result.failure}"
-        assert result.counts[f"fault: {kind}"] == 2
+    plan = draw(0, Bounds(jobs=("plain",), faults=(kind,), heals="all"))
+    plan = replace(plan, n_peers=5, links=(), core=tuple(range(5)), jobs=(replace(plan.jobs[0], by=0, named=-1),))
+    plan = replace(plan, faults=(RandomFault(0.3, kind, (1, 2, 3), 4.0, 0.5), RandomFault(0.9, kind, (0, 4), 2.0, 0.1)))
+    result = live(plan)
+    assert not result.failure, result.failure
+    assert result.counts[f"fault: {kind}"] == 2
 
 
 def test_what_failed_is_made_smaller() -> None:
@@ -121,15 +113,9 @@ def test_the_name_of_a_broken_promise() -> None:
     assert broken("L3: p1 has not ended\nstory") == "L3"
 
 
-def test_peers_that_forge_facts_change_nothing() -> None:
-    counts = counted(range(4), "forgers")
-    assert counts["fault: forged-facts"] >= 4
-    assert counts["done: plain"] >= 2
-
-
 def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
     """Peers forget what they hold, and ask again; crashes, wiped stores and cuts come at the same time."""
-    for seed in range(8):
+    for seed in range(3):
         plan = draw(seed, SWARMS["forgers"])
         faults = [fault for fault in plan.faults if fault.kind != "forged-facts"]
         change = RandomFault(0.2 + 0.3 * seed, "facts-signed-from-now-on", (0,), 0.0)
@@ -141,15 +127,6 @@ def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
         assert held
         assert all(core.enrolment.signs_facts for _, core in cores)
         assert all(fact.signature == signature_of(fact) for fact in held), "none is left that came unsigned"
-
-
-def test_it_is_found_that_facts_are_not_verified() -> None:
-    """S12 can fire: a forged fact that a peer holds is noticed."""
-    with planted("facts-not-verified"):
-        failures = [run(seed, "forgers").failure for seed in range(4)]
-    found = [failure for failure in failures if failure]
-    assert found
-    assert all(failure.startswith("S12: ") for failure in found)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +147,3 @@ def test_a_fact_that_was_not_published_is_noticed(fact: Fact, flaw: str) -> None
     published.effect(world, Peer(Identity(fact.owner, "", ()), Local(np.zeros((1, 1))), Disk("s")), Send("p2", delta))
     published.cancelled("job-1")
     published.compare(world)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", ["no-fence-by-term", "vote-not-synced", "register-not-synced"])
-def test_a_planted_bug_is_found_in_any_world(mutant: str) -> None:
-    with planted(mutant):
-        assert any(run(seed).failure for seed in range(200))

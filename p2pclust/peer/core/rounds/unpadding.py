@@ -25,8 +25,7 @@ from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
 __all__ = ["SecureTerm"]
 
-#: Keepers that this peer asks after no keeper answered it may take so many times as long.
-_TIMES_IN_VAIN: Final = 2.0
+_MOST_DOUBLINGS: Final = 8
 
 
 @dataclass
@@ -65,6 +64,7 @@ class SecureTerm:
         self._patience = patience
         self._compute = compute
         self._closing: _Closing | None = None
+        self._given_up = 0  # how often keepers were given up in this term
         self._in_vain = False  # whether none of the keepers that were asked last in this term answered
         self.finished: tuple[int, ...] = ()  # the peers in the sum of the round of another aggregator
 
@@ -271,8 +271,9 @@ class SecureTerm:
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.
 
-        If twice in one term no keeper answers, the messages of this peer may be the ones that are lost. With
-        ``missing = "all"`` no keeper is given up, but another aggregator may have a link to it.
+        New keys cost a round, so patience grows with every time that keepers were given up. If twice in one term no keeper
+        answers, the messages of this peer may be the ones that are lost. With ``missing = "all"`` no keeper is given up,
+        but another aggregator may have a link to it.
         """
         closing = self._closing
         if closing is None or closing.message is None:
@@ -283,7 +284,7 @@ class SecureTerm:
                 closing.chunks_left[index] = left
                 self._patience.works(closing.keepers[index])
         silent = [index for index in closing.keepers if index not in closing.removed]
-        times = _TIMES_IN_VAIN if self._in_vain else 1.0
+        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
         lost = [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since, times)]
         if lost:
             return self._lose(closing, lost)
@@ -301,6 +302,7 @@ class SecureTerm:
                 self._ctx.report(OutOfReach(*self._document.named, closing.round, closing.keepers[index]))
             return True
         self._in_vain = none_answered
+        self._given_up += 1
         self._renew(closing, tuple(lost), f"{self._names(lost)} did not answer as keepers")
         return False
 
