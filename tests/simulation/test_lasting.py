@@ -43,7 +43,7 @@ class Fleet:
         for name in self.names:
             self.world.start(name)
         assert self.world.run_until(30.0, lambda: all(p.core.membership.all_here() for p in self.world.peers.values()))  # type: ignore[union-attr]
-        self.world.compute_delay_s = (0.05, 0.1)
+        self.world.workers.task_s = (0.05, 0.1)
         job = cluster_job(
             "llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=rounds, suppress_singletons=False
         )  # fmt: skip
@@ -87,14 +87,14 @@ def test_an_aggregator_whose_large_messages_are_lost_hands_over(missing: str, li
 def test_an_aggregator_whose_worker_hangs_hands_over(missing: str) -> None:
     """Its loop answers and asks; what it would combine is never combined."""
     fleet = Fleet(missing=missing)
-    fleet.world.hung[fleet.aggregator()] = None
+    fleet.world.workers.hung[fleet.aggregator()] = None
     assert fleet.ends(60.0)
 
 
 def test_a_follower_whose_worker_hangs_does_not_stop_the_others() -> None:
     """It says for ever that it computes; it is given up once, and not waited for in each further round."""
     fleet = Fleet()
-    fleet.world.hung[next(name for name in fleet.names if name != fleet.aggregator())] = None
+    fleet.world.workers.hung[next(name for name in fleet.names if name != fleet.aggregator())] = None
     assert fleet.ends(60.0)
     assert fleet.marks.counts["peer left out"] == 1
 
@@ -102,7 +102,7 @@ def test_a_follower_whose_worker_hangs_does_not_stop_the_others() -> None:
 def test_slow_tasks_end_with_the_rule_on() -> None:
     """Every task takes three times what a term may stand still at first: limits double, and the job ends."""
     fleet = Fleet(rounds=2)
-    fleet.world.compute_delay_s = (14.0, 15.0)
+    fleet.world.workers.task_s = (14.0, 15.0)
     assert fleet.ends(600.0)
     assert fleet.marks.counts["peer left out"] == 0
 

@@ -56,7 +56,7 @@ def test_the_only_peer_that_all_others_reach_catches_up_and_is_elected(n: int, l
     for name in names:
         world.start(name)
     assert world.run_until(30.0, lambda: all(p.core.membership.all_here() for p in world.peers.values()))  # type: ignore[union-attr]
-    world.compute_delay_s = (0.05, 0.1)
+    world.workers.task_s = (0.05, 0.1)
     job = cluster_job("llf-cm", n_clusters=3, init="uniform", tol=0.0, max_rounds=200, suppress_singletons=False)
     world.step(world.peers["p0"], Submit(msgpack.packb(job.to_dict())))
 

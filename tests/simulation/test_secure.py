@@ -79,7 +79,7 @@ class Waiting:
         for name in self.names:
             self.world.start(name)
         assert self.until(lambda: all(core.membership.all_here() for core in self.cores()))
-        self.world.compute_delay_s = (0.3, 0.4)
+        self.world.workers.task_s = (0.3, 0.4)
         job = cluster_job("llf-cm", n_clusters=2, init="split-merge", secure=True)
         treatment = Treatment(missing, secure=True, aggregator="p0", keepers=5)
         self.world.step(self.world.peers["p0"], Submit(msgpack.packb(job.to_dict()), treatment=treatment))
@@ -140,7 +140,7 @@ class Fleet:
         for name in self.names:
             self.world.start(name)
         assert self.until(lambda: all(core.membership.all_here() for core in self.cores()))
-        self.world.compute_delay_s = (0.05, 0.06)
+        self.world.workers.task_s = (0.05, 0.06)
         self.treatment = Treatment("wait", secure=True, aggregator="p0", **request)  # type: ignore[arg-type]
 
     def submit(self) -> None:
@@ -170,7 +170,7 @@ def test_a_key_round_ends_where_no_other_peer_can_come(what: str) -> None:
         pins = fleet.world.peers["p3"].core._ctx.pins  # type: ignore[union-attr]
         assert pins is not None
         fleet.world.peers["p3"].core._ctx.pins = replace(pins, devices={**pins.devices, "p1": bytes(32)})  # type: ignore[union-attr]
-    fleet.world.compute_delay_s = (0.3, 0.4)
+    fleet.world.workers.task_s = (0.3, 0.4)
     fleet.submit()
     if what == "revoked":
         assert fleet.until(lambda: bool(fleet.marks.job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import time
 import traceback
@@ -45,6 +46,8 @@ class Asked(NamedTuple):
     overlay: str | None = None  # "sparse" or "moving"; otherwise a full mesh
 
 
+#: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = (
     "fedcref",
@@ -133,6 +136,7 @@ def explore(seeds: Sequence[int], asked: Asked, n_workers: int) -> Iterator[Find
 
 def _try_one(task: tuple[int, Asked]) -> Finding:
     seed, asked = task
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     return next(try_seeds(range(seed, seed + 1), asked))
 
 

@@ -113,7 +113,7 @@ class SimulatedActions(Actions):
         return Use(counters["bytes_sent"], counters["bytes_received"], cpu_s)
 
     def slow(self, name: str, factor: float) -> None:
-        self._world.slowness[name] = factor
+        self._world.workers.slow(name, factor)
 
     def lose(self, name: str, probability: float) -> None:
         self._world.network.lose(name, probability)

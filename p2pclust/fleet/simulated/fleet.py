@@ -95,7 +95,7 @@ class _SimulatedFleet(FleetPort):
             keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip
         for number, peer in enumerate(spec.peers):
-            self._world.cpu_share[peer.name] = peer.cpu_share
+            self._world.workers.cpu_share[peer.name] = peer.cpu_share
             if peer.link is not None:
                 rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
                 self._world.lines.shape(peer.name, peer.link, rng)

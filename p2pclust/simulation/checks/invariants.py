@@ -80,6 +80,7 @@ class Invariants(Observer):
         self._incarnations: dict[tuple[str, str], int] = {}
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
+        self._cancels: dict[tuple[str, str], None] = {}  # who has revealed a cancel of its own, and of which job
         self.story: deque[str] = deque(maxlen=_STORY)
 
     def started(self, world: World, peer: Peer) -> None:
@@ -205,10 +206,20 @@ class Invariants(Observer):
                 kept_incarnation = int(disk.read_synced("self", "incarnation") or b"0")
                 own = [update.incarnation for update in message.updates if update.name == peer.name]
                 told = max(own, default=0) <= kept_incarnation
-            case FactDelta() if message.owner == peer.name and not peer.wiped:  # facts of a lost store come back
-                cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
-                told = all(disk.read_synced("cancel", key) is not None for key in cancels)
+            case FactDelta() if message.owner == peer.name:
+                told = self._cancels_kept(peer, message)
         self._assert(told, "S6", f"{peer.name} reveals what is not synced: {message.kind}")
+
+    def _cancels_kept(self, peer: Peer, message: FactDelta) -> bool:
+        """Return whether each cancel of the peer was on its disk when it was first revealed.
+
+        Later its row may be gone: it is deleted with the job, or the store is lost and the fact comes back from others, to
+        be published again.
+        """
+        cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
+        new = [job for job in cancels if (peer.name, job) not in self._cancels]
+        self._cancels.update({(peer.name, job): None for job in new})
+        return all(peer.disk.read_synced("cancel", job) is not None for job in new)
 
     @staticmethod
     def _ballot(peer: Peer, job: str) -> tuple[int, str]:

@@ -19,6 +19,8 @@ __all__ = ["Bounds", "draw"]
 _LONG_S: Final = 10_000.0
 #: Rounds of a job that is to live through many elections.
 _LONG_JOB: Final = 8
+#: Fleets of these sizes take most of the time, and find little that small ones do not: they are a tenth.
+_LARGE: Final = (12, 16, 25)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,9 @@ def _linked(peer: int, others: list[int], links: tuple[tuple[int, int], ...]) ->
 def _size(rng: np.random.Generator, most: int) -> int:
     if most >= 25 and rng.random() < 0.005:
         return 100
-    return min(most, int(rng.choice([1, 2, 3, 3, 4, 5, 5, 6, 7, 9, 12, 16, 25])))
+    if most >= _LARGE[0] and rng.random() < 0.1:
+        return min(most, int(rng.choice(_LARGE)))
+    return min(most, int(rng.choice([1, 2, 3, 3, 4, 5, 5, 6, 7, 9])))
 
 
 def _links(rng: np.random.Generator, n: int) -> tuple[tuple[int, int], ...]:

@@ -76,7 +76,7 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Put an image of the store back that is some seconds, and sometimes one life, old."""
+    """Put an image of the store back that is some seconds, and mostly two lives, old."""
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]
     image = peer.disk.image()
@@ -90,8 +90,9 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
 
     age_s = min(fault.for_s, 6.0)
     if fault.amount > 0.2:
-        fleet.world.crash(name)
-        fleet.world.at(fleet.world.now + age_s / 4, partial(fleet.world.start, name))
+        for part in (0.0, 0.5):
+            fleet.world.at(fleet.world.now + part * age_s, partial(fleet.world.crash, name))
+            fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.world.start, name))
     fleet.world.at(fleet.world.now + age_s, restore)
 
 
@@ -120,23 +121,23 @@ def _pause(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _hang(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.hung[_name(fleet, fault)] = None
+    fleet.world.workers.hung[_name(fleet, fault)] = None
 
 
 def _unhang(fleet: RandomFleet, fault: RandomFault) -> None:
     """A supervisor restarts what hangs: the tasks are lost with the process."""
     name = _name(fleet, fault)
-    fleet.world.hung.pop(name, None)
+    fleet.world.workers.hung.pop(name, None)
     fleet.world.crash(name)
     fleet.world.start(name)
 
 
 def _slow(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.slowness[_name(fleet, fault)] = 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount)
+    fleet.world.workers.slow(_name(fleet, fault), 1e6 if fault.for_s == FOR_EVER else 10.0 ** (1 + 2 * fault.amount))
 
 
 def _fast(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.slowness.pop(_name(fleet, fault), None)
+    fleet.world.workers.slow(_name(fleet, fault), 1.0)
 
 
 def _wrong_clock(fleet: RandomFleet, fault: RandomFault) -> None:

@@ -102,7 +102,7 @@ class RandomFleet:
             (self.invariants, Endings(), self.marks, _Submissions(self.jobs)),
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
-        self.world.compute_delay_s = plan.compute_s
+        self.world.workers.task_s = plan.compute_s
         self.world.watch(self.published)
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
@@ -284,8 +284,9 @@ class RandomFleet:
         for index, name in enumerate(self.names):
             if index in kept:
                 continue
-            for table in (world.hung, world.slowness, world.rotten):
+            for table in (world.workers.hung, world.rotten):
                 table.pop(name, None)
+            world.workers.slow(name, 1.0)
             world.run_clock(name, 1.0)
             if world.peers[name].core is None and name not in self._down:
                 world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))

@@ -84,12 +84,12 @@ class LastingSwarm(Swarm):
             kept = self.core[int(rng.integers(len(self.core)))] if kind == "one-link" else ""
             self._cut_off(name, kept, out=kind != "cut-in", into=kind != "cut-out")
         elif kind == "slow":
-            world.slowness[name] = _FOR_EVER
+            world.workers.slow(name, _FOR_EVER)
         elif kind == "paused":
             world.freeze(name, _FOR_EVER)
             world.at(world.now + 1.2, partial(world.freeze, name, _FOR_EVER))
         elif kind == "hung-worker":
-            world.hung[name] = None
+            world.workers.hung[name] = None
         elif kind == "large-lost":
             self.network.lose_large(name, _SMALL_BYTES)
         else:

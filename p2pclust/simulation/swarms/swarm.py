@@ -68,7 +68,7 @@ class Swarm:
             (self.invariants, Endings(), self.marks), {name: float(rng.random()) for name in self.names},
             self._overlay(), known=plan.known, keyed=self.keyed,
         )  # fmt: skip
-        self.world.compute_delay_s = plan.compute_s
+        self.world.workers.task_s = plan.compute_s
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self._rng = rng
         self.job = self._job()

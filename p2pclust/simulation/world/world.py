@@ -34,6 +34,7 @@ from p2pclust.simulation.world.network import Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, device_pins, device_secrets, read_paper
 from p2pclust.simulation.world.traffic import Traffic
+from p2pclust.simulation.world.workers import Workers
 from p2pclust.transport.links import Lane
 
 __all__ = ["World"]
@@ -77,11 +78,8 @@ class World:
         self.forge: Callable[[Peer, str, list[bytes]], list[list[bytes]]] = lambda peer, target, frames: [frames]
         #: What a peer finds when it reads its rows again; by default nothing new.
         self.reload: Callable[[Peer], Local] = lambda peer: peer.local
-        self.compute_delay_s: tuple[float, float] = (0.0005, 0.002)
-        self.slowness: dict[str, float] = {}  # of devices that compute so many times as long as others
-        self.hung: dict[str, None] = {}  # peers whose worker never ends a task
+        self.workers = Workers(lambda: self.now, self.at, rng)
         self.rotten: dict[str, None] = {}  # peers that send chunks with a wrong bit
-        self.cpu_share: dict[str, float] = {}  # of devices that have less than one processor for their mathematics
         roster = tuple(sorted(locals_))
         addresses = {name: f"{name}:1" for name in roster}
         maps = {name: overlay if overlay is None or known else {name: overlay[name]} for name in roster}
@@ -415,30 +413,25 @@ class World:
     def compute(self, peer: Peer, effect: Compute) -> None:
         """Do a task; its result comes a moment later."""
         self.mark(b"compute", peer.name, *effect.token.words())
-        if peer.name in self.hung:
-            return
 
         def read(digest: bytes) -> Iterator[bytes]:
             return iter(peer.disk.blob(digest))
 
         life = peer.life
-        low, high = self.compute_delay_s
-        slowness = self.slowness.get(peer.name, 1.0) / self.cpu_share.get(peer.name, 1.0)
-        delay = (low + (high - low) * float(self._rng.random())) * slowness
         local = peer.local  # as the worker's queue has it: what changes later counts for later tasks
 
         def done() -> None:
             if peer.life != life or peer.core is None:
                 return
             blobs = BlobAccess(read, peer.disk.store_blob, peer.disk.sync_blob, self._limits)
-            outcome = perform(effect.task, local, blobs, peer.working)  # at the end: what it reads may be gone by then
+            outcome = perform(effect.task, local, blobs, peer.working)
             outcome = self.falsify(peer, outcome)
             if isinstance(outcome, StateMade):
                 for observer in self.observers:
                     observer.computed(self, peer, effect, outcome.ref.digest)
             self.step(peer, Computed(effect.token, outcome))
 
-        self.at(self.now + delay, done)
+        self.workers.submit(peer.name, done)
 
     def mark(self, kind: bytes, *parts: str | bytes) -> None:
         """Let something count for the trace."""

@@ -141,6 +141,20 @@ def test_s6_whatever_a_message_speaks_of_is_on_disk(stage: Stage, told: Callable
         stage.does("a", Send("b", told(stage.job, stage.world.peers["a"].disk.store_id)))
 
 
+def test_s6_a_cancel_that_was_on_disk_once_may_come_back_from_others(stage: Stage) -> None:
+    """Its row is deleted with the job, or is lost with the store."""
+    first, again = (FactDelta("a", 0, (f"cancel/{stage.job}",), (version,), (b"admin",)) for version in (1, 2))
+    disk = stage.world.peers["a"].disk
+    disk.write("cancel", stage.job, b"admin")
+    disk.sync()
+    stage.does("a", Send("b", first))
+    disk.write("cancel", stage.job, None)
+    disk.sync()
+    stage.does("a", Send("b", again))
+    with stage.breaks("S6"):
+        stage.does("a", Send("b", FactDelta("a", 0, ("cancel/job-2",), (3,), (b"admin",))))
+
+
 def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> None:
     core = stage.world.peers["a"].core
     assert core is not None

@@ -381,9 +381,10 @@ class Blobs:
         return "", ()
 
     def _right_ones(self, pull: _Pull, sources: list[str]) -> list[str]:
-        """Return the sources whose copy is not known to be wrong, or all if there is none.
+        """Return the sources whose copy is not known to be wrong, or all if there is none, or if these are silent.
 
-        If a blob was wrong and the reason is not known, one source is asked for all of it.
+        If a blob was wrong and the reason is not known, one source is asked for all of it. A wrong bit may have come from a
+        disk or a link that is mended by now, and no other source may be left.
         """
         wrong = self._spoiled.get(pull.digest)
         if wrong is None:
@@ -391,7 +392,7 @@ class Blobs:
         hop = self._ctx.routing.hop
         first = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) in pull.came_from]
         right = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) not in wrong]
-        return first or right or sources
+        return first or ([] if pull.silent else right) or sources
 
     def spoiled_by(self, digest: bytes, source: str) -> bool:
         """Return whether the copy of a peer is known to be wrong."""

@@ -241,6 +241,19 @@ def test_a_source_that_spoiled_a_blob_is_asked_if_there_is_no_other() -> None:
     assert {name for name, _ in puller.pull("p2")} == {"p2"}
 
 
+def test_a_source_that_spoiled_a_blob_is_asked_if_the_others_are_silent() -> None:
+    """The others may be dead or out of reach: a peer asked them for ever, and never again the only one that had the blob."""
+    puller = Puller()
+    puller.pull("p2", "p3")
+    _spoil(puller, "p2")
+    assert {name for name, _ in puller.pull("p2", "p3")} == {"p3"}
+    assert ("p2", 0) in [asked for _ in range(2) for asked in puller.time_out()]
+    for index in range(len(CHUNKS)):
+        puller.come(index, "p2", after=0.1)
+    puller.blobs.verified(DIGEST, True)
+    assert puller.blobs.has(DIGEST)
+
+
 def test_after_chunks_of_two_sources_one_is_asked_for_all() -> None:
     """Of a mixture it is not known whose chunks were wrong."""
     puller = Puller()
