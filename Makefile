@@ -8,7 +8,7 @@ EDITABLE := --config-settings editable_mode=compat
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -17,8 +17,8 @@ demo: $(VENV)/.demo
 
 # Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not soak and not swarms"
-	$(BIN)/p2pclust simulate --seeds 0:500 --protocol all
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
+	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -30,7 +30,7 @@ check-types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check-tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not soak and not swarms"
+	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not long and not soak and not swarms"
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -40,7 +40,7 @@ format: $(VENV)/.dev
 # how to repeat it. Some of them: make explore TESTS=tests/data
 TESTS := tests
 explore: $(VENV)/.dev
-	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not soak and not swarms" \
+	P2PCLUST_HYPOTHESIS=explore $(BIN)/python -m pytest -n 2 --timeout 1800 -m "not processes and not long and not soak and not swarms" \
 		$$(grep -rl "^from hypothesis" $(TESTS) --include="test_*.py")
 
 # Attacks for a set time: messages of a peer that lies, damaged files and stores, strangers at a real peer. It prints the seed,
@@ -55,6 +55,10 @@ COUNT := 300
 mutants: $(VENV)/.dev
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[mutants]"
 	$(BIN)/python -m tests.mutants --count $(COUNT) --resume runs/mutants.jsonl $(if $(SEED),--seed $(SEED))
+
+# Tests that take long, of which shorter ones of the same kind are in make test.
+long: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m long
 
 # Every scenario of the folder as it stands, on real processes, with a table of what held. Some of them, and where their
 # results go: .venv/bin/python -m tests.cli.run_scenarios NAME...; runs/scenarios/NAME

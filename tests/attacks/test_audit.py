@@ -164,7 +164,7 @@ def test_in_a_tree_a_peer_sees_the_sums_of_branches() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["fedcref", "uifca"])
+@pytest.mark.parametrize("protocol", ["fedcref", pytest.param("uifca", marks=pytest.mark.long)])
 def test_a_model_that_remembers_its_rows_recognises_them(protocol: str) -> None:
     pytest.importorskip("torch")
     rng = np.random.default_rng(2)

@@ -14,6 +14,8 @@ from .conftest import Cli
 from .stories import FOLDER, STORIES, absent
 
 FILES = sorted(FOLDER.glob("**/*.toml"))
+#: These are run by `make long`, and by `make scenarios` on real processes.
+LONG = ("gossip-ring", "mobile-swarm", "thousand-sensors")
 
 
 def ends_as_told(file: Path, cli: Cli, *overrides: str) -> None:
@@ -42,7 +44,9 @@ def test_its_row_says_what_it_needs(file: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.stem, marks=[pytest.mark.long] * (file.stem in LONG)) for file in FILES]
+)
 def test_ends_as_its_readme_says(file: Path, cli: Cli) -> None:
     ends_as_told(file, cli, *STORIES[file.stem].short)
 

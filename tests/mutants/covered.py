@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Those of the step machines and of what they compute; tests of sockets and files wait for a busy machine.
 _TESTS = ("tests/peer/core", "tests/peer/test_regressions.py", "tests/peer/test_transcripts.py", "tests/peer/work")
-_MARKS = "not processes and not pictures and not soak and not swarms"
+_MARKS = "not processes and not pictures and not long and not soak and not swarms"
 #: Slower tests would take most of the time of all.
 _SLOWEST_S = 2.0
 _BASELINE_S = 3600.0

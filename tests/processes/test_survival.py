@@ -105,7 +105,12 @@ class TestLargeStates:
     """States and contributions of 96 KB and more, which are files beside the store."""
 
     @pytest.mark.parametrize(
-        ("who", "phase"), [((), "opening"), ((), "adopting"), ((), "combining"), (("p02",), "adopting")],
+        ("who", "phase"), [
+            pytest.param((), "opening", marks=pytest.mark.long),
+            pytest.param((), "adopting", marks=pytest.mark.long),
+            ((), "combining"),
+            (("p02",), "adopting"),
+        ],
         ids=["opening", "adopting", "combining", "follower"],
     )  # fmt: skip
     def test_are_there_after_kill_9(self, who: tuple[str, ...], phase: str, home: Path) -> None:

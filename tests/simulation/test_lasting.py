@@ -8,7 +8,9 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.round_reports import LeftOut
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.timing import Limits, preset
@@ -21,7 +23,10 @@ from p2pclust.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
 from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.plan import draw
 from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
+from p2pclust.transport.links import Lane
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +102,23 @@ def test_a_follower_whose_worker_hangs_does_not_stop_the_others() -> None:
     fleet.world.workers.hung[next(name for name in fleet.names if name != fleet.aggregator())] = None
     assert fleet.ends(60.0)
     assert fleet.marks.counts["peer left out"] == 1
+
+
+def test_a_follower_whose_contribution_never_comes_is_silent() -> None:
+    """It says again and again that its contribution is ready, and was waited for as one that computes."""
+    fleet = Fleet(limits=Limits(inline_bytes=64, chunk_bytes=4096))
+    left_out: list[LeftOut] = []
+
+    class Look(Observer):
+        def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+            if isinstance(effect, LeftOut):
+                left_out.append(effect)
+
+    fleet.world.watch(Look())
+    name = next(name for name in fleet.names if name != fleet.aggregator())
+    fleet.network.lose_lane(name, Lane.BULK)
+    assert fleet.ends(60.0)
+    assert [(found.peer, found.busy) for found in left_out[:1]] == [(name, None)]
 
 
 def test_slow_tasks_end_with_the_rule_on() -> None:

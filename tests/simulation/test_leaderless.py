@@ -88,6 +88,7 @@ def test_the_bits_of_one_process(kind: str) -> None:
     assert found.jobs[0].terms == ()
 
 
+@pytest.mark.long
 def test_loss_costs_time_only() -> None:
     found, wanted = carry_out(spec_of("grid", loss=0.1)), carry_out(spec_of("grid"), "in-process")
     assert found.jobs[0].state is not None
@@ -109,7 +110,15 @@ def test_a_death_is_survived(kind: str, who: str, phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["adopting", "combining", "closing"])
-@pytest.mark.parametrize(("kind", "who"), [("ring", "p00"), ("grid", "p05"), ("star", "p00"), ("line", "p06")])
+@pytest.mark.parametrize(
+    ("kind", "who"),
+    [
+        ("ring", "p00"),
+        pytest.param("grid", "p05", marks=pytest.mark.long),
+        ("star", "p00"),
+        pytest.param("line", "p06", marks=pytest.mark.long),
+    ],
+)
 def test_a_restart_costs_a_round_that_is_repeated(kind: str, who: str, phase: str) -> None:
     spec = spec_of(kind, Fault("restart", (who,), round=3, phase=phase, for_s=0.3))
     assert_kept(spec, carry_out(spec))

@@ -148,7 +148,14 @@ def test_a_ctrl_c_that_is_lost_ends_it_after_the_next_cell(tmp_path: Path) -> No
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.parametrize(("how", "workers"), [(signal.SIGINT, "2"), (signal.SIGKILL, "2"), (signal.SIGTERM, "1")])
+@pytest.mark.parametrize(
+    ("how", "workers"),
+    [
+        pytest.param(signal.SIGINT, "2", marks=pytest.mark.long),
+        (signal.SIGKILL, "2"),
+        pytest.param(signal.SIGTERM, "1", marks=pytest.mark.long),
+    ],
+)
 def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: str, tmp_path: Path) -> None:
     file = written(tmp_path, JOB.replace('"0:3"', '"0:12"'))
     sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)

@@ -293,9 +293,16 @@ class RandomFleet:
         for fault in lasting:  # cuts were healed with all others
             break_(self, fault)
         limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=0.0)
+        # Outside the core, peers may aggregate in vain one after another: as slow as elections of this timing are.
+        limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
         limit_s += _TASKS * plan.compute_s[1]
         world.run_until(world.now + _RESTART_S, self._step)
         world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
+
+    def _standing_limit_s(self, timing: str) -> float:
+        """Return for how long a first term may make no progress."""
+        chosen = preset(timing)
+        return 2 * self.plan.patience_s + chosen.election_max_s + chosen.quiet_s
 
     def core(self) -> list[str]:
         """Return the peers that must end the jobs: those that are healed, and on the roster."""

@@ -43,7 +43,7 @@ class JobKind:
     waits : callable
         From a plan, the number of peers, and how many are healed: whether the job may wait for one that is not.
     deadline_s : float
-        Within so many virtual seconds after healing it ends.
+        Within so many virtual seconds after healing it ends, with the timing `fast`.
     by_columns : bool
         Whether peers must hold columns of the same rows.
     """

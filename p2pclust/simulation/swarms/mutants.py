@@ -44,10 +44,7 @@ from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
 from p2pclust.simulation.swarms.shipped import SHIPPED_MUTANTS
 
-__all__ = [
-    "BUGS", "CANCEL_MUTANTS", "LASTING_MUTANTS", "MUTANTS", "SECURE_MUTANTS", "SERIES_MUTANTS",
-    "SHIPPED_MUTANTS", "VERIFIED_MUTANTS", "WORKSPACE_MUTANTS", "planted",
-]  # fmt: skip
+__all__ = ["BUGS", "planted"]
 
 
 def _vote_not_synced(ledger: Ledger) -> None:
@@ -242,13 +239,6 @@ def _takes_older_results(term: aggregator.AggregatorTerm, token: Any, outcome: A
 _COMPUTED: Final = aggregator.AggregatorTerm.computed
 
 
-def _rests_at_once(answers: Answers, opened: Any, source: str, message: Any) -> bool:
-    answers._patience.rests(source)
-    return _ADOPTED(answers, opened, source, message)
-
-
-_ADOPTED: Final = Answers.adopted
-
 _Patch = tuple[Any, str, Any]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -319,13 +309,18 @@ DISK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same where this lasts, and only a majority recovers.
 DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "spoiled-source-asked-again": ((Blobs, "_right_ones", lambda blobs, pull, sources: sources),),
-    "answered-before-its-blob-is-here": ((Answers, "adopted", _rests_at_once),),
 }
 
 #: The same for worlds in which peers are revoked.
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
+    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
+}
+
+#: The same for worlds in which a peer often aggregates again while a task of its former term runs.
+CUT_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
 }
 
 #: The same for worlds in which peers forge the facts of others.
@@ -335,9 +330,7 @@ FORGER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same for worlds of any kind.
 FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
     "late-vote-counted": ((Election, "receive", _counts_any_vote),),
-    "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
     "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
     "accepted-by-one": ((acceptance, "has_majority", _one_is_a_majority),),
 }
@@ -384,7 +377,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
         ("secure", SECURE_MUTANTS), ("secure_groups", GROUP_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
-        ("forgers", FORGER_MUTANTS),
+        ("forgers", FORGER_MUTANTS), ("cuts", CUT_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
         ("clients", CLIENT_MUTANTS),

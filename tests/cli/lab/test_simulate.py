@@ -10,7 +10,9 @@ import pytest
 from tests.cli.conftest import Cli
 
 from p2pclust.cli.lab.seeds import PROTOCOLS, Finding
-from p2pclust.simulation.swarms.mutants import MUTANTS, SHIPPED_MUTANTS
+from p2pclust.simulation.swarms.mutants import BUGS
+
+OF_THE_DEFAULT_SWARM = [bug for bug, (swarm, _) in BUGS.items() if not swarm]
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +37,9 @@ def test_workers_find_the_same(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [("--jobs", "2"), ("--jobs", "1", "--overlay", "moving")])
+@pytest.mark.parametrize(
+    "more", [("--jobs", "2"), pytest.param(("--jobs", "1", "--overlay", "moving"), marks=pytest.mark.long)]
+)
 def test_traces_do_not_depend_on_the_hash_seed(cli: Cli, more: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "p2pclust", "simulate", "--seeds", "0:2", "--seed-trace", *more]
     told = [
@@ -110,7 +114,7 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
         ),
         (
             ("--seeds", "0:1", "--mutant", "x"),
-            f"error: --mutant x: expected all, or one of {', '.join((*MUTANTS, *SHIPPED_MUTANTS))}\n",
+            f"error: --mutant x: expected all, or one of {', '.join(OF_THE_DEFAULT_SWARM)}\n",
         ),
         (
             ("--seeds", "0:1", "--protocol", "any", "--overlay", "sparse"),

@@ -299,6 +299,7 @@ def test_every_protocol_has_a_page(
 
 @pytest.mark.slow
 @pytest.mark.pictures
+@pytest.mark.long
 def test_many_peers_are_drawn_with_less(scenario_file: Write, tmp_path: Path) -> None:
     scenario = load_scenario(scenario_file(), ["fleet.peers=60", "jobs.0.max_rounds=2"])
     carry_out(scenario, "simulated", out=tmp_path / "out")

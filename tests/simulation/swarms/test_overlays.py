@@ -180,6 +180,7 @@ class TestPartialView:
         new = [(e["peer"], e["lost"], e["by"]) for e in result.events if e["verb"] == "replaced"]
         assert {lost for _, lost, _ in new} == set(victims)
 
+    @pytest.mark.long
     def test_links_are_as_many_as_before_and_have_two_ends(self) -> None:
         overlay = make_overlay("regular", self.MORE, np.random.default_rng(0))
         links = {name: overlay.neighbours(name) for name in self.MORE}
@@ -199,6 +200,7 @@ class TestPartialView:
         assert min(map(len, own.values())) >= 5
         assert max(map(len, own.values())) <= 7
 
+    @pytest.mark.long
     def test_a_link_that_was_replaced_carries_the_sums(self) -> None:
         """Whatever is used of the new links, the bits are those of the same contributors."""
         job = self.carried_out(Fault("kill", ("p07",), seconds=0.2)).jobs[0]
@@ -217,7 +219,7 @@ def test_models_go_from_all_to_all_of_a_large_fleet_only_if_that_is_asked_for() 
     FleetSpec(peers[:64], (JobRequest(job),)).refuse_floods()
 
 
-@pytest.mark.parametrize("kind", ["ring", "line"])
+@pytest.mark.parametrize("kind", ["ring", pytest.param("line", marks=pytest.mark.long)])
 def test_no_chunk_of_a_model_is_held_lost_on_links_that_lose_nothing(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,8 +76,8 @@ class Answers:
             ref = None
         if ref is not None and ref.payload is None and not self._blobs.has(ref.digest):
             opened.pulling[index] = ref
-            if not self._blobs.spoiled_by(ref.digest, name):
-                self._patience.works(name)
+            if not (self._blobs.silent(ref.digest) or self._blobs.spoiled_by(ref.digest, name)):
+                self._patience.works(name)  # or it waits until other contributions are here
             self._blobs.pull(ref.digest, ref.size_bytes, [name])
             return False
         if abstains == NOT_ASKED and index == opened.proposer:

@@ -394,6 +394,11 @@ class Blobs:
         right = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) not in wrong]
         return first or ([] if pull.silent else right) or sources
 
+    def silent(self, digest: bytes) -> bool:
+        """Return whether the sources of a blob that is fetched did not answer in time."""
+        pull = self._pulls.get(digest)
+        return pull is not None and pull.silent
+
     def spoiled_by(self, digest: bytes, source: str) -> bool:
         """Return whether the copy of a peer is known to be wrong."""
         return source in self._spoiled.get(digest, ())
