@@ -78,6 +78,7 @@ def short() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.long
 def test_the_page_works_by_copy_and_paste(short: Path) -> None:
     home = short
     found = blocks(PAGE.read_text(encoding="utf-8"))

@@ -57,6 +57,7 @@ FOUND_BY = {
     "answer-of-a-revoked-peer": (42, "S10: "),
     "facts-not-verified": (2, "S12: "),
     "late-vote-counted": (82, "S1: "),
+    "result-of-an-older-term": (246, "S3: "),
     "gossip-ends-without-stores": (19, "S5: "),
     "accepted-by-one": (4, "L1: "),
     "silent-peer-waited-for": (15, "L3: "),

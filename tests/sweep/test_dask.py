@@ -44,6 +44,7 @@ def test_the_same_table(address: str, tmp_path: Path) -> None:
             assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
 
 
+@pytest.mark.long
 def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: Path) -> None:
     file = written(tmp_path, JOB.replace('"0:3"', '"10:22"'))
     sweep_to(tmp_path / "whole", check(load_sweep(file), str(file)), pools.here)

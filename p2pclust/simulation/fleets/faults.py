@@ -76,7 +76,10 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Put an image of the store back that is some seconds, and mostly two lives, old."""
+    """Put an image of the store back that is some seconds and two lives old: of a later life others have heard.
+
+    An image of the same life cannot be noticed, and nothing is promised of it (docs/operations.md, Backup).
+    """
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]
     image = peer.disk.image()
@@ -89,10 +92,9 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
             fleet.world.start(name)
 
     age_s = min(fault.for_s, 6.0)
-    if fault.amount > 0.2:
-        for part in (0.0, 0.5):
-            fleet.world.at(fleet.world.now + part * age_s, partial(fleet.world.crash, name))
-            fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.world.start, name))
+    for part in (0.0, 0.5):
+        fleet.world.at(fleet.world.now + part * age_s, partial(fleet.world.crash, name))
+        fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.world.start, name))
     fleet.world.at(fleet.world.now + age_s, restore)
 
 

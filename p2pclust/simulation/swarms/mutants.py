@@ -214,15 +214,6 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _sums_blindly(term: SecureTerm, outcome: Any) -> None:
-    barred, term._ctx.barred = term._ctx.barred, {}
-    _SUMMED(term, outcome)
-    term._ctx.barred = barred
-
-
-_SUMMED: Final = SecureTerm.summed
-
-
 def _counts_any_vote(election: Election, source: str, message: Any) -> None:
     if isinstance(message, VoteReply):
         message = replace(message, term=election._ledger.term)
@@ -315,7 +306,6 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
-    "revoked-while-the-sum-is-made": ((SecureTerm, "summed", _sums_blindly),),
 }
 
 #: The same for worlds in which a peer often aggregates again while a task of its former term runs.

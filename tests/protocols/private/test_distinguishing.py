@@ -81,7 +81,7 @@ def test_the_best_attack_finds_no_more_than_is_promised() -> None:
     assert least_excess() <= DELTA
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_attack_finds_half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = PrivateCMeansProtocol.noise
 

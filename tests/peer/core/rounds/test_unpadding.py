@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
@@ -134,6 +135,17 @@ def test_an_aggregator_that_some_keepers_answer_goes_on_without_the_others() -> 
         renewal = closing.tasks.pop()
         assert isinstance(renewal, RenewKeys)
         assert renewal.silent == (1,)
+
+
+@pytest.mark.parametrize("name", ["p2", "p4"])
+def test_a_peer_that_was_revoked_while_the_sum_was_made_ends_the_context(name: str) -> None:
+    """Simulated fleets hardly meet it: the keepers hear of the revocation too, and refuse."""
+    closing = Closing()
+    closing.ctx.barred[name] = None
+    closing.close()
+    assert closing.asked() == []
+    (renewal,) = closing.tasks
+    assert isinstance(renewal, RenewKeys)
 
 
 def test_pads_for_another_set_end_the_context() -> None:
