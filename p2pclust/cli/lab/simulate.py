@@ -82,7 +82,7 @@ def simulate(
       p2pclust simulate --seeds 0:100 --protocol fedcref
       p2pclust simulate --seeds 0:100 --overlay sparse
       p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl
-      p2pclust simulate --seeds 0:200 --mutant all
+      p2pclust simulate --seeds 0:300 --mutant all
     """
     first, last = _range(seeds)
     if seed_trace and as_json:
