@@ -19,7 +19,7 @@ class SwarmKind(NamedTuple):
 MIXTURE: Final = (
     "default", "cuts", "cancel", "default/sparse", "any", "verified", "lasting", "disks", "default/moving", "leaderless",
     "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cuts",
-    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "any",
+    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "default", "forgers", "disks-core", "lasting",
     "fedcref/sparse",
 )  # fmt: skip
 
