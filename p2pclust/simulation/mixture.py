@@ -17,9 +17,9 @@ class SwarmKind(NamedTuple):
 
 #: Which swarm the seeds 0, 1, 2 ... belong to, over and over, with the kind of overlay. Cheap ones are there more often.
 MIXTURE: Final = (
-    "default", "cuts", "cancel", "default/sparse", "any", "verified", "lasting", "disks", "default/moving", "leaderless",
-    "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cuts",
-    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "default", "forgers", "disks-core", "lasting",
+    "default", "cuts", "cancel", "default/sparse", "any", "default", "lasting", "disks", "default/moving", "leaderless",
+    "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cancel",
+    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "cuts",
     "fedcref/sparse",
 )  # fmt: skip
 
