@@ -97,6 +97,8 @@ def fuzzy_sums(
     """
     _check_fuzzifier(fuzzifier)
     centred = points.centred(centers)
+    if points.kernel.does(fuzzifier=fuzzifier):
+        return points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
@@ -165,8 +167,7 @@ def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator
 
     A row on a center has 1 there and 0 elsewhere: the limit of the formula, without its 0 / 0.
     """
-    # Errors of the distances are multiplied by the exponent 1 / (fuzzifier - 1), so a sharp fuzzifier looks closer.
-    share = _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
+    share = _near(fuzzifier)
     for block in distance_blocks(points, centred):
         squared, numerators = block.squared, block.closest
         if refine(block, centred, share):
@@ -178,6 +179,14 @@ def _ratio_blocks(points: Points, centred: Floats, fuzzifier: float) -> Iterator
                 numerators[on_center] = 1.0
         np.divide(numerators, squared, out=squared)
         yield block
+
+
+def _near(fuzzifier: float) -> float:
+    """Return the share of ``|x|^2 + |v|^2`` below which a squared distance is computed by direct differences.
+
+    Errors of the distances are multiplied by the exponent 1 / (fuzzifier - 1), so a sharp fuzzifier looks closer.
+    """
+    return _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
 
 
 def _check_fuzzifier(fuzzifier: float) -> None:

@@ -40,6 +40,8 @@ def nearest(points: Points, centers: npt.ArrayLike) -> Labels:
     [0, 0, 2]
     """
     centred = points.centred(centers)
+    if points.kernel.does():
+        return points.kernel.crisp_sums(points, centred, _noise(points))[3]
     order = np.arange(centred.shape[0], dtype=np.float64)
     labels = np.empty(points.n_samples, dtype=np.int64)
     for block, chosen in _assignments(points, centred):
@@ -74,6 +76,9 @@ def weighted_sums_and_counts(
     ([[3.0], [10.0]], [4.0, 2.0], [2, 1])
     """
     centred = points.centred(centers)
+    if points.kernel.does():
+        sums, masses, counts, _ = points.kernel.crisp_sums(points, centred, _noise(points), row_weights)
+        return sums, masses, counts.astype(np.int64)
     sums = np.zeros(centred.shape)
     counts = np.zeros(centred.shape[0])
     masses = counts if row_weights is None else np.zeros(centred.shape[0])
@@ -128,8 +133,7 @@ def squared_to_nearest(points: Points, centers: npt.ArrayLike) -> Floats:
     [0.0, 9.0, 1.0]
     """
     closest = np.full(points.n_samples, np.inf)
-    for center in points.centred(centers):
-        _shrink(points, center, closest)
+    _shrink(points, points.centred(centers), closest)
     return closest
 
 
@@ -154,7 +158,7 @@ def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -
     picked = [int(rng.integers(points.n_samples))]
     closest = np.full(points.n_samples, np.inf)
     for _ in range(n_clusters - 1):
-        _shrink(points, points.X[picked[-1]] - points.shift, closest)
+        _shrink(points, points.X[picked[-1:]] - points.shift, closest)
         cumulated = np.cumsum(closest)
         if cumulated[-1] > 0.0:
             # side="right" never lands on a row of probability zero, except past the end when the product rounds up.
@@ -186,8 +190,7 @@ def _weigh(block: DistanceBlock, chosen: Floats, row_weights: Floats) -> Floats:
 
 def _assignments(points: Points, centred: Floats) -> Iterator[tuple[DistanceBlock, Floats]]:
     """Yield each block with a one-hot matrix (n_clusters, rows): 1.0 where the row belongs to the cluster."""
-    # A bound of the expanded form's rounding error, beside which a difference of distances means nothing.
-    noise = 2.0 * (points.n_features + 4) * np.finfo(np.float64).eps
+    noise = _noise(points)
     for block in distance_blocks(points, centred):
         limit = np.multiply(block.magnitude, noise, out=block.magnitude)
         limit += (1.0 + _TIE) * np.maximum(block.closest, 0.0)
@@ -212,8 +215,20 @@ def _settled(candidates: npt.NDArray[np.bool_], rows: Floats, centred: Floats) -
     return one_hot
 
 
-def _shrink(points: Points, center: Floats, closest: Floats) -> None:
-    """Lower `closest` (n,) to the squared distance to one more (centred) center, where that is smaller."""
-    for block in points.blocks():
-        here = closest[block.start : block.stop]
-        np.minimum(here, direct(block.rows, center), out=here)
+def _shrink(points: Points, centred: Floats, closest: Floats) -> None:
+    """Lower `closest` (n,) to the squared distances to more centers (k, F), where these are smaller."""
+    if points.kernel.does():
+        points.kernel.lower(points, centred, closest)
+        return
+    for center in centred:
+        for block in points.blocks():
+            here = closest[block.start : block.stop]
+            np.minimum(here, direct(block.rows, center), out=here)
+
+
+def _noise(points: Points) -> float:
+    """Return a bound of the expanded form's rounding error as a share of ``|x|^2 + |v|^2``.
+
+    Beside it a difference of distances means nothing.
+    """
+    return 2.0 * (points.n_features + 4) * float(np.finfo(np.float64).eps)

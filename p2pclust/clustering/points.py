@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.errors import DataError, UsageError
 
 __all__ = ["Block", "Points", "rows_per_block"]
@@ -58,6 +59,8 @@ class Points:
     origin : array, shape (n_features,), optional
         In place of a shift: the points are ``X - origin``, and all that is given or returned, centers too, is counted
         from there. The same bits as with such a matrix and no shift, but it is not made until it is asked for.
+    kernel : Kernel, optional
+        What does the passes over the rows; by default the one in force, see :func:`p2pclust.clustering.kernels.using`.
 
     Attributes
     ----------
@@ -67,6 +70,11 @@ class Points:
     n_samples, n_features : int
     block_rows : int
         Rows of one block; fixed, because sums over blocks depend on it in their last bits.
+    source : float64 array, shape (n_samples, n_features)
+        The rows as they were given.
+    subtracted : float64 array, shape (n_features,)
+        What is subtracted from each of them in a pass: the shift, or the origin.
+    kernel : Kernel
 
     Raises
     ------
@@ -86,7 +94,7 @@ class Points:
     """
 
     __slots__ = (
-        "_given", "_moved", "_squares", "_subtracted", "_whole", "block_rows", "n_features", "n_samples", "shift"
+        "_moved", "_squares", "_whole", "block_rows", "kernel", "n_features", "n_samples", "shift", "source", "subtracted"
     )  # fmt: skip
 
     shift: Floats
@@ -95,10 +103,12 @@ class Points:
     block_rows: int
 
     def __init__(
-        self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None
-    ) -> None:
-        self._given = _matrix(X)
-        self.n_samples, self.n_features = self._given.shape
+        self, X: npt.ArrayLike, *, shift: npt.ArrayLike | None = None, origin: npt.ArrayLike | None = None,
+        kernel: Kernel | None = None,
+    ) -> None:  # fmt: skip
+        self.kernel = in_force() if kernel is None else kernel
+        self.source = _matrix(X)
+        self.n_samples, self.n_features = self.source.shape
         self.block_rows = rows_per_block(self.n_features)
         if origin is not None:
             if shift is not None:
@@ -107,24 +117,24 @@ class Points:
         elif shift is None:
             # What cannot be summed is found, with its row and column, when the squares are formed below.
             with np.errstate(over="ignore", invalid="ignore"):
-                self.shift = np.asarray(self._given.mean(axis=0))
+                self.shift = np.asarray(self.source.mean(axis=0))
             if not np.isfinite(self.shift).all():
                 self.shift = np.zeros(self.n_features)
         else:
             self.shift = self._one_per_column("shift", shift)
-        self._subtracted = self.shift if origin is None else self._one_per_column("origin", origin)
-        self._moved = bool(self._subtracted.any())
-        self._whole: Floats | None = self._given if origin is None or not self._moved else None
+        self.subtracted = self.shift if origin is None else self._one_per_column("origin", origin)
+        self._moved = bool(self.subtracted.any())
+        self._whole: Floats | None = self.source if origin is None or not self._moved else None
         self._squares = np.empty(self.n_samples)
         self._square_rows()
-        for fixed in (self.shift, self._subtracted, self._squares):
+        for fixed in (self.shift, self.subtracted, self._squares):
             fixed.setflags(write=False)
 
     @property
     def X(self) -> Floats:  # noqa: N802 - the name that a matrix of rows has everywhere
         """The points' coordinates; those counted from an origin are made when they are first asked for."""
         if self._whole is None:
-            self._whole = self._given - self._subtracted
+            self._whole = self.source - self.subtracted
         return self._whole
 
     def __len__(self) -> int:
@@ -146,10 +156,10 @@ class Points:
         # would start a new loop of n_features steps for every row.
         if self._moved:
             scratch = np.empty(height * self.n_features)
-            tiled = _tiled(self._subtracted.tobytes(), height)
+            tiled = _tiled(self.subtracted.tobytes(), height)
         for start in range(0, self.n_samples, height):
             stop = min(start + height, self.n_samples)
-            centred = self._given[start:stop]
+            centred = self.source[start:stop]
             if self._moved:
                 flat = scratch[: centred.size]
                 centred = np.subtract(centred.reshape(-1), tiled[: centred.size], out=flat).reshape(centred.shape)
@@ -203,9 +213,9 @@ class Points:
         if spoiled.size == 0:
             return
         for row in spoiled:
-            bad = np.flatnonzero(~np.isfinite(self._given[row]))
+            bad = np.flatnonzero(~np.isfinite(self.source[row]))
             if bad.size:
-                value = "NaN" if np.isnan(self._given[row, bad[0]]) else "infinite"
+                value = "NaN" if np.isnan(self.source[row, bad[0]]) else "infinite"
                 raise DataError(
                     f"row {row}, column {bad[0]} of the data is {value} ({spoiled.size} such row(s) of "
                     f"{self.n_samples}); remove or fill them before clustering"

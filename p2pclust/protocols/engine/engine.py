@@ -14,13 +14,15 @@ the same bits. The rules, once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.clustering.kernels import NUMPY, Kernel, installed, using
 from p2pclust.errors import P2PClustError
 from p2pclust.protocols.engine import random_streams, stages, summaries
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State, all_finite
@@ -73,10 +75,21 @@ class Memory:
     value: NDArray[Any] | None = None
 
 
+@contextmanager
+def _mathematics(job: Job, local: Local | None = None) -> Iterator[None]:
+    """Let the job's kernel be in force, and NumPy not warn of what is not finite: it is found, by name, where it matters.
+
+    Where the kernel is not installed it is NumPy: such a device may still aggregate.
+    """
+    kernel = Kernel(job.kernel if job.kernel in installed() else NUMPY, 1 if local is None else local.threads)
+    with using(kernel), np.errstate(all="ignore"):
+        yield
+
+
 def begin(job: Job) -> JobState:
     """Return the state before the first round; stages that need no round are passed at once."""
     state = JobState(0, 0, 0, "running", "", False, 0, (), Arrays())
-    with np.errstate(all="ignore"):
+    with _mathematics(job):
         return stages.opened(job, state, 0)
 
 
@@ -126,6 +139,8 @@ def contribution(
     protocol = job.protocols[state.stage]
     if protocol.asks == "all" and peer not in asked(job, state, n_peers):
         raise Abstain(NOT_DRAWN)
+    if job.kernel not in installed():
+        raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
     refusal = protocol.refusal(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
@@ -133,7 +148,7 @@ def contribution(
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+    with _mathematics(job, local):
         try:
             if isinstance(protocol, WithWorkspace):
                 raw = protocol.contribute_with(state.arrays, local, rng, workspace or Workspace(peer))
@@ -189,7 +204,7 @@ def advance(
     protocol = job.protocols[state.stage]
     forgot = isinstance(protocol, Remembering) and state.stage_round > 0 and memory.value is None
     # What is not finite in the end fails the job, with a reason; a warning would not help.
-    with np.errstate(all="ignore"):
+    with _mathematics(job):
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
@@ -233,7 +248,7 @@ def close(
     protocol = job.protocols[state.stage]
     if state.status != "running" or not isinstance(protocol, Additive):
         raise ValueError(f"the job is {state.status} in stage {state.stage}: expected a running, additive one")
-    with np.errstate(all="ignore"):
+    with _mathematics(job):
         arrays = protocol.combine(state.arrays, total) if contributors else None
         return stages.closed(job, state, arrays, contributors, abstained, n_peers)
 
@@ -249,7 +264,7 @@ def conclude(job: Job, state: JobState, local: Local, workspace: Workspace | Non
         rng = random_streams.lazily(random_streams.peer_round, job.seed, workspace.peer, state.round)
         return protocol.conclude_with(state.arrays, local, rng, workspace)
     if local.X.size and not local.problem and protocol.suits(state.arrays, local):
-        with np.errstate(all="ignore"), job.stages[state.stage].calling("conclude"):
+        with _mathematics(job, local), job.stages[state.stage].calling("conclude"):
             return protocol.conclude(state.arrays, local)
     return Arrays()
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgpack
 
+from p2pclust.clustering.kernels import KERNELS, NUMPY
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
@@ -80,6 +81,9 @@ class Job:
         0 to 2**63 - 1: every draw of the job follows from it.
     participation : float
         The papers' gamma, in (0, 1].
+    kernel : {"numpy", "c1"}
+        What does every peer's passes over its rows; with another one the last bits differ. See
+        :mod:`p2pclust.clustering.kernels`.
 
     Raises
     ------
@@ -96,6 +100,7 @@ class Job:
     stages: tuple[Stage, ...]
     seed: int
     participation: float = 1.0
+    kernel: str = NUMPY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(_with_package(stage) for stage in self.stages))
@@ -107,6 +112,8 @@ class Job:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
             raise UsageError(f"job: participation = {share!r}: expected a number above 0, at most 1")
         object.__setattr__(self, "participation", float(share))
+        if self.kernel not in KERNELS:
+            raise UsageError(f"job: kernel = {str(self.kernel)[:100]!r}: expected one of {', '.join(KERNELS)}")
         _ = self.protocols  # Every stage is checked now, not when its turn comes.
 
     @cached_property
@@ -154,7 +161,7 @@ class Job:
             ],
             "seed": self.seed,
             "participation": self.participation,
-        }
+        } | ({"kernel": self.kernel} if self.kernel != NUMPY else {})
 
     @classmethod
     def from_dict(cls, document: object) -> Job:
@@ -165,7 +172,7 @@ class Job:
         UsageError
             For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
         """
-        given = _keys(document, "job", required=("stages", "seed"), optional=("participation",))
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel"))
         stages = given["stages"]
         if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
             raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
@@ -180,7 +187,7 @@ class Job:
             if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
-        return cls(tuple(made), given["seed"], given.get("participation", 1.0))
+        return cls(tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY))
 
 
 def _with_package(stage: Stage) -> Stage:

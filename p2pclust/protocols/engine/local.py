@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import Points
+from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA
 
@@ -55,6 +56,8 @@ class Local:
     n_clusters : int or None
     min_cell : int
         Of a cluster with fewer of these rows the device sends nothing, whatever a job's parameters say; 0 for no such rule.
+    threads : int
+        How many threads passes over these rows may use; the same bits for any number.
     problem : str
         Why these rows cannot be used, with row and column, or an empty string.
 
@@ -80,6 +83,7 @@ class Local:
         self.labels = None if labels is None else np.asarray(labels)
         self.n_clusters = n_clusters
         self.min_cell = 0
+        self.threads = 1
         self.lie: Lie | None = None  # only a testbed sets it
         self.feature_names: tuple[str, ...] = ()  # if known; nothing is computed with them
         if self.labels is not None and self.labels.shape != (self.n_samples,):
@@ -87,7 +91,7 @@ class Local:
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if self.weights is not None and self.weights.shape != (self.n_samples,):
             raise ValueError(f"{self.n_samples} rows, but weights of shape {self.weights.shape}")
-        self._points: tuple[bytes, Points] | None = None
+        self._points: tuple[tuple[bytes, Kernel], Points] | None = None
         self._once: dict[Hashable, Any] = {}
 
     def with_rows(self, X: ArrayLike) -> Local:
@@ -95,7 +99,7 @@ class Local:
         other = Local(
             X, ids=self.ids, centers=self.centers, labels=self.labels, n_clusters=self.n_clusters, weights=self.weights
         )
-        other.min_cell, other.lie = self.min_cell, self.lie
+        other.min_cell, other.lie, other.threads = self.min_cell, self.lie, self.threads
         return other
 
     def lying(self, lie: Lie) -> Local:
@@ -125,10 +129,10 @@ class Local:
     def points(self, state: State) -> Points:
         """Return the rows in working coordinates, ``(X - origin) / scale``.
 
-        Prepared once: the last origin and scale are remembered.
+        Prepared once: the last origin, scale and kernel are remembered.
         """
         origin, scale = state["origin"], state["scale"]
-        key = origin.tobytes() + scale.tobytes()
+        key = (origin.tobytes() + scale.tobytes(), in_force())
         if self._points is None or self._points[0] != key:
             self._points = (key, in_working_coordinates(self.X, origin, scale))
         return self._points[1]

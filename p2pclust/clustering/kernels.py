@@ -1,0 +1,226 @@
+"""Passes over rows by the C extension: the same bits on every CPU, and on several threads.
+
+A *kernel* is a way to do these passes. ``"numpy"`` is there always, and its last bits depend on the kind of CPU and the
+version of the libraries. ``"c1"`` is there where a C compiler was at the installation; its bits are the same everywhere,
+for k-means and for fuzzy c-means with a fuzzifier of 1.5, 2 or 3. With any other fuzzifier it leaves the pass to NumPy. A
+kernel with other bits gets another name, so all peers of a job can agree on one.
+
+The rows are cut into parts of a fixed size, whose sums are added up in the order of the rows. So the number of threads
+changes no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.clustering.points import Points
+
+__all__ = ["C1", "KERNELS", "NUMPY", "Kernel", "in_force", "installed", "instruction_sets", "using"]
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+NUMPY: Final = "numpy"
+C1: Final = "c1"
+#: Every kernel that a job may name.
+KERNELS: Final = (NUMPY, C1)
+
+# Part of the bits of c1, as are the numbers in c/kernels.h.
+_PART_ROWS = 8192
+_FUZZIFIERS = {2.0: 0, 1.5: 1, 3.0: 2}  # and what the extension calls them
+_MAX_THREADS = 256
+_TASKS_PER_THREAD = 4
+
+
+@lru_cache(maxsize=1)
+def _extension() -> Any:
+    """Return the extension, or None where it was not compiled."""
+    try:
+        return import_module("p2pclust.clustering._kernels")
+    except ImportError:
+        return None
+
+
+def installed() -> tuple[str, ...]:
+    """Return the names of the kernels that this installation has, the best first."""
+    return (NUMPY,) if _extension() is None else (C1, NUMPY)
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Return the instruction sets of this CPU that the extension can use, the fastest last; all give the same bits."""
+    extension = _extension()
+    return () if extension is None else tuple(extension.instruction_sets())
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Which kernel does the passes over some rows, and with how many threads.
+
+    Parameters
+    ----------
+    name : {"numpy", "c1"}
+    threads : int
+        1 to 256. NumPy uses one.
+    instruction_set : str, optional
+        One of :func:`instruction_sets`; by default the fastest.
+
+    Raises
+    ------
+    UsageError
+        If this installation has no such kernel, or the number of threads is out of range.
+
+    Examples
+    --------
+    >>> Kernel().name, Kernel().does(fuzzifier=2.0)
+    ('numpy', False)
+    """
+
+    name: str = NUMPY
+    threads: int = 1
+    instruction_set: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name not in KERNELS:
+            raise UsageError(f"kernel = {self.name!r}: expected one of {', '.join(KERNELS)}")
+        if self.name not in installed():
+            raise UsageError(
+                f"the kernel {self.name} is not installed here: install p2pclust where there is a C compiler"
+            )
+        if not 1 <= self.threads <= _MAX_THREADS:
+            raise UsageError(f"threads = {self.threads}: expected 1 to {_MAX_THREADS}")
+        if self.instruction_set and self.instruction_set not in instruction_sets():
+            raise UsageError(f"this CPU has no {self.instruction_set}; it has {', '.join(instruction_sets())}")
+
+    def does(self, *, fuzzifier: float | None = None) -> bool:
+        """Whether the extension does the passes of k-means, or of fuzzy c-means with this fuzzifier."""
+        return self.name == C1 and (fuzzifier is None or fuzzifier in _FUZZIFIERS)
+
+    def fuzzy_sums(
+        self, points: Points, centred: Floats, fuzzifier: float, share: float, row_weights: Floats | None
+    ) -> tuple[Floats, Floats]:
+        """Return the sums of :func:`p2pclust.clustering.fcm.fuzzy_sums`: shapes (C,) and (C, F).
+
+        Distances below `share` of ``|x|^2 + |v|^2`` are computed by direct differences.
+        """
+        n_parts = _n_parts(points)
+        weights, sums = np.empty((n_parts, len(centred))), np.empty((n_parts, *centred.shape))
+        given = _weights(points, row_weights)
+
+        def work(first: int, last: int) -> None:
+            rows = slice(first * _PART_ROWS, last * _PART_ROWS)
+            _extension().fuzzy(
+                points.source[rows], points.subtracted, centred, given[rows], _PART_ROWS, last - first,
+                _FUZZIFIERS[fuzzifier], share, self._set, weights[first:last], sums[first:last],
+            )  # fmt: skip
+
+        self._share_out(work, n_parts)
+        return _in_order(weights), _in_order(sums)
+
+    def crisp_sums(
+        self, points: Points, centred: Floats, noise: float, row_weights: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats, Labels]:
+        """Return sums (C, F), masses (C,), counts (C,) and labels (n,) of the rows nearest to each center.
+
+        Distances that differ by less than `noise` times ``|x|^2 + |v|^2`` are compared by direct differences.
+        """
+        n_parts = _n_parts(points)
+        sums, counts = np.zeros((n_parts, *centred.shape)), np.zeros((n_parts, len(centred)))
+        masses = np.zeros((n_parts, len(centred) if row_weights is not None else 0))
+        labels = np.empty(points.n_samples, dtype=np.int64)
+        given = _weights(points, row_weights)
+
+        def work(first: int, last: int) -> None:
+            rows = slice(first * _PART_ROWS, last * _PART_ROWS)
+            _extension().crisp(
+                points.source[rows], points.subtracted, centred, given[rows], _PART_ROWS, last - first, noise, self._set,
+                counts[first:last], masses[first:last], sums[first:last], labels[rows],
+            )  # fmt: skip
+
+        self._share_out(work, n_parts)
+        counted = _in_order(counts)
+        return _in_order(sums), counted if row_weights is None else _in_order(masses), counted, labels
+
+    def lower(self, points: Points, centred: Floats, closest: Floats) -> None:
+        """Lower `closest` (n,) to the squared distances to these centers, by direct differences, where they are smaller."""
+        _extension().lower(points.source, points.subtracted, np.ascontiguousarray(centred), self._set, closest)
+
+    @property
+    def _set(self) -> int:
+        sets = instruction_sets()
+        return sets.index(self.instruction_set) if self.instruction_set else len(sets) - 1
+
+    def _share_out(self, work: Callable[[int, int], None], n_parts: int) -> None:
+        """Let threads do all parts, some at a time."""
+        if self.threads == 1 or n_parts == 1:
+            work(0, n_parts)
+            return
+        step = -(-n_parts // (self.threads * _TASKS_PER_THREAD))
+        tasks = iter([(first, min(first + step, n_parts)) for first in range(0, n_parts, step)])
+
+        def take() -> None:
+            for first, last in tasks:  # each task goes to one thread
+                work(first, last)
+
+        with ThreadPoolExecutor(self.threads - 1) as pool:
+            helping = [pool.submit(take) for _ in range(self.threads - 1)]
+            take()
+            for helper in helping:
+                helper.result()
+
+
+_IN_FORCE: ContextVar[Kernel] = ContextVar("kernel", default=Kernel())  # noqa: B039 - it cannot be changed
+
+
+def in_force() -> Kernel:
+    """Return the kernel of points that are given none."""
+    return _IN_FORCE.get()
+
+
+@contextmanager
+def using(kernel: Kernel) -> Iterator[None]:
+    """Let a kernel be in force for what the block does in this thread, as ``np.errstate`` does with warnings.
+
+    Examples
+    --------
+    >>> with using(Kernel(installed()[0])):
+    ...     in_force().name == installed()[0]
+    True
+    """
+    before = _IN_FORCE.set(kernel)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(before)
+
+
+def _n_parts(points: Points) -> int:
+    return -(-points.n_samples // _PART_ROWS)
+
+
+def _weights(points: Points, row_weights: Floats | None) -> Floats:
+    """Return the weights of the rows as the extension takes them: none is an empty array."""
+    if row_weights is None:
+        return np.empty(0)
+    if row_weights.shape != (points.n_samples,):
+        raise UsageError(f"{points.n_samples} rows, but weights of shape {row_weights.shape}")
+    return np.ascontiguousarray(row_weights, dtype=np.float64)
+
+
+def _in_order(parts: Floats) -> Floats:
+    total: Floats = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
