@@ -98,7 +98,8 @@ def fuzzy_sums(
     _check_fuzzifier(fuzzifier)
     centred = points.centred(centers)
     if points.kernel.does(fuzzifier=fuzzifier):
-        return points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
+        weights, sums, _ = points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
+        return weights, sums
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
@@ -127,6 +128,9 @@ def objective(
     if fuzzifier is None:
         return crisp_objective(points, points.centred(centers), row_weights)
     _check_fuzzifier(fuzzifier)
+    if points.kernel.does(fuzzifier=fuzzifier):
+        centred = points.centred(centers)
+        return points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)[2]
     total = 0.0
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, points.centred(centers), fuzzifier):

@@ -110,24 +110,25 @@ class Kernel:
 
     def fuzzy_sums(
         self, points: Points, centred: Floats, fuzzifier: float, share: float, row_weights: Floats | None
-    ) -> tuple[Floats, Floats]:
-        """Return the sums of :func:`p2pclust.clustering.fcm.fuzzy_sums`: shapes (C,) and (C, F).
+    ) -> tuple[Floats, Floats, float]:
+        """Return the sums of :func:`p2pclust.clustering.fcm.fuzzy_sums`, shapes (C,) and (C, F), and the objective.
 
         Distances below `share` of ``|x|^2 + |v|^2`` are computed by direct differences.
         """
         n_parts = _n_parts(points)
         weights, sums = np.empty((n_parts, len(centred))), np.empty((n_parts, *centred.shape))
+        costs = np.empty(n_parts)
         given = _weights(points, row_weights)
 
         def work(first: int, last: int) -> None:
             rows = slice(first * _PART_ROWS, last * _PART_ROWS)
             _extension().fuzzy(
                 points.source[rows], points.subtracted, centred, given[rows], _PART_ROWS, last - first,
-                _FUZZIFIERS[fuzzifier], share, self._set, weights[first:last], sums[first:last],
+                _FUZZIFIERS[fuzzifier], share, self._set, weights[first:last], sums[first:last], costs[first:last],
             )  # fmt: skip
 
         self._share_out(work, n_parts)
-        return _in_order(weights), _in_order(sums)
+        return _in_order(weights), _in_order(sums), float(_in_order(costs))
 
     def crisp_sums(
         self, points: Points, centred: Floats, noise: float, row_weights: Floats | None = None
@@ -152,6 +153,18 @@ class Kernel:
         self._share_out(work, n_parts)
         counted = _in_order(counts)
         return _in_order(sums), counted if row_weights is None else _in_order(masses), counted, labels
+
+    def moments(
+        self, points: Points, centred: Floats, labels: Labels, row_weights: Floats | None
+    ) -> tuple[Floats, Floats]:
+        """Return weighted sums (C, F) over each center's rows of their differences from it, and of their squares."""
+        n_parts = _n_parts(points)
+        sums, squares = np.zeros((n_parts, *centred.shape)), np.zeros((n_parts, *centred.shape))
+        _extension().moments(
+            points.source, points.subtracted, centred, _weights(points, row_weights), _PART_ROWS, n_parts, self._set,
+            labels, sums, squares,
+        )  # fmt: skip
+        return _in_order(sums), _in_order(squares)
 
     def lower(self, points: Points, centred: Floats, closest: Floats) -> None:
         """Lower `closest` (n,) to the squared distances to these centers, by direct differences, where they are smaller."""
@@ -220,7 +233,7 @@ def _weights(points: Points, row_weights: Floats | None) -> Floats:
 
 
 def _in_order(parts: Floats) -> Floats:
-    total: Floats = parts[0].copy()
+    total: Floats = parts[0]
     for part in parts[1:]:
-        total += part
+        total = total + part
     return total

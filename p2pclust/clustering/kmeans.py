@@ -111,6 +111,9 @@ def cell_moments(
     ([2, 1], [2.0, 1.0], [[1.0], [1.0]], [[1.0], [1.0]])
     """
     centred = points.centred(centers)
+    if points.kernel.does():
+        _, masses, counts, labels = points.kernel.crisp_sums(points, centred, _noise(points), row_weights)
+        return counts.astype(np.int64), masses, *points.kernel.moments(points, centred, labels, row_weights)
     counts = np.zeros(centred.shape[0])
     masses = counts if row_weights is None else np.zeros(centred.shape[0])
     sums, squares = np.zeros(centred.shape), np.zeros(centred.shape)
@@ -171,6 +174,10 @@ def kmeans_plusplus(points: Points, n_clusters: int, rng: np.random.Generator) -
 
 def crisp_objective(points: Points, centred: Floats, row_weights: Floats | None = None) -> float:
     """Sum over rows of the squared distance to the nearest center, times the row's weight; centers are centred already."""
+    if points.kernel.does():
+        closest = np.full(points.n_samples, np.inf)
+        points.kernel.lower(points, centred, closest)
+        return float((closest if row_weights is None else closest * row_weights).sum())
     total = 0.0
     for block, chosen in _assignments(points, centred):
         labels = np.argmax(chosen, axis=0)

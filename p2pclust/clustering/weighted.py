@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.distances import direct, distance_blocks
-from p2pclust.clustering.kmeans import nearest
+from p2pclust.clustering.kmeans import nearest, squared_to_nearest
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
@@ -114,15 +113,15 @@ def weighted_seeds(points: Points, weights: npt.ArrayLike, n_clusters: int, rng:
     X = points.X
     n_candidates = 2 + int(np.log(n_clusters))
     picked = [_drawn(mass, rng, 1)[0]]
-    closest = direct(X, X[picked[0]])
+    closest = squared_to_nearest(points, X[picked])
     while len(picked) < n_clusters:
         cost = mass * closest
         if not cost.sum() > 0.0:
             break  # Every point is a center already.
         best, best_closest, best_cost = -1, closest, np.inf
         for candidate in _drawn(cost, rng, n_candidates):
-            reached = np.minimum(closest, direct(X, X[candidate]))
-            total = float(mass @ reached)
+            reached = np.minimum(closest, squared_to_nearest(points, X[[candidate]]))
+            total = float((mass * reached).sum())  # not a product: its bits differ from one CPU to another
             if total < best_cost:
                 best, best_closest, best_cost = candidate, reached, total
         picked.append(best)
@@ -171,10 +170,7 @@ def _means(points: Points, mass: Floats, labels: npt.NDArray[np.int64], centers:
 
 
 def _cost(points: Points, mass: Floats, centers: Floats) -> float:
-    total = 0.0
-    for block in distance_blocks(points, points.centred(centers)):
-        total += float(mass[block.start : block.stop] @ np.maximum(block.closest, 0.0))
-    return total
+    return float((mass * squared_to_nearest(points, centers)).sum())
 
 
 def _drawn(shares: Floats, rng: np.random.Generator, count: int) -> list[int]:

@@ -46,8 +46,11 @@ static uint64_t passes_over(const struct passes *passes, uint64_t before, size_t
             passes->fuzzy(&pass, X, weighted ? weights : NULL, n, fuzzifier);
             folded(pass.weight_sums, C, passes->width, weight_sums);
             folded(pass.sums, C * F, passes->width, sums);
+            double cost;
+            folded(pass.costs, 1, passes->width, &cost);
             free(pass.memory);
             before = digest(digest(before, weight_sums, C * sizeof(double)), sums, C * F * sizeof(double));
+            before = digest(before, &cost, sizeof cost);
         }
         if (prepare(&pass, F, C, subtracted, centers, 1e-14))
             exit(1);
@@ -58,6 +61,10 @@ static uint64_t passes_over(const struct passes *passes, uint64_t before, size_t
         for (size_t r = 0; r < n; r++)
             closest[r] = INFINITY;
         passes->lower(&pass, X, n, closest);
+        double *both = calloc(2 * C * F, sizeof(double));
+        passes->moments(&pass, X, weighted ? weights : NULL, n, labels, both, both + C * F);
+        before = digest(before, both, 2 * C * F * sizeof(double));
+        free(both);
         free(pass.memory);
         before = digest(digest(before, counts, 2 * C * sizeof(double)), sums, C * F * sizeof(double));
         before = digest(digest(before, labels, n * sizeof *labels), closest, n * sizeof(double));

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from p2pclust.clustering import (
     Points,
+    cell_moments,
     fuzzy_sums,
     kmeans_plusplus,
     nearest,
+    objective,
     squared_to_nearest,
     sums_and_counts,
     weighted_sums_and_counts,
@@ -36,8 +38,9 @@ def _digest(*arrays: np.ndarray) -> str:
 def _everything(points: Points, centers: np.ndarray, weights: np.ndarray | None) -> str:
     """Return a digest of all that the extension computes."""
     fuzzy = [part for m in (1.5, 2.0, 3.0) for part in fuzzy_sums(points, centers, m, weights)]
-    crisp = weighted_sums_and_counts(points, centers, weights)
-    return _digest(*fuzzy, *crisp, nearest(points, centers), squared_to_nearest(points, centers))
+    crisp = [*weighted_sums_and_counts(points, centers, weights), *cell_moments(points, centers, weights)]
+    costs = [objective(points, centers, m, weights) for m in (None, 1.5, 2.0, 3.0)]
+    return _digest(*fuzzy, *crisp, nearest(points, centers), squared_to_nearest(points, centers), np.array(costs))
 
 
 @compiled
@@ -153,6 +156,7 @@ def test_another_fuzzifier_is_left_to_numpy() -> None:
         ("n_parts", -1, "number of parts"), ("fuzzifier", 3, "fuzzifier"), ("set", 99, "instruction set"),
         ("set", -1, "instruction set"), ("weight_sums", np.zeros(1), "weight_sums has 8 bytes"),
         ("sums", np.zeros(9), "sums has 72 bytes"),
+        ("costs", np.zeros(2), "costs has 16 bytes"),
     ],
     ids=str,
 )  # fmt: skip
@@ -162,7 +166,7 @@ def test_lengths_that_do_not_fit_are_refused(name: str, value: object, message: 
     fits: dict[str, object] = {
         "X": np.zeros((4, 2)), "subtracted": np.zeros(2), "centers": np.zeros((2, 2)), "weights": np.empty(0),
         "part_rows": 8, "n_parts": 1, "fuzzifier": 0, "share": 1e-3, "set": 0, "weight_sums": np.zeros(2),
-        "sums": np.zeros((2, 2)),
+        "sums": np.zeros((2, 2)), "costs": np.zeros(1),
     }  # fmt: skip
     _kernels.fuzzy(*fits.values())
     with pytest.raises(ValueError, match=message):
@@ -184,6 +188,24 @@ def test_results_that_do_not_fit_are_refused(name: str) -> None:
         _kernels.crisp(*{**fits, name: np.zeros(1)}.values())
     with pytest.raises(ValueError, match="closest"):
         _kernels.lower(np.zeros((4, 2)), np.zeros(2), np.zeros((2, 2)), 0, np.zeros(3))
+
+
+@compiled
+def test_labels_of_no_center_are_refused() -> None:
+    from p2pclust.clustering import _kernels
+
+    fits: dict[str, object] = {
+        "X": np.zeros((4, 2)), "subtracted": np.zeros(2), "centers": np.zeros((2, 2)), "weights": np.ones(4),
+        "part_rows": 8, "n_parts": 1, "set": 0, "labels": np.array([0, 1, 0, 1]), "sums": np.zeros((2, 2)),
+        "squares": np.zeros((2, 2)),
+    }  # fmt: skip
+    _kernels.moments(*fits.values())
+    for labels in ([0, 1, 2, 0], [0, 1, -1, 0]):
+        with pytest.raises(ValueError, match="indices of centers"):
+            _kernels.moments(*{**fits, "labels": np.array(labels)}.values())
+    for name in ("labels", "sums", "squares"):
+        with pytest.raises(ValueError, match=name):
+            _kernels.moments(*{**fits, name: np.zeros(1)}.values())
 
 
 def test_a_kernel_that_does_not_exist_is_refused() -> None:
@@ -219,7 +241,7 @@ def _digests_of(folder: Path, compiler: str, *runner: str) -> dict[str, str]:
 
 _ARM = ("aarch64-linux-gnu-gcc", "qemu-aarch64")
 # Printed by this program on AVX-512, AVX2, SSE2 and ARM. Other bits need another name of the kernel.
-_C1_DIGEST = "2e1fc5a35109f7da"
+_C1_DIGEST = "5df34f6cb5486e85"
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")

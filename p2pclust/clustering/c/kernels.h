@@ -35,7 +35,7 @@ struct pass {
     double largest_square; /* of a center */
     double *doubled, *center_squares; /* -2 v, and |v|^2 */
     double *panels, *squares, *distances; /* of a block */
-    double *weight_sums, *sums; /* lane by lane; see folded() */
+    double *weight_sums, *sums, *costs; /* lane by lane; see folded() */
     void *memory;
 };
 
@@ -51,6 +51,8 @@ struct passes {
     void (*fuzzy)(const struct pass *, const double *X, const double *weights, size_t n_rows, enum fuzzifier);
     void (*crisp)(const struct pass *, const double *X, const double *weights, size_t n_rows, const struct cells *);
     void (*lower)(const struct pass *, const double *X, size_t n_rows, double *closest);
+    void (*moments)(const struct pass *, const double *X, const double *weights, size_t n_rows, const int64_t *labels,
+                    double *sums, double *squares);
 };
 
 typedef double vector2 __attribute__((vector_size(16)));
@@ -153,9 +155,9 @@ static int prepare(struct pass *pass, size_t n_columns, size_t n_centers, const 
     *pass = (struct pass){.n_columns = n_columns, .n_centers = n_centers, .panel_stride = n_columns | 1,
                           .distance_stride = n_centers | 1, .subtracted = subtracted, .centers = centers, .share = share};
     const size_t lengths[] = {BLOCK * pass->panel_stride, BLOCK, BLOCK * pass->distance_stride, LANES * n_centers,
-                              LANES * cells, cells, n_centers};
+                              LANES * cells, LANES, cells, n_centers};
     double **const arrays[] = {&pass->panels, &pass->squares, &pass->distances, &pass->weight_sums, &pass->sums,
-                               &pass->doubled, &pass->center_squares};
+                               &pass->costs, &pass->doubled, &pass->center_squares};
     const size_t n_arrays = sizeof lengths / sizeof *lengths;
     size_t length = LANES;
     for (size_t i = 0; i < n_arrays; i++)

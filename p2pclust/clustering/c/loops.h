@@ -142,9 +142,10 @@ SAME_FOR_ALL VECTOR NAME(least)(const VECTOR *d, size_t n)
     return least;
 }
 
-/* Replace the distances that are small beside the numbers that they were computed from by direct differences. Return the
- * smallest of each row, for a row on a center 1, its distances being 1 to such centers and infinite to others. */
-TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR limit)
+/* Replace the distances that are small beside the numbers that they were computed from by direct differences. Write the
+ * smallest of each row to `closest`. Return the same, but for a row on a center 1, its distances being then 1 to such
+ * centers and infinite to others. */
+TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR limit, VECTOR *closest)
 {
     const VECTOR zero = {0}, one = zero + 1.0, infinite = zero + (double)INFINITY;
     VECTOR *d = NAME(of_panel)(pass, at);
@@ -154,6 +155,7 @@ TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR lim
             d[c] = SELECT(near, NAME(direct)(pass, at, c), d[c]);
     }
     const VECTOR least = NAME(least)(d, pass->n_centers);
+    *closest = least;
     const MASK on_center = least == zero;
     if (!NAME(any)(on_center))
         return least;
@@ -162,15 +164,16 @@ TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR lim
     return SELECT(on_center, one, least);
 }
 
-/* Turn a panel's squared distances into its memberships to the power of the fuzzifier, times the rows' weights. */
+/* Turn a panel's squared distances into its memberships to the power of the fuzzifier, times the rows' weights; and add
+ * the rows' part of the objective. */
 SAME_FOR_ALL void NAME(raise)(const struct pass *pass, size_t at, const VECTOR *weights, const enum fuzzifier fuzzifier)
 {
     const size_t C = pass->n_centers;
     VECTOR *d = NAME(of_panel)(pass, at), *totals = (VECTOR *)pass->weight_sums + at % (LANES / WIDTH) * C;
     const VECTOR one = (VECTOR){0} + 1.0, limit = (((VECTOR *)pass->squares)[at] + pass->largest_square) * pass->share;
-    VECTOR least = NAME(least)(d, C);
+    VECTOR least = NAME(least)(d, C), closest = least;
     if (NAME(any)(least <= limit))
-        least = NAME(refine)(pass, at, limit);
+        least = NAME(refine)(pass, at, limit, &closest);
     VECTOR sum = {0};
     for (size_t c = 0; c < C; c++) {
         const VECTOR ratio = least / d[c];
@@ -190,11 +193,24 @@ SAME_FOR_ALL void NAME(raise)(const struct pass *pass, size_t at, const VECTOR *
         }
         }
     }
+    VECTOR cost;
     switch (fuzzifier) {
-    case TWO: sum = one / sum; break;
-    case ONE_AND_A_HALF: sum = one / (sum * NAME(root)(sum)); break;
-    case THREE: sum = one / (sum * sum * sum); break;
+    case TWO:
+        sum = one / sum;
+        cost = closest * sum;
+        break;
+    case ONE_AND_A_HALF:
+        cost = closest / NAME(root)(sum);
+        sum = one / (sum * NAME(root)(sum));
+        break;
+    case THREE:
+        cost = closest / (sum * sum);
+        sum = one / (sum * sum * sum);
+        break;
     }
+    if (weights)
+        cost *= *weights;
+    ((VECTOR *)pass->costs)[at % (LANES / WIDTH)] += cost;
     for (size_t c = 0; c < C; c++) {
         VECTOR u = d[c] * sum;
         if (fuzzifier == TWO)
@@ -354,7 +370,25 @@ TARGET static void NAME(lower)(const struct pass *pass, const double *X, size_t 
     }
 }
 
-static const struct passes NAME(passes) = {WIDTH, NAME(fuzzy), NAME(crisp), NAME(lower)};
+/* Sum the rows' differences from their centers, and the squares of these, column by column. */
+TARGET static void NAME(moments)(const struct pass *pass, const double *X, const double *weights, size_t n_rows,
+                                 const int64_t *labels, double *restrict sums, double *restrict squares)
+{
+    const size_t F = pass->n_columns;
+    const double *restrict subtracted = pass->subtracted;
+    for (size_t r = 0; r < n_rows; r++) {
+        const size_t first = (size_t)labels[r] * F;
+        const double *restrict x = X + r * F, *restrict v = pass->centers + first;
+        const double weight = weights ? weights[r] : 1.0;
+        for (size_t f = 0; f < F; f++) {
+            const double apart = (x[f] - subtracted[f]) - v[f];
+            sums[first + f] += weight * apart;
+            squares[first + f] += weight * (apart * apart);
+        }
+    }
+}
+
+static const struct passes NAME(passes) = {WIDTH, NAME(fuzzy), NAME(crisp), NAME(lower), NAME(moments)};
 
 #undef SAME_FOR_ALL
 #undef SELECT

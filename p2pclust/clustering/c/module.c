@@ -60,24 +60,26 @@ static int begin(struct given *given, struct pass *pass, size_t n_parts, double 
     return 0;
 }
 
-/* fuzzy(X, subtracted, centers, weights, part_rows, n_parts, fuzzifier, share, set, weight_sums, sums) */
+/* fuzzy(X, subtracted, centers, weights, part_rows, n_parts, fuzzifier, share, set, weight_sums, sums, costs) */
 static PyObject *fuzzy(PyObject *module, PyObject *arguments)
 {
     (void)module;
     struct given given = {0};
     struct pass pass = {0};
-    Py_buffer weight_sums = {0}, sums = {0};
+    Py_buffer weight_sums = {0}, sums = {0}, costs = {0};
     Py_ssize_t part_rows, n_parts;
     int which, set;
     double share;
-    if (!PyArg_ParseTuple(arguments, "y*y*y*y*nnidiw*w*", &given.X, &given.subtracted, &given.centers, &given.weights,
-                          &part_rows, &n_parts, &which, &share, &set, &weight_sums, &sums))
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*nnidiw*w*w*", &given.X, &given.subtracted, &given.centers, &given.weights,
+                          &part_rows, &n_parts, &which, &share, &set, &weight_sums, &sums, &costs))
         return NULL;
-    Py_buffer *const buffers[] = {&given.X, &given.subtracted, &given.centers, &given.weights, &weight_sums, &sums};
+    Py_buffer *const buffers[] = {&given.X, &given.subtracted, &given.centers, &given.weights,
+                                  &weight_sums, &sums, &costs};
     given.part_rows = part_rows > 0 ? (size_t)part_rows : 0;
     int good = !begin(&given, &pass, (size_t)n_parts, share, set);
     const size_t C = pass.n_centers, cells = C * pass.n_columns;
-    good = good && holds(&weight_sums, (size_t)n_parts * C, "weight_sums") && holds(&sums, (size_t)n_parts * cells, "sums");
+    good = good && holds(&weight_sums, (size_t)n_parts * C, "weight_sums") &&
+           holds(&sums, (size_t)n_parts * cells, "sums") && holds(&costs, (size_t)n_parts, "costs");
     if (good && (which < TWO || which > THREE)) {
         PyErr_SetString(PyExc_ValueError, "fuzzifier: expected 0, 1 or 2");
         good = 0;
@@ -91,6 +93,7 @@ static PyObject *fuzzy(PyObject *module, PyObject *arguments)
                                 left < given.part_rows ? left : given.part_rows, (enum fuzzifier)which);
             folded(pass.weight_sums, C, given.passes->width, (double *)weight_sums.buf + part * C);
             folded(pass.sums, cells, given.passes->width, (double *)sums.buf + part * cells);
+            folded(pass.costs, 1, given.passes->width, (double *)costs.buf + part);
         }
         Py_END_ALLOW_THREADS
     }
@@ -134,6 +137,48 @@ static PyObject *crisp(PyObject *module, PyObject *arguments)
             given.passes->crisp(&pass, (const double *)given.X.buf + start * pass.n_columns,
                                 given.row_weights ? given.row_weights + start : NULL,
                                 left < given.part_rows ? left : given.part_rows, &found);
+        }
+        Py_END_ALLOW_THREADS
+    }
+    free(pass.memory);
+    release(buffers, sizeof buffers / sizeof *buffers);
+    if (!good)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* moments(X, subtracted, centers, weights, part_rows, n_parts, set, labels, sums, squares)
+ *
+ * `sums` and `squares` are added to and must be zero. */
+static PyObject *moments(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    struct given given = {0};
+    struct pass pass = {0};
+    Py_buffer labels = {0}, sums = {0}, squares = {0};
+    Py_ssize_t part_rows, n_parts;
+    int set;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*nniy*w*w*", &given.X, &given.subtracted, &given.centers, &given.weights,
+                          &part_rows, &n_parts, &set, &labels, &sums, &squares))
+        return NULL;
+    Py_buffer *const buffers[] = {&given.X, &given.subtracted, &given.centers, &given.weights, &labels, &sums, &squares};
+    given.part_rows = part_rows > 0 ? (size_t)part_rows : 0;
+    int good = !begin(&given, &pass, (size_t)n_parts, 0.0, set);
+    const size_t cells = pass.n_centers * pass.n_columns;
+    good = good && holds(&labels, given.n_rows, "labels") && holds(&sums, (size_t)n_parts * cells, "sums") &&
+           holds(&squares, (size_t)n_parts * cells, "squares");
+    for (size_t r = 0; good && r < given.n_rows; r++)
+        good = ((int64_t *)labels.buf)[r] >= 0 && (size_t)((int64_t *)labels.buf)[r] < pass.n_centers;
+    if (!good && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "labels: expected indices of centers");
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+        for (size_t part = 0; part < (size_t)n_parts; part++) {
+            const size_t start = part * given.part_rows, left = given.n_rows - start;
+            given.passes->moments(&pass, (const double *)given.X.buf + start * pass.n_columns,
+                                  given.row_weights ? given.row_weights + start : NULL,
+                                  left < given.part_rows ? left : given.part_rows, (const int64_t *)labels.buf + start,
+                                  (double *)sums.buf + part * cells, (double *)squares.buf + part * cells);
         }
         Py_END_ALLOW_THREADS
     }
@@ -189,6 +234,7 @@ static PyObject *instruction_sets(PyObject *module, PyObject *none)
 static PyMethodDef methods[] = {
     {"fuzzy", fuzzy, METH_VARARGS, "Sums of fuzzy c-means, part by part."},
     {"crisp", crisp, METH_VARARGS, "Sums of k-means, part by part, and labels."},
+    {"moments", moments, METH_VARARGS, "Sums of differences from centers and of their squares, part by part."},
     {"lower", lower, METH_VARARGS, "Squared distances to the nearest center, by direct differences."},
     {"instruction_sets", instruction_sets, METH_NOARGS, "The instruction sets of this CPU, the fastest last."},
     {NULL, NULL, 0, NULL},

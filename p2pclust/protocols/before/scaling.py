@@ -212,7 +212,9 @@ class ZScoreScaling(Additive):
         if state["moments"] > 0:
             deviations *= deviations
         if local.weights is not None:
-            return Arrays(count=float(local.weights.sum()), sums=local.weights @ deviations)
+            return Arrays(
+                count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0)
+            )
         return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
 
     def combine(self, state: State, total: Any) -> State:

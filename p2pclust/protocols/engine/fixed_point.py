@@ -182,7 +182,8 @@ def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
     4.0
     """
     with np.errstate(over="ignore"):
-        reach = float(np.linalg.norm(unit + np.abs(centers).max(axis=0)))
+        # Not a product: near a power of two its last bit, which differs from one CPU to another, would count.
+        reach = math.sqrt(np.square(unit + np.abs(centers).max(axis=0)).sum())
     return float(power_of_two_above(min(reach, _FARTHEST)))
 
 
