@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A plain path entry: the package is found even from a folder that holds a clone of the same name.
 EDITABLE := --config-settings editable_mode=compat
+# What makes an installation anew.
+SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -56,6 +58,13 @@ mutants: $(VENV)/.dev
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[mutants]"
 	$(BIN)/python -m tests.mutants --count $(COUNT) --resume runs/mutants.jsonl $(if $(SEED),--seed $(SEED))
 
+# The passes over rows, compiled for ARM and run on an emulated CPU, have the bits that they have here.
+ARM_COMPILER := aarch64-linux-gnu-gcc
+arm: $(VENV)/.dev
+	@command -v $(ARM_COMPILER) qemu-aarch64 > /dev/null || \
+		{ echo "make arm needs $(ARM_COMPILER) and qemu-aarch64; on Debian: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"; exit 1; }
+	$(BIN)/python -m pytest -q tests/clustering/test_kernels.py -k "of_c1"
+
 # Tests that take long, of which shorter ones of the same kind are in make test.
 long: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m long
@@ -99,12 +108,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("p2pclust needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+$(VENV)/.demo: $(VENV)/bin/python $(SOURCES)
 	@echo "installing p2pclust and what draws its report into $(VENV)"
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[plots]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+$(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	@echo "installing p2pclust and its development tools into $(VENV)"
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[dev,models]"
 	touch $@ $(VENV)/.demo

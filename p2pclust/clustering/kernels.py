@@ -28,20 +28,34 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.clustering.points import Points
 
-__all__ = ["C1", "KERNELS", "NUMPY", "Kernel", "in_force", "installed", "instruction_sets", "using"]
+__all__ = [
+    "AUTO",
+    "C1",
+    "KERNELS",
+    "MAX_THREADS",
+    "NUMPY",
+    "Kernel",
+    "in_force",
+    "installed",
+    "instruction_sets",
+    "named",
+    "using",
+]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
 NUMPY: Final = "numpy"
 C1: Final = "c1"
+MAX_THREADS: Final = 256
+#: What a person may ask for in the place of a name.
+AUTO: Final = "auto"
 #: Every kernel that a job may name.
 KERNELS: Final = (NUMPY, C1)
 
 # Part of the bits of c1, as are the numbers in c/kernels.h.
 _PART_ROWS = 8192
 _FUZZIFIERS = {2.0: 0, 1.5: 1, 3.0: 2}  # and what the extension calls them
-_MAX_THREADS = 256
 _TASKS_PER_THREAD = 4
 
 
@@ -57,6 +71,22 @@ def _extension() -> Any:
 def installed() -> tuple[str, ...]:
     """Return the names of the kernels that this installation has, the best first."""
     return (NUMPY,) if _extension() is None else (C1, NUMPY)
+
+
+def named(asked: str) -> str:
+    """Return the kernel that a person asks for; ``"auto"`` is the best that is installed here.
+
+    Raises
+    ------
+    UsageError
+        If there is no such kernel, or it is not installed here.
+
+    Examples
+    --------
+    >>> named("numpy"), named("auto") == installed()[0]
+    ('numpy', True)
+    """
+    return installed()[0] if asked == AUTO else Kernel(asked).name
 
 
 def instruction_sets() -> tuple[str, ...]:
@@ -94,13 +124,13 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if self.name not in KERNELS:
-            raise UsageError(f"kernel = {self.name!r}: expected one of {', '.join(KERNELS)}")
+            raise UsageError(f"kernel = {str(self.name)[:100]!r}: expected {AUTO}, {' or '.join(KERNELS)}")
         if self.name not in installed():
             raise UsageError(
                 f"the kernel {self.name} is not installed here: install p2pclust where there is a C compiler"
             )
-        if not 1 <= self.threads <= _MAX_THREADS:
-            raise UsageError(f"threads = {self.threads}: expected 1 to {_MAX_THREADS}")
+        if not 1 <= self.threads <= MAX_THREADS:
+            raise UsageError(f"threads = {self.threads}: expected 1 to {MAX_THREADS}")
         if self.instruction_set and self.instruction_set not in instruction_sets():
             raise UsageError(f"this CPU has no {self.instruction_set}; it has {', '.join(instruction_sets())}")
 

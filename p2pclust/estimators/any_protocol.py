@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from p2pclust.clustering.kernels import AUTO
 from p2pclust.errors import UsageError
 from p2pclust.estimators.base import FederatedEstimator
 from p2pclust.estimators.inputs import bounds_of_each
@@ -29,7 +30,7 @@ class FederatedClustering(FederatedEstimator):
         The protocol's own parameters, by name.
     init, tol, max_rounds
         By default the protocol's own; see :class:`LosslessCMeans`.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -62,6 +63,8 @@ class FederatedClustering(FederatedEstimator):
         n_peers: int | None = None,
         partition: str | Mapping[str, Any] = "iid",
         fleet: Any = None,
+        kernel: str = AUTO,
+        threads: int = 1,
     ) -> None:
         self.protocol = protocol
         self.n_clusters = n_clusters
@@ -76,8 +79,10 @@ class FederatedClustering(FederatedEstimator):
         self.n_peers = n_peers
         self.partition = partition
         self.fleet = fleet
+        self.kernel = kernel
+        self.threads = threads
 
-    def _job(self, seed: int, n_features: int) -> Job:
+    def _stages(self, seed: int, n_features: int) -> Job:
         kind = clustering_class(self.protocol)
         if not issubclass(kind, Clustering) or issubclass(kind, ByColumns):
             raise UsageError(

@@ -38,7 +38,7 @@ class FFCM(RowsEstimator, FuzzyEstimator):
     privacy_gate : bool or "job", default True
         A peer with ``n_clusters * (F + 1) / F`` rows or fewer abstains: its centers would give its rows away; with
         ``"job"``, `max_rounds` times as many.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -84,7 +84,7 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     tol : float, default 5e-3
     max_rounds : int, default 30
     privacy_gate : bool or "job", default True
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -126,7 +126,7 @@ class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     tol : float, default 5e-3
     max_rounds : int, default 30
     privacy_gate : bool or "job", default True
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -169,7 +169,7 @@ class FederatedKMeans(RowsEstimator):
         The paper's p: means of fewer rows are not sent.
     n_init : int, default 10
         How many seedings the aggregator's k-means tries.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -209,7 +209,7 @@ class KFed(RowsEstimator):
         peer chooses from 2 on by silhouette. `doubts_` says where peers split clusters because it is too large.
     min_cluster_size : int, default 2
         Means of fewer rows are not sent.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes

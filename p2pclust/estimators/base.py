@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
+from p2pclust.clustering.kernels import AUTO, Kernel, named
 from p2pclust.errors import DataError, FleetError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators.inputs import (
     ONE_ARRAY,
@@ -56,7 +57,7 @@ __all__ = [
 
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
-_AROUND = ("n_peers", "partition", "fleet", "random_state", "secure")
+_AROUND = ("n_peers", "partition", "fleet", "random_state", "secure", "kernel", "threads")
 
 
 class _Backend(Protocol):
@@ -83,6 +84,8 @@ class LabellingEstimator(
     n_peers: int | None = None
     partition: Any = "iid"
     fleet: Any = None
+    kernel: str = AUTO
+    threads: int = 1
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Run the federated job.
@@ -116,6 +119,15 @@ class LabellingEstimator(
         return self
 
     def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+        """Return the peers' rows, with the number of threads that may work on them."""
+        return self._with_threads(self._peers(arrays, parts))
+
+    def _with_threads(self, locals: list[Local]) -> list[Local]:
+        for local in locals:
+            local.threads = self.threads
+        return locals
+
+    def _peers(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         return [Local(rows) for rows in arrays]
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
@@ -124,6 +136,10 @@ class LabellingEstimator(
         self._warn_of_no_end(job)
 
     def _job(self, seed: int, n_features: int) -> Job:
+        """Return the job, with the kernel that was asked for."""
+        return replace(self._stages(seed, n_features), kernel=Kernel(named(self.kernel), self.threads).name)
+
+    def _stages(self, seed: int, n_features: int) -> Job:
         options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)

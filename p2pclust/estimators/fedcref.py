@@ -30,7 +30,7 @@ from p2pclust.tools.workers import n_cores
 
 __all__ = ["FedCRef"]
 
-_OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state")
+_OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state", "kernel", "threads")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -76,7 +76,7 @@ class FedCRef(LabellingEstimator):
     scaling : {"minmax", "none", "zscore"}, default "minmax"
     bounds : pair of numbers, or of sequences of one number per feature, optional
         Declared bounds of the features. For images declare one pair for all pixels, such as (0, 255).
-    random_state, n_peers, partition, fleet
+    random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`.
 
     Attributes
@@ -188,7 +188,7 @@ class FedCRef(LabellingEstimator):
         """Return the negative mean error of the rows under their best models: greater is better, -inf without a model."""
         return -float(self.reconstruction_errors(X).min(axis=1, initial=np.inf).mean())
 
-    def _job(self, seed: int, n_features: int) -> Job:
+    def _stages(self, seed: int, n_features: int) -> Job:
         given = not isinstance(self.initial, str)
         if not given and self.initial == "given":
             raise UsageError("initial = 'given': give the labels themselves, as a list with one array per peer")
@@ -202,7 +202,7 @@ class FedCRef(LabellingEstimator):
         require_extras([job])
         return job
 
-    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+    def _peers(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         n = len(arrays)
         labels: list[Any] = [None] * n
         if not isinstance(self.initial, str):

@@ -62,6 +62,11 @@ class LosslessCMeans(WeighingEstimator):
         take them from ``y``.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+    kernel : {"auto", "numpy", "c1"}, default "auto"
+        What does the passes over the rows: the C extension ("c1"), with the same bits on every kind of CPU, or NumPy. "auto"
+        is "c1" where it is installed.
+    threads : int, default 1
+        How many threads may work on a peer's rows in this process, with "c1"; the results are the same for any number.
     secure : bool or mapping, default False
         Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
         or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``. With ``max_weight`` or

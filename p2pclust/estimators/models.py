@@ -54,7 +54,7 @@ class UIFCA(LabellingEstimator):
         Models of fewer rows of a peer are not sent.
     device : str, default "cpu"
         Where every peer computes; with "cuda" the same bits are not promised.
-    participation, scaling, bounds, random_state, n_peers, partition, fleet
+    participation, scaling, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`. Densities want features of about unit size: give pixels as numbers from 0 to 1, and
         scale what has other units.
 

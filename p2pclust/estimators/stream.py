@@ -49,7 +49,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     privacy_gate : bool or "job", default True
         A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
         `max_rounds` times as many.
-    participation, bounds, random_state, n_peers, partition, fleet
+    participation, bounds, random_state, n_peers, partition, fleet, kernel, threads
         See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
 
     Attributes

@@ -83,7 +83,7 @@ class _VerticalEstimator(FederatedEstimator):
                 f"ask for at most {n_samples}"
             )
 
-    def _locals(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
+    def _peers(self, arrays: list[Floats], parts: list[Rows] | None) -> list[Local]:
         return [Local(rows, centers=own) for rows, own in zip(arrays, self._given(), strict=True)]
 
     def _dealt(self, n_features: int) -> list[NDArray[np.int64]]:
@@ -154,6 +154,11 @@ class VerticalCMeans(_VerticalEstimator):
         How they are split: evenly, or by the number of columns of each peer.
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
+    kernel : {"auto", "numpy", "c1"}, default "auto"
+        What does the passes over the rows: the C extension ("c1"), with the same bits on every kind of CPU, or NumPy. "auto"
+        is "c1" where it is installed.
+    threads : int, default 1
+        How many threads may work on a peer's rows in this process, with "c1"; the results are the same for any number.
     secure : bool or mapping, default False
         Secure sums, on a fleet of at least three peers, with scaled columns: no peer sees the distances of a single other
         one. The rounds end when the assignment of rows moves by less than `tol`. True, or parameters; see

@@ -66,9 +66,9 @@ class WeighingEstimator(RowsEstimator):
         weights = _weights_of_peers(sample_weight, arrays, parts, of_peers=is_list_of_peers(X))
         factor = _factor(weights)
         # A row of weight 0 is absent for every rule that counts rows as well.
-        counted = [
-            Local(rows[own > 0], weights=own[own > 0] * factor) for rows, own in zip(arrays, weights, strict=True)
-        ]
+        counted = self._with_threads(
+            [Local(rows[own > 0], weights=own[own > 0] * factor) for rows, own in zip(arrays, weights, strict=True)]
+        )
         job = self._job(seed, arrays[0].shape[1])
         self._check([local.X for local in counted])
         state = run_job(job, counted, None)

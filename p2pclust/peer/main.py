@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.timing import Limits, Timing, preset
@@ -66,11 +67,11 @@ def run_peer(config: Mapping[str, Any]) -> int:
         ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps ``control``
         ("host:port" for operators); for testbeds ``stdio`` (whether `p2pclust.peer.testbed.control` drives the peer),
         ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
-        ``nice``, ``cpus`` and ``memory_mb``, see `restrain`. Where peers hold columns, perhaps ``ids`` and ``centers``
-        (paths of NPY files): what the rows are called, and this peer's columns of given first centers. ``quiet_s``: how
-        long any peer of the fleet may be silent by plan. ``cpu_share``: of one processor, for mathematics. For testbeds
-        ``link``: the ``shape`` of this device's link, the ``seed`` of what it loses, and the ``rates`` of others'
-        up-links, see p2pclust.transport.shaping.
+        ``nice``, ``cpus`` and ``memory_mb``, see `restrain`, and ``threads``, for passes over the rows. Where peers hold
+        columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this peer's columns
+        of given first centers. ``quiet_s``: how long any peer of the fleet may be silent by plan. ``cpu_share``: of one
+        processor, for mathematics. For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it
+        loses, and the ``rates`` of others' up-links, see p2pclust.transport.shaping.
 
     Returns
     -------
@@ -241,7 +242,7 @@ def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList)
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
         allow_list.roster.serial, allow_list.keys, allow_list.pins,
-        allow_list.roster.signs_facts,
+        allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ def test_labels_of_no_center_are_refused() -> None:
 
 
 def test_a_kernel_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="expected one of numpy, c1"):
+    with pytest.raises(UsageError, match="expected auto, numpy or c1"):
         Kernel("c2")
     with pytest.raises(UsageError, match="threads = 0"):
         Kernel(threads=0)

@@ -201,7 +201,7 @@ class Net:
     def __init__(
         self, n: int = 3, *, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
         manual: Callable[[Message], bool] = lambda message: False, fitness: Mapping[str, float] | None = None,
-        links: str = "", known: bool = True,
+        links: str = "", known: bool = True, kernels: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.timing, self.limits, self.manual = timing, limits, manual
@@ -214,6 +214,7 @@ class Net:
         self.reports: list[tuple[str, Report]] = []
         self.sent: list[Packet] = []  # everything, for tests that look back
         self._fitness = fitness or {}
+        self._kernels = kernels or {}
         # "12 23": p1 is linked to p2, p2 to p3; nothing: a full mesh. Otherwise nobody sends to whom it has no link.
         ends = [(f"p{a}", f"p{b}") for a, b in links.split()]
         both = [*ends, *((b, a) for a, b in ends)]
@@ -242,6 +243,7 @@ class Net:
             identity = Identity(
                 name, addresses[name], tuple(roster.peers), addresses, self._fitness.get(name, 0.5), overlay, links,
                 serial=roster.serial, keys=roster.peers, signs_facts=roster.signs_facts,
+                kernel=self._kernels.get(name, "numpy"),
             )  # fmt: skip
             rng = np.random.default_rng([self.names.index(name), peer.life])
             peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)

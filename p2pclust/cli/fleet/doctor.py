@@ -59,7 +59,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 def examine() -> list[Check]:
     """Run all checks."""
-    return [look() for look in (_versions, _zmq, _curve, _loopback, _ports, _files, _blas, _fsync)]
+    return [look() for look in (_versions, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync)]
 
 
 def _show(checks: list[Check]) -> None:
@@ -148,6 +148,16 @@ def _blas() -> Check:
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     found = ", ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} threads" for p in pools)
     return Check("BLAS", f"{found or 'unknown'} (a peer uses one, for the same bits everywhere)")
+
+
+def _kernel() -> Check:
+    from p2pclust.clustering.kernels import NUMPY, installed, instruction_sets  # noqa: PLC0415
+
+    if installed() == (NUMPY,):
+        return Check(
+            "kernel", "numpy (with a C compiler at the installation also c1: faster, the same bits on every CPU)"
+        )
+    return Check("kernel", f"{installed()[0]} with {instruction_sets()[-1]}, numpy")
 
 
 def _fsync() -> Check:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from p2pclust.cli.fleet.peer_keys import address, local_address, missing_rule, neighbour, reachable, source
+from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
@@ -101,6 +102,7 @@ class PeerConfig(BaseModel):
     fitness: Annotated[float, Field(ge=0, le=1)] | None = None
     #: Limits on its use of the device.
     nice: Annotated[int, Field(ge=0, le=19)] = 0
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     cpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False, min_length=1)] | None = None
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     #: What it asks of every job; a job below that gets nothing from this device.

@@ -107,6 +107,7 @@ def submit(
       p2pclust submit llf-fcm --clusters 3 --id readings-2026-05-01
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
+    from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
     from p2pclust.fleet.hosts import submission  # noqa: PLC0415
     from p2pclust.scenario.file.submission import request_from  # noqa: PLC0415
 
@@ -128,6 +129,8 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
+        if spec.kernel == AUTO:
+            request = submission.with_common_kernel(client, request, spec.roster or ())
         named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
 import numpy as np
 
+from p2pclust.clustering.kernels import C1, NUMPY
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.spec import JobRequest
@@ -18,7 +19,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit"]
+__all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit", "with_common_kernel"]
 
 
 def submit(
@@ -51,6 +52,18 @@ def submit(
         f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
         f"spreading it, and it starts when enough peers are there; see `p2pclust watch {job_id}`"
     )
+
+
+def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
+    """Return the request with the best kernel that all peers of the roster have, as the peer that is asked knows."""
+    answer = client.ask("status")
+    kernels = {answer["peer"]: answer.get("kernel", NUMPY)}
+    kernels |= {
+        one["name"]: one.get("kernel", NUMPY) for one in answer["members"] if roster or one["status"] == "alive"
+    }
+    if any(kernels.get(name, NUMPY) != C1 for name in roster or kernels):
+        return request
+    return replace(request, job=replace(request.job, kernel=C1))
 
 
 def fetch(client: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p2pclust.clustering.kernels import KERNELS, NUMPY
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import Context, Timers
 from p2pclust.peer.core.effects import Compute, Effect
@@ -65,6 +66,8 @@ from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
 
+#: The key of the fact with the best kernel that a peer has, if that is not NumPy.
+_KERNEL = "kernel"
 _MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 _FACTS = (FactDigest, FactDelta)
 _ROSTERS = (RosterOffer, RosterRequest, RosterCopy)
@@ -87,6 +90,7 @@ class Identity:
     keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
     pins: Pins | None = None  # the device keys on the fleet roster; None where they protect nothing
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
+    kernel: str = NUMPY  # the best that it has for passes over its rows
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,12 @@ class Core:
         """The revoked peers, as far as this peer knows."""
         return self._ctx.barred
 
+    def kernel_of(self, name: str) -> str:
+        """Return the best kernel that a peer has published, NumPy if none."""
+        fact = self.facts.get(name, _KERNEL)
+        known = {kernel.encode(): kernel for kernel in KERNELS}
+        return NUMPY if fact is None else known.get(fact.value, NUMPY)
+
     def way_to(self, name: str) -> str:
         """Return the relay that a peer was last heard through on a full mesh, or an empty string."""
         return self._ctx.way_to(name)
@@ -208,6 +218,8 @@ class Core:
         self.facts.start()
         if not self._ctx.routing.told:
             self.facts.publish(LINKS, self._ctx.routing.own_claim)
+        if self.identity.kernel != NUMPY:
+            self.facts.publish(_KERNEL, self.identity.kernel.encode())
         self.jobs.start()
 
     def _arrived(self, event: Arrived) -> None:

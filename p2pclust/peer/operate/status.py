@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
+from p2pclust.clustering.kernels import NUMPY
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
@@ -61,6 +62,7 @@ class MemberStatus:
     linked: bool  # whether it is a neighbour of this peer
     heard_s: float | None  # seconds since it was last heard; None: never
     why: str  # why it is not alive, or why nothing can be sent to it straight; else empty
+    kernel: str = NUMPY  # the best that it has for passes over its rows
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class PeerStatus:
     max_rss_mb: float
     descriptors: int  # that are open; 0 if the system does not report it
     tasks: int  # of the event loop
+    kernel: str = NUMPY  # as of a member
 
 
 def snapshot(shell: Shell) -> PeerStatus:
@@ -140,6 +143,7 @@ def snapshot(shell: Shell) -> PeerStatus:
         max_rss_mb=round(max_rss_mb(), 1),
         descriptors=_n_descriptors(),
         tasks=_n_tasks(),
+        kernel=core.identity.kernel,
     )
 
 
@@ -147,7 +151,10 @@ def _member(shell: Shell, name: str) -> MemberStatus:
     member, heard_at = shell.core.membership.members[name], shell.heard.get(name)
     linked = shell.core.routing.linked(name)
     heard_s = None if heard_at is None else round(shell.now - heard_at, 3)
-    return MemberStatus(name, member.status, member.incarnation, member.address, linked, heard_s, _why(shell, name))
+    return MemberStatus(
+        name, member.status, member.incarnation, member.address, linked, heard_s, _why(shell, name),
+        shell.core.kernel_of(name),
+    )  # fmt: skip
 
 
 def _why(shell: Shell, name: str) -> str:

@@ -31,8 +31,8 @@ def load_rows(
     Parameters
     ----------
     config : mapping
-        See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files) and
-        ``n_clusters`` as well.
+        See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
+        ``n_clusters`` and ``threads`` as well.
     report : callable
         Receives the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
     cancelled : callable
@@ -60,6 +60,7 @@ def load_rows(
     else:
         report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
     local.n_clusters = config.get("n_clusters")
+    local.threads = int(config.get("threads", 1))
     return local
 
 

@@ -78,6 +78,9 @@ class _JobKeys(TomlTable):
     #: "all": every peer makes each state again from signed contributions before it adopts it, so that a lying aggregator
     #: is found out.
     verify: Literal["all"] | None = None
+    #: What does every peer's passes over its rows: the C extension (c1), with the same bits on every kind of CPU, or NumPy;
+    #: auto: c1 where all peers have it.
+    kernel: Literal["auto", "numpy", "c1"] = "auto"
     #: Differential privacy for each row, with protocol llf-cm, secure sums and declared bounds.
     privacy: PrivateSpec | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from p2pclust.fleet.spec import JobRequest
@@ -14,15 +15,17 @@ from p2pclust.scenario.file.job_keys import JobSpec
 __all__ = ["job_of", "request_of"]
 
 
-def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
-    """Return the job document; `bounds` has a declared range for each feature.
+def job_of(
+    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int, kernel: str
+) -> Job:
+    """Return the job document; `bounds` has a declared range for each feature, `kernel` is that of all peers.
 
     Raises
     ------
     UsageError
         If the protocol refuses a parameter.
     """
-    return cluster_job(
+    job = cluster_job(
         spec.protocol,
         n_clusters=spec.clusters,
         scaling=scaling,
@@ -37,6 +40,7 @@ def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: 
         privacy=None if spec.privacy is None else spec.privacy.model_dump(),
         **spec.parameters(),
     )
+    return replace(job, kernel=kernel)
 
 
 def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
+from p2pclust.clustering.kernels import AUTO, NUMPY
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import every_flaw
@@ -92,5 +93,7 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         raise UsageError(
             f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
-    job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
+    # Which kernels the peers have, only the fleet knows: see `p2pclust.fleet.hosts.submission.with_common_kernel`.
+    kernel = NUMPY if spec.kernel == AUTO else spec.kernel
+    job = job_of(spec, spec.scaling, spec.bounds, spec.seed, kernel)
     return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec

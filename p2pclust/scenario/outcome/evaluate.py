@@ -133,6 +133,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
     return {
         "protocol": stage.protocol,
         "parameters": {**_parameters(protocol, stage), **init, "participation": job.participation},
+        "kernel": job.kernel,
         "stops": protocol.stops,
         "rounds": None,
         "converged": False,

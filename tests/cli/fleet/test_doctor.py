@@ -12,7 +12,7 @@ def test_this_machine_can_run_peers(cli: Cli) -> None:
     ended = cli("doctor", "--json")
     assert ended.err == ""
     told = json.loads(ended.out)
-    names = ["versions", "libzmq", "CURVE", "loopback", "ports", "open files", "BLAS", "disk"]
+    names = ["versions", "libzmq", "CURVE", "loopback", "ports", "open files", "BLAS", "kernel", "disk"]
     assert [check["what"] for check in told["checks"]] == names
     assert ended.code == (0 if told["ok"] else 1)
     for check in told["checks"]:

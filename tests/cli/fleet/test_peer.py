@@ -59,6 +59,7 @@ def test_a_file_becomes_what_a_peer_takes(device: Path) -> None:
         "mdns": False,
         "missing_values": "error",
         "nice": 0,
+        "threads": 1,
         "log": "text",
         "log_level": "info",
         "metrics_beyond_this_device": False,

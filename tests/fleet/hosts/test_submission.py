@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.hosts.submission import fetch, result_of, submit
+from p2pclust.fleet.hosts.submission import fetch, result_of, submit, with_common_kernel
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -50,6 +51,35 @@ def test_it_returns_when_a_majority_has_the_job() -> None:
     ((_, fields),) = door.asked
     assert msgpack.unpackb(fields["mathematics"]) == msgpack.unpackb(msgpack.packb(JOB.to_dict()))
     assert (fields["roster"], fields["every_s"], fields["missing"]) == (["a"], 60.0, "wait")
+
+
+@pytest.mark.parametrize(
+    ("roster", "kernels", "expected"),
+    [
+        ((), {"a": "c1", "b": "c1"}, "c1"),
+        ((), {"a": "c1", "b": "numpy"}, "numpy"),
+        ((), {"a": "numpy", "b": "c1"}, "numpy"),
+        ((), {"a": "c1", "b": "c1", "dead": "numpy"}, "c1"),  # it would not be on the roster
+        (("a", "b"), {"a": "c1", "b": "c1", "c": "numpy"}, "c1"),
+        (("a", "dead"), {"a": "c1", "dead": "numpy"}, "numpy"),
+        (("a", "unknown"), {"a": "c1"}, "numpy"),
+    ],
+)
+def test_a_job_has_the_kernel_that_all_its_peers_have(
+    roster: tuple[str, ...], kernels: dict[str, str], expected: str
+) -> None:
+    own, *others = kernels
+    members = [
+        {"name": name, "status": "dead" if name == "dead" else "alive", "kernel": kernels[name]} for name in others
+    ]
+    door = FakeConnection(answers={"status": [{"peer": own, "kernel": kernels[own], "members": members}]})
+    request = with_common_kernel(door, JobRequest(JOB), roster)  # type: ignore[arg-type]
+    assert request.job == replace(JOB, kernel=expected)
+
+
+def test_peers_of_an_older_release_have_numpy() -> None:
+    door = FakeConnection(answers={"status": [{"peer": "a", "members": [{"name": "b", "status": "alive"}]}]})
+    assert with_common_kernel(door, JobRequest(JOB)).job.kernel == "numpy"  # type: ignore[arg-type]
 
 
 def test_only_a_submission_with_an_id_has_that_field() -> None:

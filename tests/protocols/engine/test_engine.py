@@ -27,6 +27,15 @@ def empty(job: Job, state: JobState, abstained: dict[int, str] | None = None, n_
     return engine.advance(job, state, [], abstained or {}, n_peers=n_peers)
 
 
+def test_a_device_without_the_kernel_of_a_job_abstains(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = replace(cluster_job("llf-cm", **OPTIONS), kernel="c1")
+    monkeypatch.setattr(engine, "installed", lambda: ("numpy",))
+    with pytest.raises(
+        Abstain, match="this device has no kernel c1: install p2pclust on it where there is a C compiler"
+    ):
+        engine.contribution(job, engine.begin(job), PEERS[0], 0, 3)
+
+
 def test_stages_that_need_no_round_are_passed_at_once() -> None:
     state = engine.begin(cluster_job("llf-cm", **OPTIONS))
     assert (state.round, state.stage, state.stage_round, state.status) == (0, 3, 0, "running")

@@ -18,6 +18,12 @@ def test_a_job_document_comes_back() -> None:
     assert type(job.stages[-1].parameters["fuzzifier"]) is float
 
 
+def test_a_document_names_only_another_kernel_than_numpy() -> None:
+    assert "kernel" not in DOCUMENT
+    other = Job.from_dict({**DOCUMENT, "kernel": "c1"})
+    assert (other.kernel, other.to_dict()) == ("c1", {**DOCUMENT, "kernel": "c1"})
+
+
 def test_the_stages_of_a_clustering() -> None:
     job = cluster_job("llf-cm", n_clusters=2, scaling="zscore")
     assert [stage.protocol for stage in job.stages] == ["range", "zscore", "split-merge", "llf-cm", "objective"]
@@ -35,6 +41,8 @@ def test_the_stages_of_a_clustering() -> None:
         ({"participation": 1.5}, "participation = 1.5"),
         ({"participation": float("nan")}, "not finite"),
         ({"participation": "all"}, "participation = 'all'"),
+        ({"kernel": "c9"}, "kernel = 'c9': expected one of numpy, c1"),
+        ({"kernel": []}, "kernel = "),
         ({"stages": []}, "0 stages"),
         ({"stages": "llf-cm"}, "stages: expected a list"),
         ({"stages": [3]}, "stage 0: expected names"),

@@ -300,3 +300,19 @@ def test_a_member_that_appears_is_compared_with_at_once() -> None:
     core = alone()
     effects = core.step(1.0, Arrived("p2", Gossip((Update("p2", "alive", 1, "p2:1", "s", ""),))))
     assert any(isinstance(e, Send) and isinstance(e.message, FactDigest) and e.to == "p2" for e in effects)
+
+
+def test_peers_publish_their_kernel() -> None:
+    net = Net(3, kernels={"p1": "c1", "p2": "c1"})
+    net.meet()
+    for name in net.names:
+        core = net.peers[name].core
+        assert core is not None
+        assert [core.kernel_of(other) for other in net.names] == ["c1", "c1", "numpy"]
+
+
+@pytest.mark.parametrize("told_value", [b"", b"c9", b"numpy", b"\xff"])
+def test_a_kernel_that_is_not_known_counts_as_numpy(told_value: bytes) -> None:
+    core = alone()
+    told(core, delta(0, ("kernel", 1, told_value)))
+    assert core.kernel_of("p2") == "numpy"
