@@ -90,6 +90,7 @@ soak: $(VENV)/.dev
 
 benchmarks: $(VENV)/.dev
 	$(BIN)/pip install --quiet -e ".[benchmarks]"
+	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/local_sums.py
 	$(BIN)/python benchmarks/estimators.py
 	$(BIN)/python benchmarks/rivals.py $(if $(FEDFUZZCLUS),--fedfuzzclus $(FEDFUZZCLUS))

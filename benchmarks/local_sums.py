@@ -31,8 +31,11 @@ from skfuzzy.cluster import cmeans
 from threadpoolctl import threadpool_limits
 
 from p2pclust.clustering import Points, fuzzy_sums, sums_and_counts
+from p2pclust.clustering.kernels import AUTO, Kernel, named
 
 Floats = npt.NDArray[np.float64]
+
+BEST = Kernel(named(AUTO))
 
 # Iteration counts between which scikit-fuzzy's time per iteration is the slope.
 FEW, MANY = 2, 8
@@ -110,7 +113,7 @@ def largest_error(points: Points, centers: Floats, fuzzifier: float) -> float:
 def extra_megabytes(X: Floats, centers: Floats, fuzzifier: float) -> float:
     """Peak memory that preparing and one pass allocate beyond X."""
     tracemalloc.start()
-    fuzzy_sums(Points(X), centers, fuzzifier)
+    fuzzy_sums(Points(X, kernel=BEST), centers, fuzzifier)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / 2**20
@@ -119,7 +122,7 @@ def extra_megabytes(X: Floats, centers: Floats, fuzzifier: float) -> float:
 def measure(case: Case, *, share: float, their_share: float, repeats: int) -> list[str]:
     """Measure one case; return the cells of its row."""
     X, centers = case.data(share)
-    points = Points(X)
+    points = Points(X, kernel=BEST)
     theirs_X = X[: int(len(X) * their_share)]
     rng = np.random.default_rng(1)
     u = rng.random((case.n_clusters, len(theirs_X)))
@@ -172,7 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="share of the rows that scikit-fuzzy gets, its time scaled up: for machines with little memory",
     )
     options = parser.parse_args(arguments)
-    print(f"python {platform.python_version()}, numpy {np.__version__}, one BLAS thread, CPU time of the thread")
+    print(
+        f"python {platform.python_version()}, numpy {np.__version__}, kernel {BEST.name}, one thread, CPU time of the thread"
+    )
     if options.their_share != 1.0:
         print(f"scikit-fuzzy ran on {options.their_share:.0%} of the rows; its times are scaled up")
     print("  ".join(f"{heading:>10}" for heading in HEADINGS))

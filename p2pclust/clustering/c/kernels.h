@@ -21,7 +21,7 @@
 
 /* These change the speed only. */
 #define LINE 8 /* doubles in a line of the cache */
-#define AHEAD 16 /* rows between those that are read and those that are asked for */
+#define AHEAD 1024 /* numbers between those that are read and those that are asked for */
 #define IN_CACHE 1536 /* numbers of centers that stay in the first cache */
 
 enum fuzzifier { TWO, ONE_AND_A_HALF, THREE };
@@ -61,6 +61,12 @@ typedef int64_t mask2 __attribute__((vector_size(16)));
 
 #if defined(__x86_64__)
 
+#include <immintrin.h>
+
+#define ANY2(mask) (_mm_movemask_pd((__m128d)(mask)) != 0)
+#define ANY4(mask) (_mm256_movemask_pd((__m256d)(mask)) != 0)
+#define ANY8(mask) (_mm512_test_epi64_mask((__m512i)(mask), (__m512i)(mask)) != 0)
+
 typedef double vector4 __attribute__((vector_size(32)));
 typedef int64_t mask4 __attribute__((vector_size(32)));
 #define COLUMN4(x, f) ((vector4){x[0][f], x[1][f], x[2][f], x[3][f]})
@@ -78,6 +84,7 @@ typedef int64_t mask8 __attribute__((vector_size(64)));
 #define VECTOR vector2
 #define MASK mask2
 #define COLUMN COLUMN2
+#define ANY ANY2
 #define CENTERS 4
 #define PANELS 2
 #define SUM_CENTERS 2
@@ -90,6 +97,7 @@ typedef int64_t mask8 __attribute__((vector_size(64)));
 #define VECTOR vector4
 #define MASK mask4
 #define COLUMN COLUMN4
+#define ANY ANY4
 #define CENTERS 4
 #define PANELS 2
 #define SUM_CENTERS 2
@@ -102,6 +110,7 @@ typedef int64_t mask8 __attribute__((vector_size(64)));
 #define VECTOR vector8
 #define MASK mask8
 #define COLUMN COLUMN8
+#define ANY ANY8
 #define CENTERS 4
 #define PANELS 4
 #define SUM_CENTERS 4
@@ -124,12 +133,19 @@ static int sets_here(void)
 
 #else
 
+static inline int any2(mask2 mask)
+{
+    return (mask[0] | mask[1]) != 0;
+}
+#define ANY2 any2
+
 #define NAME(x) x##_plain
 #define TARGET
 #define WIDTH 2
 #define VECTOR vector2
 #define MASK mask2
 #define COLUMN COLUMN2
+#define ANY ANY2
 #define CENTERS 4
 #define PANELS 4
 #define SUM_CENTERS 4

@@ -4,6 +4,7 @@
  *   TARGET                     the attribute that lets the compiler use the set
  *   WIDTH, VECTOR, MASK        how many doubles a register holds; registers of doubles and of int64_t
  *   COLUMN(x, f)               the vector of x[0][f], x[1][f], ...
+ *   ANY(mask)                  whether any of its numbers is not zero
  *   CENTERS, PANELS            a tile of distances: so many centers times panels of rows are held in registers
  *   SUM_CENTERS, SUM_COLUMNS   a tile of sums
  *
@@ -14,14 +15,6 @@
 
 #define SAME_FOR_ALL static inline __attribute__((always_inline)) TARGET
 #define SELECT(chosen, a, b) ((VECTOR)(((chosen) & (MASK)(a)) | (~(chosen) & (MASK)(b))))
-
-SAME_FOR_ALL int NAME(any)(MASK chosen)
-{
-    int64_t found = 0;
-    for (int l = 0; l < WIDTH; l++)
-        found |= chosen[l];
-    return found != 0;
-}
 
 SAME_FOR_ALL VECTOR NAME(root)(VECTOR x)
 {
@@ -54,7 +47,7 @@ TARGET static size_t NAME(fill)(const struct pass *pass, const double *restrict 
         VECTOR *restrict panel = NAME(panel)(pass, at);
         VECTOR squares = {0};
         for (size_t l = 0; l < WIDTH * F; l += LINE) // what lies past the end is not read
-            __builtin_prefetch(X + (start + AHEAD) * F + l);
+            __builtin_prefetch(X + start * F + AHEAD + l);
         for (size_t l = 0; l < WIDTH; l++)
             x[l] = X + (start + (l < here ? l : 0)) * F;
         for (size_t f = 0; f < F; f++) {
@@ -151,13 +144,13 @@ TARGET static VECTOR NAME(refine)(const struct pass *pass, size_t at, VECTOR lim
     VECTOR *d = NAME(of_panel)(pass, at);
     for (size_t c = 0; c < pass->n_centers; c++) {
         const MASK near = d[c] <= limit;
-        if (NAME(any)(near))
+        if (ANY(near))
             d[c] = SELECT(near, NAME(direct)(pass, at, c), d[c]);
     }
     const VECTOR least = NAME(least)(d, pass->n_centers);
     *closest = least;
     const MASK on_center = least == zero;
-    if (!NAME(any)(on_center))
+    if (!ANY(on_center))
         return least;
     for (size_t c = 0; c < pass->n_centers; c++)
         d[c] = SELECT(on_center, SELECT(d[c] == zero, one, infinite), d[c]);
@@ -172,7 +165,7 @@ SAME_FOR_ALL void NAME(raise)(const struct pass *pass, size_t at, const VECTOR *
     VECTOR *d = NAME(of_panel)(pass, at), *totals = (VECTOR *)pass->weight_sums + at % (LANES / WIDTH) * C;
     const VECTOR one = (VECTOR){0} + 1.0, limit = (((VECTOR *)pass->squares)[at] + pass->largest_square) * pass->share;
     VECTOR least = NAME(least)(d, C), closest = least;
-    if (NAME(any)(least <= limit))
+    if (ANY(least <= limit))
         least = NAME(refine)(pass, at, limit, &closest);
     VECTOR sum = {0};
     for (size_t c = 0; c < C; c++) {
@@ -306,7 +299,7 @@ SAME_FOR_ALL void NAME(nearest)(const struct pass *pass, size_t at, int64_t *lab
     // The rounding error may make the least one negative; then it is no larger than the noise.
     const VECTOR limit = noise + (VECTOR)((MASK)least & INT64_MAX) * (1.0 + TIE);
     const MASK tied = second <= limit;
-    if (NAME(any)(tied)) {
+    if (ANY(tied)) {
         VECTOR closest = infinite;
         VECTOR settled = zero;
         index = zero;
@@ -398,6 +391,7 @@ static const struct passes NAME(passes) = {WIDTH, NAME(fuzzy), NAME(crisp), NAME
 #undef VECTOR
 #undef MASK
 #undef COLUMN
+#undef ANY
 #undef CENTERS
 #undef PANELS
 #undef SUM_CENTERS
