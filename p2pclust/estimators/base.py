@@ -34,7 +34,7 @@ from p2pclust.peer.core.treatment import Treatment, secure_fields
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
@@ -137,7 +137,8 @@ class LabellingEstimator(
 
     def _job(self, seed: int, n_features: int) -> Job:
         """Return the job, with the kernel that was asked for."""
-        return replace(self._stages(seed, n_features), kernel=Kernel(named(self.kernel), self.threads).name)
+        kernel = Kernel(named(self.kernel), self.threads).name
+        return replace(self._stages(seed, n_features), kernel=kernel, rounding=RECEIVER)
 
     def _stages(self, seed: int, n_features: int) -> Job:
         options = self._options()

@@ -243,7 +243,7 @@ class Net:
             identity = Identity(
                 name, addresses[name], tuple(roster.peers), addresses, self._fitness.get(name, 0.5), overlay, links,
                 serial=roster.serial, keys=roster.peers, signs_facts=roster.signs_facts,
-                kernel=self._kernels.get(name, "numpy"),
+                kernel=self._kernels.get(name, ""),
             )  # fmt: skip
             rng = np.random.default_rng([self.names.index(name), peer.life])
             peer.core = Core(identity, peer.disk.load(), self.timing, self.limits, rng)

@@ -10,16 +10,16 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from p2pclust.clustering.kernels import C1, NUMPY
+from p2pclust.clustering.kernels import C1
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["FinishedJob", "drift", "fetch", "result_of", "submit", "with_common_kernel"]
+__all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
@@ -54,16 +54,21 @@ def submit(
     )
 
 
-def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
-    """Return the request with the best kernel that all peers of the roster have, as the peer that is asked knows."""
+def as_all_can(
+    client: Connection, request: JobRequest, roster: tuple[str, ...] = (), *, choose_kernel: bool = True
+) -> JobRequest:
+    """Return the request as all peers of the roster can do it best, as far as the peer that is asked knows.
+
+    Receivers round contributions if all are of a release that can, and the kernel is the best that all have.
+    """
     answer = client.ask("status")
-    kernels = {answer["peer"]: answer.get("kernel", NUMPY)}
-    kernels |= {
-        one["name"]: one.get("kernel", NUMPY) for one in answer["members"] if roster or one["status"] == "alive"
-    }
-    if any(kernels.get(name, NUMPY) != C1 for name in roster or kernels):
-        return request
-    return replace(request, job=replace(request.job, kernel=C1))
+    kernels = {answer["peer"]: answer.get("kernel", "")}
+    kernels |= {one["name"]: one.get("kernel", "") for one in answer["members"] if roster or one["status"] == "alive"}
+    common = {kernels.get(name, "") for name in roster or kernels}
+    job = request.job if "" in common else replace(request.job, rounding=RECEIVER)
+    if choose_kernel and common == {C1}:
+        job = replace(job, kernel=C1)
+    return replace(request, job=job)
 
 
 def fetch(client: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:

@@ -66,7 +66,7 @@ from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
 
-#: The key of the fact with the best kernel that a peer has, if that is not NumPy.
+#: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.
 _KERNEL = "kernel"
 _MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 _FACTS = (FactDigest, FactDelta)
@@ -90,7 +90,7 @@ class Identity:
     keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
     pins: Pins | None = None  # the device keys on the fleet roster; None where they protect nothing
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
-    kernel: str = NUMPY  # the best that it has for passes over its rows
+    kernel: str = ""  # the best that it has for passes over its rows; empty if it publishes none
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,10 @@ class Core:
         return self._ctx.barred
 
     def kernel_of(self, name: str) -> str:
-        """Return the best kernel that a peer has published, NumPy if none."""
+        """Return the best kernel that a peer has published; empty if none, as peers of older releases."""
         fact = self.facts.get(name, _KERNEL)
         known = {kernel.encode(): kernel for kernel in KERNELS}
-        return NUMPY if fact is None else known.get(fact.value, NUMPY)
+        return "" if fact is None else known.get(fact.value, NUMPY)
 
     def way_to(self, name: str) -> str:
         """Return the relay that a peer was last heard through on a full mesh, or an empty string."""
@@ -218,7 +218,7 @@ class Core:
         self.facts.start()
         if not self._ctx.routing.told:
             self.facts.publish(LINKS, self._ctx.routing.own_claim)
-        if self.identity.kernel != NUMPY:
+        if self.identity.kernel:
             self.facts.publish(_KERNEL, self.identity.kernel.encode())
         self.jobs.start()
 

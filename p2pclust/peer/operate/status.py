@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from p2pclust.clustering.kernels import NUMPY
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
@@ -62,7 +61,7 @@ class MemberStatus:
     linked: bool  # whether it is a neighbour of this peer
     heard_s: float | None  # seconds since it was last heard; None: never
     why: str  # why it is not alive, or why nothing can be sent to it straight; else empty
-    kernel: str = NUMPY  # the best that it has for passes over its rows
+    kernel: str = ""  # the best that it has for passes over its rows; empty if it has published none
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class PeerStatus:
     max_rss_mb: float
     descriptors: int  # that are open; 0 if the system does not report it
     tasks: int  # of the event loop
-    kernel: str = NUMPY  # as of a member
+    kernel: str = ""  # as of a member
 
 
 def snapshot(shell: Shell) -> PeerStatus:

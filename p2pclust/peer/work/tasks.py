@@ -263,7 +263,7 @@ def _contribute(job: Job, state: JobState, task: Contribute, local: Local, blobs
     if isinstance(job.protocols[state.stage], WithWorkspace):
         return _contribute_in_workspace(job, state, task, local, blobs)
     try:
-        contribution = engine.contribution(job, state, local, task.me, task.n_peers)
+        contribution = engine.sent(job, state, local, task.me, task.n_peers)
     except Abstain as abstention:
         return NoResult(abstention.reason)
     payload = Pieces(contribution.pieces()) if job.by_columns else contribution.encode()
@@ -289,7 +289,7 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
         child = job_of(wanted.mathematics)
         workspace.results = {**workspace.results, wanted.name: engine.decode_state(child, blobs.source(child, ref))}
     try:
-        contribution = engine.contribution(job, state, local, task.me, task.n_peers, workspace)
+        contribution = engine.sent(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:
         return NoResult(abstention.reason)
     payload = contribution.encode()

@@ -35,8 +35,8 @@ from p2pclust.protocols.engine.base import (
     Remembering,
     WithWorkspace,
 )
-from p2pclust.protocols.engine.fixed_point import GridError, quantise_all
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.fixed_point import GridError, check_all, quantise_all
+from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN
 from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
@@ -59,6 +59,7 @@ __all__ = [
     "news",
     "own_results",
     "results",
+    "sent",
     "shift",
     "wants",
 ]
@@ -137,6 +138,49 @@ def contribution(
         If the peer was not drawn, has no usable data, or the protocol withholds its contribution.
     """
     protocol = job.protocols[state.stage]
+    raw = _raw(job, state, local, peer, n_peers, workspace, noise=entropy is not None)
+    if not isinstance(protocol, Additive):
+        return raw
+    with _on_the_grid(raw):
+        limbs = quantise_all(raw, protocol.units(state.arrays), n_peers=n_peers, limbs=protocol.limbs)
+    if protocol.noisy and entropy is not None:
+        for name, noise in protocol.noise(state.arrays, n_peers, entropy).items():
+            limbs[name][0] += noise
+    return Arrays(limbs)
+
+
+def sent(
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, workspace: Workspace | None = None
+) -> Contribution:  # fmt: skip
+    """Return what a peer sends as its contribution, and abstain as :func:`contribution` does.
+
+    Where the job says that receivers round, these are float64 of a third of the bytes; :class:`ContributionReader` returns
+    the same limbs for them.
+    """
+    protocol = job.protocols[state.stage]
+    if job.rounding != RECEIVER or not isinstance(protocol, Additive) or protocol.noisy:
+        return contribution(job, state, local, peer, n_peers, workspace)
+    raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
+    with _on_the_grid(raw):
+        check_all(raw, protocol.units(state.arrays), n_peers=n_peers)
+    return Arrays({name: np.asarray(value, dtype=np.float64) for name, value in raw.items()})
+
+
+@contextmanager
+def _on_the_grid(raw: Contribution) -> Iterator[None]:
+    """Abstain where the grid cannot hold a value."""
+    try:
+        yield
+    except GridError as error:
+        _refuse_infinite(raw)
+        raise Abstain(f"failed: {error}") from None
+
+
+def _raw(
+    job: Job, state: JobState, local: Local, peer: int, n_peers: int, workspace: Workspace | None, *, noise: bool
+) -> Contribution:  # fmt: skip
+    """Return what the protocol contributes, checked: of an additive one floats that are not yet rounded to the grid."""
+    protocol = job.protocols[state.stage]
     if protocol.asks == "all" and peer not in asked(job, state, n_peers):
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
@@ -144,7 +188,7 @@ def contribution(
     refusal = protocol.refusal(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
-    if isinstance(protocol, Additive) and protocol.noisy and entropy is None:
+    if isinstance(protocol, Additive) and protocol.noisy and not noise:
         raise Abstain(f"failed: {protocol.id} must add noise, and this run has no secret source of noise")
     rng = random_streams.lazily(random_streams.peer_round, job.seed, peer, state.round)
     # A value that overflows is caught below, by name, where it would leave the peer; a warning would not help.
@@ -161,17 +205,7 @@ def contribution(
     _assert_expected(protocol, state.arrays, raw)
     if not isinstance(protocol, Additive):
         _refuse_infinite(raw)
-        return raw
-    units = protocol.units(state.arrays)
-    try:
-        limbs = quantise_all(raw, units, n_peers=n_peers, limbs=protocol.limbs)
-    except GridError as error:
-        _refuse_infinite(raw)
-        raise Abstain(f"failed: {error}") from None
-    if protocol.noisy and entropy is not None:
-        for name, noise in protocol.noise(state.arrays, n_peers, entropy).items():
-            limbs[name][0] += noise
-    return Arrays(limbs)
+    return raw
 
 
 def advance(

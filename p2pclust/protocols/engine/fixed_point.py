@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "MAX_PEERS", "GridError", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
+    "MAX_PEERS", "GridError", "check_all", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
     "quantise_all",
 ]  # fmt: skip
 
@@ -78,19 +78,7 @@ def quantise_all(
     >>> both["a"].tolist(), both["b"].tolist()
     ([-25165824, 0], [[8388608, 8388608], [0, 0]])
     """
-    if not 1 <= n_peers <= MAX_PEERS:
-        raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
-    rest = np.empty(sum(x.size for x in values.values()))
-    start = 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for name, x in values.items():
-            np.divide(x, _checked_unit(units[name]), out=rest[start : start + x.size].reshape(x.shape))
-            start += x.size
-        limit = 2.0**_CAPACITY_BITS / n_peers
-        if not _every(np.abs(rest) < limit):  # so written, NaN is refused as well
-            if not _every(np.isfinite(rest)):
-                raise GridError("a value is not finite")
-            raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+    rest = _in_units(values, units, n_peers)
     out = np.empty((limbs, rest.size), dtype=np.int64)
     rest *= 2.0**_FIRST_BITS
     for k in range(limbs - 1):
@@ -105,6 +93,39 @@ def quantise_all(
         parts[name] = out[:, start : start + x.size].reshape(limbs, *x.shape)
         start += x.size
     return parts
+
+
+def check_all(values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int) -> None:
+    """Raise GridError where :func:`quantise_all` would.
+
+    Examples
+    --------
+    >>> check_all({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
+    Traceback (most recent call last):
+    ...
+    p2pclust.protocols.engine.fixed_point.GridError: 1e+12 units are too many for the grid of 2 peers
+    """
+    _in_units(values, units, n_peers)
+
+
+def _in_units(
+    values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], n_peers: int
+) -> NDArray[np.float64]:
+    """Return all values in their units, one array after the other; raise GridError if the grid cannot hold one."""
+    if not 1 <= n_peers <= MAX_PEERS:
+        raise GridError(f"{n_peers} peers: the grid holds 1 to {MAX_PEERS}")
+    rest = np.empty(sum(x.size for x in values.values()))
+    start = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, x in values.items():
+            np.divide(x, _checked_unit(units[name]), out=rest[start : start + x.size].reshape(x.shape))
+            start += x.size
+        limit = 2.0**_CAPACITY_BITS / n_peers
+        if not _every(np.abs(rest) < limit):  # so written, NaN is refused as well
+            if not _every(np.isfinite(rest)):
+                raise GridError("a value is not finite")
+            raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+    return rest
 
 
 def dequantise_all(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgpack
 
@@ -26,9 +26,13 @@ from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored,
 from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["Job", "JobState", "RoundRecord", "Stage", "Status"]
+__all__ = ["RECEIVER", "SENDER", "Job", "JobState", "RoundRecord", "Stage", "Status"]
 
 Status = Literal["running", "done", "failed"]
+
+#: Which peer rounds a contribution to the grid of sums.
+SENDER: Final = "sender"
+RECEIVER: Final = "receiver"
 
 _VERSION = 1
 _FIELDS = (10, 11, 12)  # the last ones are the secured part and the proof
@@ -84,6 +88,9 @@ class Job:
     kernel : {"numpy", "c1"}
         What does every peer's passes over its rows; with another one the last bits differ. See
         :mod:`p2pclust.clustering.kernels`.
+    rounding : {"sender", "receiver"}
+        Which peer rounds a contribution to the grid of sums: where the receiver does, it has a third of the bytes. Releases
+        before 0.1 know only the sender; the states have the same bits.
 
     Raises
     ------
@@ -101,6 +108,7 @@ class Job:
     seed: int
     participation: float = 1.0
     kernel: str = NUMPY
+    rounding: str = SENDER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(_with_package(stage) for stage in self.stages))
@@ -114,6 +122,8 @@ class Job:
         object.__setattr__(self, "participation", float(share))
         if self.kernel not in KERNELS:
             raise UsageError(f"job: kernel = {str(self.kernel)[:100]!r}: expected one of {', '.join(KERNELS)}")
+        if self.rounding not in (SENDER, RECEIVER):
+            raise UsageError(f"job: rounding = {str(self.rounding)[:100]!r}: expected {SENDER} or {RECEIVER}")
         _ = self.protocols  # Every stage is checked now, not when its turn comes.
 
     @cached_property
@@ -153,6 +163,7 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job document, as plain values."""
+        later = {"kernel": (self.kernel, NUMPY), "rounding": (self.rounding, SENDER)}  # unknown to older releases
         return {
             "stages": [
                 {"protocol": stage.protocol, "parameters": dict(stage.parameters)}
@@ -161,7 +172,7 @@ class Job:
             ],
             "seed": self.seed,
             "participation": self.participation,
-        } | ({"kernel": self.kernel} if self.kernel != NUMPY else {})
+        } | {name: value for name, (value, usual) in later.items() if value != usual}
 
     @classmethod
     def from_dict(cls, document: object) -> Job:
@@ -172,7 +183,7 @@ class Job:
         UsageError
             For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
         """
-        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel"))
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel", "rounding"))
         stages = given["stages"]
         if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
             raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
@@ -187,7 +198,10 @@ class Job:
             if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
-        return cls(tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY))
+        return cls(
+            tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY),
+            given.get("rounding", SENDER),
+        )  # fmt: skip
 
 
 def _with_package(stage: Stage) -> Stage:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
-from p2pclust.protocols.engine.fixed_point import fits, is_unit
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.fixed_point import GridError, fits, is_unit, quantise_all
+from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.stored_arrays import Stored
 
@@ -120,6 +124,7 @@ class ContributionReader:
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
         self._n_peers = n_peers
+        self._rounded: _Rounding | None = None
         if state.secured is not None:
             self._additive = False  # nothing can be known of padded numbers but how many there are
             self._expected = {PADDED: (np.dtype("int64"), (layout_of(job, state).size,))}
@@ -132,6 +137,11 @@ class ContributionReader:
             for name, slot in protocol.expects(state.arrays).items()
         }
         self._names = list(self._expected)
+        if isinstance(protocol, Additive) and job.rounding == RECEIVER:
+            self._rounded = _Rounding(
+                {name: slot.shape for name, slot in protocol.expects(state.arrays).items()},
+                protocol.units(state.arrays), protocol.limbs, n_peers,
+            )  # fmt: skip
 
     def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
         """Return a contribution that arrived as bytes, or a sum of several, checked against what the stage expects.
@@ -146,6 +156,8 @@ class ContributionReader:
         arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
         if list(arrays) != self._names:
             raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")
+        if self._rounded is not None and summed == 1 and all(arrays.dtype(name) == np.float64 for name in arrays):
+            return self._rounded(arrays)
         for name, (dtype, shape) in self._expected.items():
             given, size = arrays.dtype(name), arrays.shape(name)
             if given != dtype or not (size == shape or matches(size, shape)):
@@ -154,6 +166,25 @@ class ContributionReader:
             if self._additive and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
                 raise WireError(f"contribution: {name} lies outside the grid")
         return arrays
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """Rounds the floats of one peer to the grid of its sums, as the peer itself would have."""
+
+    shapes: Mapping[str, tuple[int | None, ...]]
+    units: Mapping[str, ArrayLike]
+    limbs: int
+    n_peers: int
+
+    def __call__(self, arrays: Contribution) -> Contribution:
+        for name, shape in self.shapes.items():
+            if not matches(size := arrays.shape(name), shape):
+                raise WireError(f"contribution: {name} is float64{list(size)}, expected float64{list(shape)}")
+        try:
+            return Arrays(quantise_all(dict(arrays.items()), self.units, n_peers=self.n_peers, limbs=self.limbs))
+        except GridError as error:
+            raise WireError(f"contribution: {error}") from None
 
 
 def decode_state(job: Job, data: bytes | Stored) -> JobState:

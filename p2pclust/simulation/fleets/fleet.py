@@ -13,7 +13,7 @@ from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.reports import JobAccepted, JobRefused, JobSubmitted
 from p2pclust.peer.core.timing import preset
-from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.job import RECEIVER, SENDER, Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
@@ -87,8 +87,10 @@ class RandomFleet:
         self.plan = plan
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
+        rounding = (SENDER, RECEIVER)[plan.seed % 2]
         self.jobs = [
-            DrawnJob(job, KINDS[job.kind].job(job, plan.seed + number)) for number, job in enumerate(plan.jobs)
+            DrawnJob(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding))
+            for number, job in enumerate(plan.jobs)
         ]
         rng = np.random.default_rng([plan.seed, 21])
         self.locals = self._locals(rng)

@@ -1,0 +1,98 @@
+"""Contributions that the receiver rounds to the grid: a third of the bytes, and the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p2pclust.errors import WireError
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.local import Local
+
+N_PEERS = 20
+
+
+def _opened(protocol: str, n_clusters: int, n_features: int, **parameters: Any) -> tuple[Job, JobState]:
+    """A job in its first clustering round, whose receivers round."""
+    box = ([-50.0] * n_features, [50.0] * n_features)
+    init = np.random.default_rng(0).normal(size=(n_clusters, n_features))
+    job = cluster_job(protocol, n_clusters=n_clusters, bounds=box, init=init, **parameters)
+    job = replace(job, rounding=RECEIVER)
+    return job, engine.begin(job)
+
+
+def _same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    return list(one) == list(other) and all(
+        one[name].dtype == other[name].dtype and np.array_equal(one[name], other[name]) for name in one
+    )
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.floats(1e-9, 40.0), st.integers(0, 2**32 - 1))
+def test_the_receiver_rounds_as_the_sender_would(n: int, n_features: int, spread: float, seed: int) -> None:
+    X = np.clip(np.random.default_rng(seed).normal(scale=spread, size=(n, n_features)), -50.0, 50.0)
+    for protocol, more in (("llf-cm", {}), ("llf-fcm", {"privacy_gate": False})):
+        job, state = _opened(protocol, 3, n_features, **more)
+        given = engine.sent(job, state, Local(X), 0, N_PEERS)
+        assert {given.dtype(name) for name in given} == {np.dtype("float64")}
+        reader = engine.ContributionReader(job, state, n_peers=N_PEERS)
+        rounded = engine.contribution(job, state, Local(X), 0, N_PEERS)
+        assert _same(reader.read(given.encode()), rounded)
+        assert _same(reader.read(rounded.encode()), rounded)
+
+
+def test_ten_centers_of_64_columns_take_five_kilobytes() -> None:
+    job, state = _opened("llf-fcm", 10, 64, privacy_gate=False)
+    X = Local(np.random.default_rng(1).normal(size=(50, 64)))
+    assert len(engine.sent(job, state, X, 0, N_PEERS).encode()) < 5_500
+    assert len(engine.contribution(job, state, X, 0, N_PEERS).encode()) > 15_000
+
+
+def test_without_that_floats_are_refused() -> None:
+    job, state = _opened("llf-cm", 2, 1)
+    given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS).encode()
+    reader = engine.ContributionReader(replace(job, rounding="sender"), state, n_peers=N_PEERS)
+    with pytest.raises(WireError, match="counts is float64"):
+        reader.read(given)
+
+
+def test_a_sum_of_several_is_not_read_as_floats() -> None:
+    job, state = _opened("llf-cm", 2, 1)
+    given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS).encode()
+    with pytest.raises(WireError, match="counts is float64"):
+        engine.ContributionReader(job, state, n_peers=N_PEERS).read(given, summed=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sums": [[np.nan], [0.0]]}, "a value is not finite"),
+        ({"sums": [[1e30], [0.0]]}, "too many for the grid of 20 peers"),
+        ({"counts": [1.0, 2.0, 3.0]}, r"counts is float64\[3\], expected float64\[2\]"),
+        ({"rows": [1.0]}, r"rows is float64\[1\]"),
+        ({"sums": np.zeros((2, 1), dtype=np.int64)}, "expected int64"),
+    ],
+)
+def test_floats_of_a_liar_are_refused(change: dict[str, Any], message: str) -> None:
+    job, state = _opened("llf-cm", 2, 1)
+    given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS)
+    arrays = Arrays({**dict(given.items()), **{name: np.asarray(value) for name, value in change.items()}})
+    with pytest.raises(WireError, match=message):
+        engine.ContributionReader(job, state, n_peers=N_PEERS).read(arrays.encode())
+
+
+def test_what_the_grid_cannot_hold_is_not_sent() -> None:
+    job, state = _opened("llf-cm", 2, 1)
+    huge = Local([[0.0], [1.0], [2.0]], weights=[1e13, 1e13, 1e13])
+    for answer in (engine.sent, engine.contribution):
+        with pytest.raises(Abstain, match="too many for the grid"):
+            answer(job, state, huge, 0, N_PEERS)
