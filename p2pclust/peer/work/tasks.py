@@ -64,30 +64,35 @@ _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
 
 
 class Memories:
-    """What a worker remembers of the rounds that it closed, for protocols that remember; gone with this life of the peer.
+    """What a worker remembers of the rounds that it closed; gone with this life of the peer.
 
-    A memory belongs to the state that came of the round. Where another state follows, another aggregator closed a round
-    in between, and the memory is worth nothing.
+    That is the state that it made, which need not be decoded again, and for protocols that remember their memory, which
+    belongs to that state. Where another state follows, another aggregator closed a round in between, and both are worth
+    nothing.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, tuple[bytes, engine.Memory]] = {}  # by job: the digest of the state
+        self._kept: dict[bytes, tuple[bytes, engine.Memory, JobState | None]] = {}  # by job: the digest of the state
+
+    def state(self, job: bytes, digest: bytes) -> JobState | None:
+        """Return the state of that digest, if this worker made it in the last round."""
+        kept = self._kept.get(job)
+        return None if kept is None or kept[0] != digest else kept[2]
 
     def take(self, job: bytes, state: bytes) -> engine.Memory:
         """Return the memory that belongs to the state of that digest, or an empty one; it is kept no longer."""
-        digest, memory = self._kept.pop(job, (b"", engine.Memory()))
+        digest, memory, _ = self._kept.pop(job, (b"", engine.Memory(), None))
         return memory if digest == state else engine.Memory()
 
-    def keep(self, job: bytes, state: bytes, memory: engine.Memory) -> None:
-        """Remember until the next round."""
-        if memory.value is not None:
-            self._kept[job] = (state, memory)
-            while len(self._kept) > _MAX_REMEMBERED:
-                del self._kept[next(iter(self._kept))]
+    def keep(self, job: bytes, digest: bytes, memory: engine.Memory, state: JobState | None) -> None:
+        """Remember until the next round; no state where it has numbers for each row."""
+        self._kept[job] = (digest, memory, state)
+        while len(self._kept) > _MAX_REMEMBERED:
+            del self._kept[next(iter(self._kept))]
 
     def outlived(self, job: bytes, state: bytes) -> None:
         """The job is at that state: a memory of another one is only a burden."""
-        if self._kept.get(job, (state, None))[0] != state:
+        if job in self._kept and self._kept[job][0] != state:
             del self._kept[job]
 
 
@@ -143,7 +148,9 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     job = job_of(task.job)
     if isinstance(task, CheckState):
         return _verifier(job, task, task.keys, life).check(task, blobs)
-    state = engine.decode_state(job, blobs.source(job, task.state))
+    state = life.memories.state(task.job, task.state.digest)
+    if state is None:
+        state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys, local.n_samples)):
         local = local.refusing(refusal)
@@ -306,5 +313,5 @@ def _combine(job: Job, state: JobState, task: CombineRound, blobs: BlobAccess, m
     given = one_by_one(job, state, task, blobs, abstained)
     after = engine.advance(job, state, given, abstained, n_peers=task.n_peers, memory=memory)
     outcome = made(job, after, task.n_peers, blobs, before=state)
-    memories.keep(task.job, outcome.ref.digest, memory)
+    memories.keep(task.job, outcome.ref.digest, memory, None if job.by_columns else after)
     return outcome

@@ -124,27 +124,41 @@ class TestMemories:
 
     def test_a_memory_belongs_to_the_state_that_came_of_its_round(self) -> None:
         memories, memory = Memories(), self.remembered()
-        memories.keep(b"job", b"state", memory)
+        memories.keep(b"job", b"state", memory, None)
         assert memories.take(b"job", b"state") is memory
         assert memories.take(b"job", b"state").value is None, "it is used once"
-        memories.keep(b"job", b"state", memory)
+        memories.keep(b"job", b"state", memory, None)
         assert memories.take(b"job", b"another").value is None
         assert memories.take(b"job", b"state").value is None, "who closes another round has lost it"
 
     def test_a_memory_of_a_state_that_is_past_is_a_burden(self) -> None:
         memories = Memories()
-        memories.keep(b"job", b"state", self.remembered())
+        memories.keep(b"job", b"state", self.remembered(), None)
         memories.outlived(b"job", b"state")
         memories.outlived(b"other job", b"next")
         assert memories.take(b"job", b"state").value is not None
-        memories.keep(b"job", b"state", self.remembered())
+        memories.keep(b"job", b"state", self.remembered(), None)
         memories.outlived(b"job", b"next")
         assert memories.take(b"job", b"state").value is None
 
-    def test_few_are_kept_and_empty_ones_are_not(self) -> None:
+    def test_few_are_kept(self) -> None:
         memories = Memories()
-        memories.keep(b"empty", b"state", engine.Memory())
         for name in (b"1", b"2", b"3"):
-            memories.keep(name, b"state", self.remembered())
-        kept = [name for name in (b"empty", b"1", b"2", b"3") if memories.take(name, b"state").value is not None]
+            memories.keep(name, b"state", self.remembered(), None)
+        kept = [name for name in (b"1", b"2", b"3") if memories.take(name, b"state").value is not None]
         assert kept == [b"2", b"3"]
+
+    def test_a_state_that_this_peer_made_is_not_decoded_again(self) -> None:
+        peers = Peers()
+        peers.job = cluster_job("llf-cm", n_clusters=2, bounds=([-9.0, -9.0], [9.0, 9.0]), init=np.eye(2))
+        peers.data, peers.locals = msgpack.packb(peers.job.to_dict()), [peers.locals[0]] * 2
+        memories = Memories()
+        ref = peers.round(peers.begin(), memories)
+        made = memories.state(peers.data, ref.digest)
+        assert made is not None
+        assert made.encode() == peers.state(ref).encode()
+        assert memories.state(peers.data, b"another") is None
+        unread = BlobAccess(lambda digest: iter([b"damaged"]), peers.store, no_sync, LIMITS)
+        task = Contribute(peers.data, 2, Ref(ref.digest, ref.size_bytes, None), 0)
+        assert isinstance(perform(task, peers.locals[0], unread, Life(memories)), Contributed)
+        assert isinstance(perform(task, peers.locals[0], unread), NoResult)
