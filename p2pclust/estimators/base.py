@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
@@ -34,7 +34,7 @@ from p2pclust.peer.core.treatment import Treatment, secure_fields
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
 from p2pclust.protocols.engine.runner import conclude, run_in_process
@@ -137,8 +137,7 @@ class LabellingEstimator(
 
     def _job(self, seed: int, n_features: int) -> Job:
         """Return the job, with the kernel that was asked for."""
-        kernel = Kernel(named(self.kernel), self.threads).name
-        return replace(self._stages(seed, n_features), kernel=kernel, rounding=RECEIVER)
+        return self._stages(seed, n_features).here(Kernel(named(self.kernel), self.threads).name)
 
     def _stages(self, seed: int, n_features: int) -> Job:
         options = self._options()

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgpack
 
-from p2pclust.clustering.kernels import KERNELS, NUMPY
+from p2pclust.clustering.kernels import AUTO, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
@@ -160,6 +160,16 @@ class Job:
                     "those of all: leave verify out"
                 )
         return ""
+
+    def here(self, kernel: str = AUTO) -> Job:
+        """Return the same job as peers of this installation do it best: with its kernel, and rounded by receivers.
+
+        Examples
+        --------
+        >>> Job((Stage("range"),), seed=7).here("numpy").rounding
+        'receiver'
+        """
+        return replace(self, kernel=named(kernel), rounding=RECEIVER)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job document, as plain values."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from p2pclust.clustering.kernels import named
 from p2pclust.data import DataSet, deal, load
 from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
@@ -209,7 +208,7 @@ def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
     if bounds is not None and len(bounds) == 1:
         bounds *= n_features
     spec = scenario.jobs[index]
-    return job_of(spec, scenario.data.scaling, bounds, scenario.seed, named(spec.kernel))
+    return job_of(spec, scenario.data.scaling, bounds, scenario.seed).here(spec.kernel)
 
 
 def check_backend(scenario: Scenario, backend: str) -> None:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import RECEIVER, Job
+from p2pclust.protocols.engine.job import Job
 from p2pclust.scenario.file.fields import Bounds
 from p2pclust.scenario.file.job_keys import JobSpec
 
 __all__ = ["job_of", "request_of"]
 
 
-def job_of(
-    spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int, kernel: str,
-    rounding: str = RECEIVER,
-) -> Job:  # fmt: skip
-    """Return the job document.
-
-    `bounds` has a declared range for each feature; `kernel` and `rounding` are those of the job.
+def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
+    """Return the job document; `bounds` has a declared range for each feature.
 
     Raises
     ------
     UsageError
         If the protocol refuses a parameter.
     """
-    job = cluster_job(
+    return cluster_job(
         spec.protocol,
         n_clusters=spec.clusters,
         scaling=scaling,
@@ -43,7 +37,6 @@ def job_of(
         privacy=None if spec.privacy is None else spec.privacy.model_dump(),
         **spec.parameters(),
     )
-    return replace(job, kernel=kernel, rounding=rounding)
 
 
 def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:

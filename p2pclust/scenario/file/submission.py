@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError
 
-from p2pclust.clustering.kernels import AUTO, NUMPY
+from p2pclust.clustering.kernels import AUTO
 from p2pclust.errors import UsageError
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.peer.core.treatment import every_flaw
-from p2pclust.protocols.engine.job import SENDER
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import wrong_value
@@ -94,7 +94,7 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         raise UsageError(
             f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
-    # Only the fleet knows what all its peers can do: see `p2pclust.fleet.hosts.submission.as_all_can`.
-    kernel = NUMPY if spec.kernel == AUTO else spec.kernel
-    job = job_of(spec, spec.scaling, spec.bounds, spec.seed, kernel, SENDER)
+    job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
+    if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.fleet.hosts.submission.as_all_can`
+        job = replace(job, kernel=spec.kernel)
     return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec
