@@ -18,7 +18,7 @@ from p2pclust.fleet import backend as backend_called
 from p2pclust.fleet.power import Rest
 from p2pclust.fleet.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, JobRequest, OnEvent, PeerSpec
 from p2pclust.peer.core.timing import preset
-from p2pclust.peer.operate.device import fitness
+from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
@@ -241,11 +241,12 @@ def _peers(
     rests: Mapping[str, Rest],
 ) -> tuple[PeerSpec, ...]:
     labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
+    suited = _fitness(scenario)
     return tuple(
         PeerSpec(
             device.name,
             shares[device.name].X,
-            fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link)),
+            suited[device.name],
             _link(device.spec.link),
             ids=shares[device.name].shared_ids,
             centers=given.get(device.name),
@@ -266,6 +267,15 @@ def _link(link: LinkSpec | None) -> Shape | None:
         return None
     up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
     return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
+
+
+def _fitness(scenario: Scenario) -> dict[str, float]:
+    """Return how well each device would aggregate; where all are alike, the usual fitness, which peers need not publish."""
+    found = {
+        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
+        for device in scenario.fleet.members
+    }
+    return found if len(set(found.values())) > 1 else dict.fromkeys(found, USUAL_FITNESS)
 
 
 def _up_mbit(link: LinkSpec | None) -> float | None:

@@ -17,7 +17,7 @@ from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
-from p2pclust.peer.operate.device import fitness
+from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.protocols.private.ledger import Budget
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
@@ -31,8 +31,6 @@ __all__ = ["FORMER_NAMES", "PeerConfig", "load_config"]
 #: Keys that were called otherwise in the release before.
 FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
-#: Fitness of a device without any information.
-_USUAL_FITNESS = 0.5
 
 
 def _budget(given: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +225,7 @@ def _fitness(config: PeerConfig) -> float:
     if config.fitness is not None:
         return config.fitness
     if config.mains is None and config.cores is None and config.up_mbit is None:
-        return _USUAL_FITNESS
+        return USUAL_FITNESS
     return fitness(mains=bool(config.mains), cores=config.cores, up_mbit=config.up_mbit)
 
 

@@ -57,7 +57,7 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVersion
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.spread.facts import KERNEL, Fact, Facts
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
@@ -66,8 +66,6 @@ from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
 
-#: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.
-_KERNEL = "kernel"
 _MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 _FACTS = (FactDigest, FactDelta)
 _ROSTERS = (RosterOffer, RosterRequest, RosterCopy)
@@ -156,7 +154,7 @@ class Core:
 
     def kernel_of(self, name: str) -> str:
         """Return the best kernel that a peer has published; empty if none, as peers of older releases."""
-        fact = self.facts.get(name, _KERNEL)
+        fact = self.facts.get(name, KERNEL)
         known = {kernel.encode(): kernel for kernel in KERNELS}
         return "" if fact is None else known.get(fact.value, NUMPY)
 
@@ -219,7 +217,7 @@ class Core:
         if not self._ctx.routing.told:
             self.facts.publish(LINKS, self._ctx.routing.own_claim)
         if self.identity.kernel:
-            self.facts.publish(_KERNEL, self.identity.kernel.encode())
+            self.facts.publish(KERNEL, self.identity.kernel.encode())
         self.jobs.start()
 
     def _arrived(self, event: Arrived) -> None:

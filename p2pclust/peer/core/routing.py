@@ -3,12 +3,17 @@
 On a full mesh all peers are neighbours, and none of this is used. On any other overlay a peer has links to its neighbours
 only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts: a peer publishes
 its links if the others were not given them, or once a link appeared or vanished. Dead peers carry no messages.
+
+Peers of one process that know the same map, as simulated ones do, share the ways that were found on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
+from weakref import WeakValueDictionary
 from zlib import crc32
 
 import msgpack
@@ -22,6 +27,14 @@ __all__ = ["LINKS", "Routing"]
 LINKS: Final = "links"
 
 _MOST_BYTES: Final = 48 * 1024
+#: The ways that some peer of this process uses, by the prints of claims and of silent peers.
+_shared: WeakValueDictionary[tuple[int, int], Ways] = WeakValueDictionary()
+
+
+@lru_cache(maxsize=2**14)
+def _print(owner: str, names: tuple[str, ...] = ()) -> int:
+    """Return a number for a claim; the sum of these stands for a map, in whatever order it was learnt."""
+    return int.from_bytes(blake2b("\0".join((owner, *names)).encode(), digest_size=16).digest())
 
 
 class Routing:
@@ -48,6 +61,7 @@ class Routing:
         self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
             self._claims[me] = tuple(links)
+        self._claimed = sum(_print(name, near) for name, near in self._claims.items())
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
         self._silent: dict[str, None] = {}  # peers that carry no messages
         self._ways: Ways | None = None
@@ -130,8 +144,7 @@ class Routing:
             self._own[name] = None
         else:
             del self._own[name]
-        self._claims[self._me] = tuple(self._own)
-        self._forget_ways()
+        self._claim(self._me, tuple(self._own))
         return True
 
     def replacement(self, lost: str) -> str:
@@ -157,8 +170,7 @@ class Routing:
         if not isinstance(names, list) or not all(type(name) is str for name in names):
             raise WireError("links: no list of names")
         if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
-            self._claims[owner] = tuple(names)
-            self._forget_ways()
+            self._claim(owner, tuple(names))
 
     def carries(self, name: str, does: bool) -> None:
         """Note whether a peer can carry messages."""
@@ -170,10 +182,19 @@ class Routing:
             self._silent[name] = None
         self._forget_ways()
 
+    def _claim(self, owner: str, names: tuple[str, ...]) -> None:
+        if owner in self._claims:
+            self._claimed -= _print(owner, self._claims[owner])
+        self._claims[owner] = names
+        self._claimed += _print(owner, names)
+        self._forget_ways()
+
     def _forget_ways(self) -> None:
         self._ways, self._reach = None, 0
 
     def _map(self) -> Ways:
         if self._ways is None:
-            self._ways = Ways(mutual(self._claims), self._silent)
+            key = self._claimed, sum(map(_print, self._silent))
+            self._ways = _shared.get(key) or Ways(mutual(self._claims), self._silent)
+            _shared[key] = self._ways
         return self._ways

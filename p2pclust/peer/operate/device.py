@@ -9,7 +9,7 @@ import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,10 @@ __all__ = ["fitness", "kernel_kib", "restrain", "taken_mb"]
 
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
+
+
+#: Of a device about which nothing is known; a peer that has it publishes none.
+USUAL_FITNESS: Final = 0.5
 
 
 def fitness(*, mains: bool, cores: int | None, up_mbit: float | None = None) -> float:

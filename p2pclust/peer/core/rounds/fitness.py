@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.spread.facts import Facts
+from p2pclust.peer.core.spread.facts import FITNESS, Facts
 
-__all__ = ["FITNESS", "Fitness"]
+__all__ = ["Fitness"]
 
-#: The key of the fact with a peer's fitness, in hundredths.
-FITNESS: Final = "fitness"
 #: Of a device that published none; a peer with this fitness publishes none.
 _USUAL: Final = 0.5
 #: By how much a peer must be fitter for another to wait for it.

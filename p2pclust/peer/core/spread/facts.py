@@ -7,7 +7,8 @@ an owner, the highest version `v`, as long as
 
 So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
 what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
-neighbour; anti-entropy with a random neighbour repairs whatever was lost.
+neighbour; anti-entropy with a random neighbour repairs whatever was lost. Facts that no peer waits for are not pushed on
+along a sparse overlay: so each peer gets them about once, and not over each of its links.
 
 An owner retracts facts with one key, the *floor*: all its facts with versions below that of its floor are void. It publishes
 the floor first and then, above it, the facts that are still true. So the keys of an owner are those facts, and a few that
@@ -34,7 +35,14 @@ from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
 
-__all__ = ["Fact", "Facts", "facts_of"]
+__all__ = ["FITNESS", "KERNEL", "Fact", "Facts", "facts_of"]
+
+#: The key of the fact with a peer's fitness, in hundredths.
+FITNESS: Final = "fitness"
+#: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.
+KERNEL: Final = "kernel"
+#: Every peer publishes them once, and no peer waits for them.
+_UNHURRIED: Final = frozenset((FITNESS, KERNEL))
 
 #: An owner that restarts numbers on from here, above whatever it said in its former life; no write per fact is needed.
 _PER_LIFE: Final = 2**20
@@ -140,7 +148,9 @@ class Facts:
             del known[key]
 
     def _push(self, delta: FactDelta, source: str) -> None:
-        """Send news to all neighbours except its sender."""
+        """Send news to all neighbours except its sender; along a sparse overlay only what is urgent."""
+        if not self._ctx.routing.whole and _UNHURRIED.issuperset(delta.keys):
+            return
         for name in self._neighbours():
             if name != source:
                 self._ctx.send(name, delta)
