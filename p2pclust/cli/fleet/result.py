@@ -93,7 +93,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
     asked_for = found.job.stages[found.job.main]
     told: dict[str, Any] = {
         "job": found.job_id, "name": found.told.get("name", found.job_id),
-        "protocol": asked_for.protocol, "parameters": asked_for.parameters,
+        "protocol": asked_for.protocol, "parameters": asked_for.parameters, "kernel": found.job.kernel,
         "roster": found.told["roster"], "rounds": len(rounds), "rounds_in_all": len(state.log), "converged": state.converged,
         "features": found.features, "centers": None, "drift": None, "terms": found.told["terms"],
         "contributors": found.named(sorted({peer for record in rounds for peer in record.contributors})),
