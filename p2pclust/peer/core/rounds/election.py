@@ -8,7 +8,8 @@ Fitness shortens a peer's wait; it bends a time-out, never a rule.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import Final, Protocol
+from zlib import crc32
 
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
@@ -19,7 +20,23 @@ from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 
-__all__ = ["Election", "Role", "Rule"]
+__all__ = ["Election", "Role", "Rule", "stands_first"]
+
+#: So many peers of a large roster stand first, more or less. Each asks all others.
+_STAND_FIRST: Final = 32
+
+
+def stands_first(job: str, name: str, n_peers: int) -> bool:
+    """Return whether a peer is among the few of a large roster that stand first in elections of a job.
+
+    If all stood at once, tens of a thousand would ask all others before the first could be elected.
+
+    Examples
+    --------
+    >>> sum(stands_first("job-1", f"p{number}", 1000) for number in range(1000))
+    44
+    """
+    return crc32(f"{job} {name}".encode()) * n_peers < _STAND_FIRST * 2**32
 
 
 class Role(enum.Enum):
@@ -68,6 +85,8 @@ class Election:
         self.terms: dict[int, str] = {}  # the aggregators that this life of the peer has heard of
         # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
         self._stands = job.document.counts(self._ctx.me, self._ctx.store_id)
+        n_peers = len(job.document.roster)
+        self._first = fitness.unusual or stands_first(job.document.id, self._ctx.me, n_peers)
 
     def start(self, *, fresh: bool) -> None:
         """Begin. `fresh` is true for a job that this life of the peer has just received."""
@@ -285,16 +304,20 @@ class Election:
     def _arm(self) -> None:
         timing = self._ctx.timing
         drawn_s = self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
-        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_max_s))
+        self._ctx.set_timer(self._timer, drawn_s + self._later_s(timing.election_max_s))
 
     def _hurry(self) -> None:
         timing = self._ctx.timing
         drawn_s = self._ctx.uniform(0.0, timing.hurry_s) * self._handicap()
-        self._ctx.set_timer(self._timer, drawn_s + self._courtesy_s(timing.election_min_s))
+        self._ctx.set_timer(self._timer, drawn_s + self._later_s(timing.election_min_s))
 
     def _handicap(self) -> float:
         """Return a factor from 1.25 (least fit) to 0.75 (fittest)."""
         return 1.25 - 0.5 * self._fitness.own
+
+    def _later_s(self, step_s: float) -> float:
+        """Return how much longer this peer waits than those that stand first."""
+        return self._courtesy_s(step_s) + (0.0 if self._first else step_s)
 
     def _courtesy_s(self, at_most_s: float) -> float:
         """Return how much longer to wait while a clearly fitter peer with an intact store is present.
@@ -305,9 +328,12 @@ class Election:
         """
         if self._ctx.me in self._headway.tried or self._headway.may_hang():
             return at_most_s
-        others = (name for name in self._document.roster if name != self._ctx.me and name not in self._headway.tried)
-        able = (name for name in others if self._document.counts(name, self._membership.store_id(name)))
-        return at_most_s if self._fitness.clearly_fitter(able) else 0.0
+
+        def able(name: str) -> bool:
+            own_store = self._document.counts(name, self._membership.store_id(name))
+            return own_store and name != self._ctx.me and name not in self._headway.tried
+
+        return at_most_s if self._fitness.clearly_fitter(self._document.roster, able) else 0.0
 
     def _waiting(self) -> None:
         # An unreachable peer may be alive but cannot vote: count reachable peers only.

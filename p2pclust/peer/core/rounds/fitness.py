@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from p2pclust.peer.core.members.membership import Membership
@@ -29,9 +29,17 @@ class Fitness:
         if self.own != _USUAL:
             self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
 
-    def clearly_fitter(self, names: Iterable[str]) -> bool:
-        """Return whether one of these peers is present and clearly fitter than this one."""
-        return any(self._of(name) > self.own + _CLEARLY for name in names if self._membership.present(name))
+    @property
+    def unusual(self) -> bool:
+        """Whether this peer is clearly fitter than a device about which nothing is known."""
+        return self.own > _USUAL + _CLEARLY
+
+    def clearly_fitter(self, names: Iterable[str], able: Callable[[str], bool]) -> bool:
+        """Return whether one of these peers is present, able, and clearly fitter than this one."""
+        above = self.own + _CLEARLY
+        if above >= _USUAL and not self._facts.published(FITNESS):
+            return False  # asked at every message of an aggregator: in a fleet of equal devices it looks at no peer
+        return any(self._of(name) > above and self._membership.present(name) and able(name) for name in names)
 
     def _of(self, name: str) -> float:
         fact = self._facts.get(name, FITNESS)

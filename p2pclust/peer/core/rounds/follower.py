@@ -200,9 +200,11 @@ class Follower:
         held = register.ref is not None and register.ref.digest == message.digest
         if held and (register.final is final or not self._document.treatment.verify):
             return register.ref
-        present = [n for n in self._document.roster if n not in (source, self._ctx.me) and self._membership.present(n)]
-        ref = state_of(self._ctx, self._blobs, self._document, message, [source, *present])
+        ref = state_of(self._ctx, self._blobs, self._document, message, source, self._present)
         return ref if ref is not None and self.states.passes(source, ref, final=final) else None
+
+    def _present(self) -> list[str]:
+        return [name for name in self._document.roster if self._membership.present(name)]
 
     def awaits(self, digest: bytes) -> bool:
         """Return whether a state is fetched or checked: then :meth:`resolve` may return it later."""

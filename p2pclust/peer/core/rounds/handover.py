@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from p2pclust.peer.core.context import Context
@@ -40,21 +40,23 @@ def close_message(job: str, register: Register) -> Close:
 
 
 def state_of(
-    context: Context, blobs: Blobs, document: Document, message: Open | HeldState | Close, sources: Sequence[str]
-) -> Ref | None:
+    context: Context, blobs: Blobs, document: Document, message: Open | HeldState | Close, source: str,
+    others: Callable[[], Sequence[str]],
+) -> Ref | None:  # fmt: skip
     """Return the state that a message names; None while it is fetched, or if its digest is wrong.
 
-    The first of the `sources` is the sender of the message.
+    A blob is asked of its sender, the `source`, and of the `others`.
     """
     if message.state:
         if digest_of(message.state[0]) != message.digest:
-            context.report(StateCorrupt(*document.named, peer=sources[0]))
+            context.report(StateCorrupt(*document.named, peer=source))
             return None
         return Ref(message.digest, len(message.state[0]), message.state[0])
     if blobs.has(message.digest):
         return Ref(message.digest, message.size_bytes, None)
     if message.size_bytes > context.limits.inline_bytes:
-        blobs.pull(message.digest, message.size_bytes, list(sources))
+        more = [name for name in others() if name not in (source, context.me)]
+        blobs.pull(message.digest, message.size_bytes, [source, *more] if source else more)
     return None
 
 
@@ -99,7 +101,7 @@ class Handover:
         if message.digest in self._refused:
             return None
         others = [name for name in self._document.roster if name not in (source, self._ctx.me)]
-        ref = state_of(self._ctx, self._blobs, self._document, message, [source, *others] if source else others)
+        ref = state_of(self._ctx, self._blobs, self._document, message, source, lambda: others)
         if not message.state and self._blobs.fetching(message.digest):
             self._waiting = message
         return ref

@@ -96,6 +96,7 @@ class Facts:
         self._membership = membership
         self._known: dict[str, dict[str, Fact]] = {}
         self._highest: dict[str, int] = {}
+        self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
         self._news: list[Fact] = []
@@ -161,6 +162,10 @@ class Facts:
     def get(self, owner: str, key: str) -> Fact | None:
         """Return the newest known version of a key, or None."""
         return self._known.get(owner, {}).get(key)
+
+    def published(self, key: str) -> bool:
+        """Return whether some peer has ever published its `FITNESS`, or its `KERNEL`."""
+        return key in self._seen
 
     def everything(self) -> list[Fact]:
         """Return all facts that are held."""
@@ -323,5 +328,7 @@ class Facts:
             self.publish(key, value)
 
     def _keep(self, fact: Fact) -> None:
+        if fact.key in _UNHURRIED:
+            self._seen[fact.key] = None
         self._known.setdefault(fact.owner, {})[fact.key] = fact
         self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))
