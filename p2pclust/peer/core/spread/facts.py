@@ -8,7 +8,9 @@ an owner, the highest version `v`, as long as
 So facts of one owner come in ascending order, as a delta that says after which version it starts; a delta that starts above
 what is known is not applied but answered with a request. A change is pushed at once, on a sparse overlay from neighbour to
 neighbour; anti-entropy with a random neighbour repairs whatever was lost. Facts that no peer waits for are not pushed on
-along a sparse overlay: so each peer gets them about once, and not over each of its links.
+along a sparse overlay: so each peer gets them about once, and not over each of its links. For the same reason a large fact,
+such as the document of a job of hundreds of peers, is not passed on but named: a delta without facts, after the version of
+the large one, is above what a neighbour knows that lacks it, and so is answered with a request.
 
 An owner retracts facts with one key, the *floor*: all its facts with versions below that of its floor are void. It publishes
 the floor first and then, above it, the facts that are still true. So the keys of an owner are those facts, and a few that
@@ -57,6 +59,8 @@ _SPEAKS_OF_FLOORS: Final = 2  # minor version
 _MAX_KEYS: Final = 4096
 _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
+#: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
+_NAMED_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Facts:
         self._membership = membership
         self._known: dict[str, dict[str, Fact]] = {}
         self._highest: dict[str, int] = {}
+        self._asked_until: dict[str, float] = {}  # owners whose large facts were asked for
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
         self._version = incarnation * _PER_LIFE + int(context.rng.integers(_PER_LIFE // 2))
@@ -152,6 +157,8 @@ class Facts:
         """Send news to all neighbours except its sender; along a sparse overlay only what is urgent."""
         if not self._ctx.routing.whole and _UNHURRIED.issuperset(delta.keys):
             return
+        if source and sum(map(len, delta.values)) > _NAMED_BYTES:
+            delta = FactDelta(delta.owner, max(delta.versions), (), (), ())
         for name in self._neighbours():
             if name != source:
                 self._ctx.send(name, delta)
@@ -276,7 +283,7 @@ class Facts:
         if not self._is_owner(delta.owner):
             return
         if delta.after > self._highest.get(delta.owner, 0):
-            self._ctx.send(source, self._digest(source, answer=True))
+            self._ask(source, delta)
             return
         known, learnt = self._known.get(delta.owner, {}), False
         for fact in facts:
@@ -298,6 +305,14 @@ class Facts:
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
             self._push(self._as_held(delta), source)
+
+    def _ask(self, source: str, delta: FactDelta) -> None:
+        """Ask for what is missing; for facts that are only named not while another neighbour's answer may be under way."""
+        if not delta.keys:
+            if self._ctx.now < self._asked_until.get(delta.owner, 0.0):
+                return
+            self._asked_until[delta.owner] = self._ctx.now + self._ctx.timing.probe_timeout_s
+        self._ctx.send(source, self._digest(source, answer=True))
 
     def _as_held(self, delta: FactDelta) -> FactDelta:
         """Return the delta with the facts that are held here: others in it are older, and may be forged."""

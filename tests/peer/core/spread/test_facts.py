@@ -316,3 +316,18 @@ def test_a_kernel_that_is_not_known_counts_as_numpy(told_value: bytes) -> None:
     core = alone()
     told(core, delta(0, ("kernel", 1, told_value)))
     assert core.kernel_of("p2") == "numpy"
+
+
+@pytest.mark.parametrize(("size", "copies"), [(4096, 2), (4097, 1)])
+def test_a_large_fact_is_named_to_neighbours_and_sent_once_to_those_that_lack_it(size: int, copies: int) -> None:
+    net = Net(4, links="12 13 24 34")
+    net.meet()
+    net.sent.clear()
+    published(net, "p1", "large", b"x" * size)
+    net.advance(1)
+    for name in ("p2", "p3", "p4"):
+        core = net.peers[name].core
+        assert core is not None
+        assert value(core, "large", "p1") == b"x" * size
+    deltas = [packet for packet in net.sent if packet.target == "p4" and isinstance(packet.message, FactDelta)]
+    assert sum("large" in packet.message.keys for packet in deltas) == copies  # type: ignore[union-attr]
