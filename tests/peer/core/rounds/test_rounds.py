@@ -252,7 +252,7 @@ def test_drop_does_not_leave_silent_peers_out_before_its_deadline() -> None:
 
 
 def test_a_peer_whose_answers_are_lost_is_waited_for_in_two_rounds() -> None:
-    """It once cost one and a half times the patience in every round. Once an answer comes, if only late, all is as before."""
+    """It cost one and a half times the patience in every round. Once an answer comes, if only late, all is as before."""
     net = Net(5)
     net.meet()
     net.lost = lambda p: p.source == "p5" and isinstance(p.message, Adopted) and p.message.round < 4
