@@ -67,7 +67,7 @@ class Treatment:
     patience_s : float
         How long a round waits for a silent peer; by default, as the timing preset says.
     deadline_s : float
-        Of ``missing="drop"``: the longest duration of a round.
+        Of ``missing="drop"``: after so long a round ends as soon as one peer has contributed.
     aggregator : str
         Of term 1; by default, elected.
     collect : {"star", "tree", "gossip"}

@@ -225,13 +225,13 @@ class AggregatorTerm:
         self._invitations.send_all(opened)
         self._hooks.adopt_own(self.term, opened)
 
-    def _proposer(self, opened: OpenRound) -> int:
+    def _proposer(self, opened: OpenRound, besides: int = -1) -> int:
         """Return the first able peer of the seed's permutation, which does not depend on the aggregator."""
         if not opened.one or opened.final:
             return -1
         for index in opened.asked:
             gone = self._membership.gone(self._document.roster[index]) and self._document.treatment.missing != "all"
-            if not gone and index not in opened.left_out:
+            if not gone and index not in opened.left_out and index != besides:
                 return index
         return -1
 
@@ -251,6 +251,8 @@ class AggregatorTerm:
     def on_adopted(self, source: str, message: Adopted) -> None:
         """Take an acknowledgement, with a contribution or an abstention."""
         self._patience.heard(source)
+        if message.payload or not message.contribution:  # otherwise it is a blob, which may be lost
+            self._patience.comes_through(source)
         self._go_on(self._round is not None and self._answers.adopted(self._round, source, message))
 
     def on_partial(self, source: str, message: Partial) -> None:
@@ -297,6 +299,8 @@ class AggregatorTerm:
         """React to a new membership status of a roster peer."""
         opened = self._round
         self._secure.member_changed()
+        if self._membership.gone(name):
+            self._patience.comes_through(name)
         if opened is None:
             return
         if self._membership.status(name) == "alive" and name not in opened.answered:
@@ -369,8 +373,10 @@ class AggregatorTerm:
             return True
         missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
         gone = self._membership.gone(name) or self._patience.astray(name)
-        late = missing == "drop" and waited_s >= self._document.treatment.deadline_s and opened.enough
-        if (missing != "all" and gone) or late:
+        late = missing == "drop" and waited_s >= self._document.treatment.deadline_s
+        # Without a contribution, and without a peer to ask next, the round would be empty.
+        spared = self._proposer(opened, besides=index) >= 0 if opened.one else opened.enough
+        if (missing != "all" and gone) or (late and spared):
             opened.left_out[index] = None
             return True
         return False

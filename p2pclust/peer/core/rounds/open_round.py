@@ -48,12 +48,15 @@ class OpenRound:
 
     @property
     def enough(self) -> bool:
-        """Whether the round may end without those that are late: with secure sums, enough others must have contributed."""
-        if self.secure is None:
-            return True
-        found = dict.fromkeys(self.contributions)
+        """Whether the round may end without those that are late: a wanted peer has contributed, and with secure sums enough.
+
+        An empty round brings nothing, and throws away what is being computed.
+        """
+        found = {index: None for index in self.wanted() if index in self.contributions}
         for peers, _ in self.branches.sums() if self.branches is not None else ():
             found.update(dict.fromkeys(peers))
+        if self.secure is None:
+            return bool(found)
         enough = self.secure.revealable(as_mask(found)).bit_count()
         return enough >= self.secure.cohort and not self.secure.whole
 

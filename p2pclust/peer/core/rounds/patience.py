@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, auto
+from typing import Final
 
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.headway import Headway
@@ -16,6 +17,9 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 
 __all__ = ["Patience", "Resort"]
+
+#: In so many rounds in a row a silent peer is waited for.
+_MOST_SILENT: Final = 2
 
 
 class Resort(Enum):
@@ -39,6 +43,7 @@ class Patience:
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
         self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
+        self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
 
     def heard(self, name: str) -> None:
         """Note a message from a peer."""
@@ -51,8 +56,13 @@ class Patience:
     def rests(self, name: str) -> None:
         """Note that a peer has answered."""
         self._works.pop(name, None)
+        self._silent.pop(name, None)
         self._answered.setdefault(name, self._ctx.now)
         self._headway.answered(name)
+
+    def comes_through(self, name: str) -> None:
+        """Note that an answer of a peer arrived, if only to an earlier round, or that the peer is gone and may come back."""
+        self._silent.pop(name, None)
 
     def begin(self) -> None:
         """Begin a new round."""
@@ -76,18 +86,24 @@ class Patience:
         return self._ctx.now - self._works.get(name, float("-inf")) < self._ctx.timing.retry_s
 
     def astray(self, name: str) -> bool:
-        """Return whether a peer need not be waited for: it hangs, or is out of reach since it was left out."""
-        return name in self._headway.hung or (name in self._astray and not self._ctx.routing.hop(name))
+        """Return whether a peer need not be waited for: it hangs, its answers are lost, or it is out of reach since it was
+        left out.
+        """
+        lost = self._silent.get(name, 0) >= _MOST_SILENT or (name in self._astray and not self._ctx.routing.hop(name))
+        return lost or name in self._headway.hung
 
     def left_out(self, name: str, opened: OpenRound, *, busy: bool) -> None:
         """Note that the round goes on without a peer, which has computed for too long (`busy`) or is silent.
 
-        A silent peer is waited for again once there is a route to it.
+        A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
+        messages may be lost, and it is waited for again once an answer of it comes.
         """
         if busy:
             fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
             self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
-        elif not self._ctx.routing.hop(name):
+            return
+        self._silent[name] = self._silent.get(name, 0) + 1
+        if not self._ctx.routing.hop(name):
             self._astray[name] = None
 
     def gives_up(self, name: str, since: float, times: float = 1.0) -> bool:
@@ -114,6 +130,8 @@ class Patience:
         for index, ref in opened.pulling.items():
             left, name = self._blobs.left(ref.digest), self._document.roster[index]
             if opened.chunks_left.get(index) != left:
+                if index in opened.chunks_left:
+                    self.comes_through(name)
                 opened.chunks_left[index] = left
                 if not self._blobs.spoiled_by(ref.digest, name):
                     self.works(name)
@@ -123,11 +141,12 @@ class Patience:
 
         After `patience_s` of silence a peer is asked through other peers; after half as long again it is given up. With
         ``missing = "all"`` only peers that are not gone are considered, and a peer that computes is waited for, however
-        long that takes. With ``"drop"`` only the deadline counts.
+        long that takes. With ``"drop"`` only the deadline counts, unless too few peers have contributed by then.
         """
         missing, patience_s = self._document.treatment.missing, self._document.treatment.patience_s
-        drops = missing == "drop" and opened.enough
-        for index in () if drops else (opened.proposer,) if opened.one else opened.asked:
+        waited_s = self._ctx.now - opened.opened_at
+        in_time = missing == "drop" and (waited_s < self._document.treatment.deadline_s or opened.enough)
+        for index in () if in_time else (opened.proposer,) if opened.one else opened.asked:
             name = self._document.roster[index] if index >= 0 else self._ctx.me
             settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
             if settled or (missing == "all" and self._membership.gone(name)):

@@ -91,7 +91,8 @@ class Blobs:
         self._complete: dict[bytes, None] = {}
         self._partial: dict[bytes, dict[int, None]] = {}  # chunks that are on disk
         self._verifying: dict[bytes, tuple[str, ...]] = {}  # and the peers that its chunks came from
-        #: Of blobs that came with a wrong hash: the peers whose copy is wrong. Empty: not known, so one is asked for all.
+        #: Of blobs that came with a wrong hash: the peers whose copy is wrong, the one found first comes first. Empty: not
+        #: known, so one is asked for all.
         self._spoiled: dict[bytes, dict[str, None]] = {}
         # What a former life had begun to fetch: a job may ask for it again soon.
         self._recovered: dict[bytes, None] = {}
@@ -298,7 +299,10 @@ class Blobs:
         sources = self._verifying[digest]
         if not good:
             self._ctx.report(BlobCorrupt(blob=digest.hex()[:12], sources=list(sources)))
-            self._spoiled.setdefault(digest, {}).update(dict.fromkeys(sources if len(sources) == 1 else ()))
+            wrong = self._spoiled.setdefault(digest, {})
+            for source in sources if len(sources) == 1 else ():
+                wrong.pop(source, None)
+                wrong[source] = None
             while len(self._spoiled) > _MOST_SPOILED:
                 del self._spoiled[next(iter(self._spoiled))]
             self._forget(digest)
@@ -381,18 +385,25 @@ class Blobs:
         return "", ()
 
     def _right_ones(self, pull: _Pull, sources: list[str]) -> list[str]:
-        """Return the sources whose copy is not known to be wrong, or all if there is none, or if these are silent.
+        """Return the sources whose copy is not known to be wrong; if these are silent, or there is none, one after another.
 
         If a blob was wrong and the reason is not known, one source is asked for all of it. A wrong bit may have come from a
-        disk or a link that is mended by now, and no other source may be left.
+        disk or a link that is mended by now. So a source whose copy was wrong is tried again, the one found wrong first
+        before the others: a source whose disk stays bad may be the fastest.
         """
         wrong = self._spoiled.get(pull.digest)
         if wrong is None:
             return sources
-        hop = self._ctx.routing.hop
-        first = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) in pull.came_from]
-        right = [name for name in sources if (name if self._ctx.routing.whole else hop(name)) not in wrong]
-        return first or ([] if pull.silent else right) or sources
+        whole, hop = self._ctx.routing.whole, self._ctx.routing.hop
+        asked = {name: name if whole else hop(name) for name in sources}
+        first = [name for name in sources if asked[name] in pull.came_from]
+        right = [name for name in sources if asked[name] not in wrong]
+        if first or (right and not pull.silent):
+            return first or right
+        age = {peer: number for number, peer in enumerate(wrong)}
+        ranked = sorted(pull.sources, key=lambda name: age.get(asked[name], -1))
+        turned = ranked[pull.turn % len(ranked) :] + ranked[: pull.turn % len(ranked)]
+        return turned[:1] if whole else turned
 
     def silent(self, digest: bytes) -> bool:
         """Return whether the sources of a blob that is fetched did not answer in time."""

@@ -7,6 +7,8 @@ from harness import Net, Packet, is_of_job, toy
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open
+from p2pclust.peer.core.messages import BlobChunk
+from p2pclust.peer.core.timing import Limits
 
 ROUNDS = (Open, Adopted)
 
@@ -215,6 +217,61 @@ def test_drop_never_goes_on_before_a_majority_adopted() -> None:
     assert not net.verbs("combined")
 
 
+def test_drop_waits_for_a_first_contribution() -> None:
+    """Ten rounds that were closed empty failed the job, though each of its peers was only slower than the deadline."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+    job = net.submit("p1", toy(1), aggregator="p1", missing="drop", deadline_s=0.5, patience_s=60.0)
+    net.advance(2.0)
+    assert round_of(net, "p1", job) == 0
+    net.do_work(lambda name, effect: name == "p3")
+    net.until(lambda: net.finished(job) != [])
+    assert net.states(job)["p1"] == "s1[2]"
+
+
+def test_drop_leaves_silent_peers_out_though_no_other_contributed() -> None:
+    """All that could contribute are out of reach: the round is empty after all."""
+    net = Net(3)
+    net.meet()
+    net.lost = lambda packet: isinstance(packet.message, Adopted)
+    job = net.submit("p1", toy(1, abstainers=[0]), aggregator="p1", missing="drop", deadline_s=0.5, patience_s=1.0)
+    net.until(lambda: net.verbs("combined") != [], limit_s=10)
+    assert net.verbs("combined")[0][1]["contributors"] == []
+    assert {fields["peer"] for _, fields in net.verbs("left-out")} == {"p2", "p3"}
+    assert job
+
+
+def test_drop_does_not_leave_silent_peers_out_before_its_deadline() -> None:
+    """Patience counts only from the deadline on. Reference: docs/peer/rounds.md, "Missing peers"."""
+    net, job = held(3, missing="drop", deadline_s=5.0, patience_s=0.5)
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+    net.advance(4.5)
+    assert not net.verbs("relayed", "left-out", "combined")
+    assert round_of(net, "p1", job) == 0
+
+
+def test_a_peer_whose_answers_are_lost_is_waited_for_in_two_rounds() -> None:
+    """It cost one and a half times the patience in every round. Once an answer comes, if only late, all is as before."""
+    net = Net(5)
+    net.meet()
+    net.lost = lambda p: p.source == "p5" and isinstance(p.message, Adopted) and p.message.round < 4
+    job = net.submit("p1", toy(7), aggregator="p1", patience_s=1.0)
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert [fields["round"] for _, fields in net.verbs("left-out")] == [0, 1]
+    assert [len(fields["contributors"]) for _, fields in net.verbs("combined")] == [4, 4, 4, 4, 4, 5, 5]
+
+
+def test_a_peer_whose_blobs_are_lost_is_waited_for_in_two_rounds() -> None:
+    """Its acknowledgement arrives in each round, its contribution does not."""
+    net = Net(5, limits=Limits(inline_bytes=100, chunk_bytes=100))
+    net.meet()
+    net.lost = lambda packet: packet.source == "p5" and isinstance(packet.message, BlobChunk)
+    job = net.submit("p1", toy(4, pad=200), aggregator="p1", patience_s=1.0)
+    net.until(lambda: len(net.finished(job)) >= 4, limit_s=120)
+    assert [fields["round"] for _, fields in net.verbs("left-out")] == [0, 1]
+
+
 # -- proposers --------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +312,20 @@ def test_a_proposer_that_abstains_ends_the_round() -> None:
         e.task for p in net.peers.values() for e in p.effects if isinstance(e, Compute) and e.task.kind == "combine"
     ]
     assert dict(tasks[0].abstained) == {0: "gate"}
+
+
+def test_drop_asks_the_next_proposer_and_waits_for_the_last_one() -> None:
+    """With every proposer late the round was empty."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.proposer == effect.task.me
+    job = net.submit("p1", toy(1, one=True), aggregator="p1", missing="drop", deadline_s=0.5, patience_s=60.0)
+    net.advance(5.0)
+    assert [fields["proposer"] for _, fields in net.verbs("proposer")] == ["p2", "p3"]
+    assert round_of(net, "p1", job) == 0
+    net.do_work(lambda name, effect: name == "p3")
+    net.until(lambda: net.finished(job) != [])
+    assert net.states(job)["p1"] == "s1[2]"
 
 
 def test_abstentions_are_recorded_with_their_reason() -> None:

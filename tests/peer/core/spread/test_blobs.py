@@ -254,6 +254,34 @@ def test_a_source_that_spoiled_a_blob_is_asked_if_the_others_are_silent() -> Non
     assert puller.blobs.has(DIGEST)
 
 
+def test_sources_that_all_spoiled_a_blob_take_turns() -> None:
+    """One of two bad disks was mended, and the other one, the faster of the two, was asked for ever."""
+    puller = Puller()
+    assert puller.pull("p2", "p3") == [("p2", 0)]
+    assert puller.time_out() == [("p3", 0)]  # so p2 is the slower one
+    _spoil(puller, "p3")
+    asked = []
+    for _ in range(4):
+        ((source, _),) = puller.pull("p2", "p3")[:1]
+        asked.append(source)
+        _spoil(puller, source)
+    assert asked == ["p2", "p3", "p2", "p3"]
+
+
+def test_sources_that_spoiled_a_blob_take_turns_if_the_others_are_silent() -> None:
+    puller = Puller()
+    for source in ("p3", "p4"):
+        puller.pull(source)
+        _spoil(puller, source)
+    asked = []
+    for _ in range(3):
+        assert puller.pull("p2", "p3", "p4")[0] == ("p2", 0)
+        source = puller.time_out()[0][0]
+        asked.append(source)
+        _spoil(puller, source)
+    assert asked == ["p3", "p4", "p3"]
+
+
 def test_after_chunks_of_two_sources_one_is_asked_for_all() -> None:
     """Of a mixture it is not known whose chunks were wrong."""
     puller = Puller()
