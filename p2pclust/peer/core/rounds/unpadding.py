@@ -278,11 +278,7 @@ class SecureTerm:
         closing = self._closing
         if closing is None or closing.message is None:
             return False
-        for index, ref in closing.pulling.items():
-            left = self._blobs.left(ref.digest)
-            if closing.chunks_left.get(index) != left:
-                closing.chunks_left[index] = left
-                self._patience.works(closing.keepers[index])
+        self._patience.note_pulls(closing.pulling, closing.chunks_left)
         silent = [index for index in closing.keepers if index not in closing.removed]
         times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
         lost = [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since, times)]

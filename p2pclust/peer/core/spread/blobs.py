@@ -116,6 +116,10 @@ class Blobs:
         """Return whether the whole blob is on disk."""
         return digest in self._complete
 
+    def verifying(self, digest: bytes) -> bool:
+        """Return whether all of the blob has come, and this peer's worker hashes it."""
+        return digest in self._verifying
+
     def left(self, digest: bytes) -> int:
         """Return how many chunks of a blob on its way are missing."""
         return len(self._pulls[digest].missing) if digest in self._pulls else 0

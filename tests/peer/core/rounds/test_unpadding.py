@@ -40,10 +40,11 @@ class Closing:
         self.ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
         self.chunks_left = 0
         self.here: set[bytes] = set()
+        self.verifying: set[bytes] = set()
         self.gone: set[str] = set()
         blobs = SimpleNamespace(
             has=lambda digest: digest in self.here, pull=lambda *_: None, left=lambda digest: self.chunks_left,
-            spoiled_by=lambda *_: False,
+            spoiled_by=lambda *_: False, verifying=lambda digest: digest in self.verifying,
         )  # fmt: skip
         membership = SimpleNamespace(gone=lambda name: name in self.gone)
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
@@ -105,6 +106,24 @@ def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
     assert closing.term.waits_for() == ["p2"]
     closing.ctx.now += 1.1 * TREATMENT.patience_s  # and no chunk
     closing.term.fire()
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
+
+
+def test_a_keeper_whose_pads_are_hashed_here_is_not_given_up() -> None:
+    """The worker of the aggregator may have much to do; but it may hang, too."""
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p4")
+    closing.pads("p2", blob=True)
+    closing.verifying.add(b"p2" * 16)
+    for _ in range(6):
+        closing.ctx.now += 0.8 * TREATMENT.patience_s
+        assert not closing.term.fire()
+    assert closing.tasks == []
+    for _ in range(9):
+        closing.ctx.now += TREATMENT.patience_s
+        closing.term.fire()
     assert [type(task) for task in closing.tasks] == [RenewKeys]
 
 
