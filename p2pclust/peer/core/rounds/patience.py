@@ -2,7 +2,7 @@
 
 A peer that says that it computes or fetches is not silent, within the limit that
 :mod:`p2pclust.peer.core.rounds.headway` sets; nor is one whose contribution comes in, chunk by chunk, however slow its
-link, or is hashed here. A peer that only answers heartbeats is silent: its answer does not arrive.
+link, or waits for this peer itself. A peer that only answers heartbeats is silent: its answer does not arrive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Patience:
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
         self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
-        self._verifying: dict[bytes, float] = {}  # blobs that this peer's worker hashes, and since when
+        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def heard(self, name: str) -> None:
         """Note a message from a peer."""
@@ -60,7 +60,7 @@ class Patience:
         """Begin a new round."""
         self._works.clear()
         self._answered.clear()
-        self._verifying.clear()
+        self._held_up.clear()
 
     def revoked(self, name: str) -> None:
         """Forget a revoked peer."""
@@ -113,22 +113,22 @@ class Patience:
         return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
 
     def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
-        """Count chunks that arrived since the last call as signs of work, and what this peer itself has to do with a blob.
+        """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
 
         `chunks_left` is how many chunks were missing at the last call.
         """
         for index, ref in pulling.items():
             left, name = self._blobs.left(ref.digest), self._document.roster[index]
             came, chunks_left[index] = chunks_left.get(index) != left, left
-            if (came or self._verifies(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
+            if (came or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
                 self.works(name)
 
-    def _verifies(self, digest: bytes) -> bool:
-        """Return whether this peer's worker hashes a blob, and not for so long that it may hang."""
-        if not self._blobs.verifying(digest):
-            self._verifying.pop(digest, None)
+    def _holds_up(self, digest: bytes) -> bool:
+        """Return whether a blob waits for this peer itself, and not for so long that its worker may hang."""
+        if not self._blobs.held_up(digest):
+            self._held_up.pop(digest, None)
             return False
-        since = self._verifying.setdefault(digest, self._ctx.now)
+        since = self._held_up.setdefault(digest, self._ctx.now)
         return self._ctx.now - since <= self._headway.busy_limit_s(0.0)
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:

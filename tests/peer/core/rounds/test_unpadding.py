@@ -40,11 +40,11 @@ class Closing:
         self.ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
         self.chunks_left = 0
         self.here: set[bytes] = set()
-        self.verifying: set[bytes] = set()
+        self.held_up: set[bytes] = set()
         self.gone: set[str] = set()
         blobs = SimpleNamespace(
             has=lambda digest: digest in self.here, pull=lambda *_: None, left=lambda digest: self.chunks_left,
-            spoiled_by=lambda *_: False, verifying=lambda digest: digest in self.verifying,
+            spoiled_by=lambda *_: False, held_up=lambda digest: digest in self.held_up,
         )  # fmt: skip
         membership = SimpleNamespace(gone=lambda name: name in self.gone)
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
@@ -109,14 +109,14 @@ def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
     assert [type(task) for task in closing.tasks] == [RenewKeys]
 
 
-def test_a_keeper_whose_pads_are_hashed_here_is_not_given_up() -> None:
-    """The worker of the aggregator may have much to do; but it may hang, too."""
+def test_a_keeper_whose_pads_wait_for_this_peer_is_not_given_up() -> None:
+    """The aggregator may have much to fetch and to hash; but its worker may hang, too."""
     closing = Closing()
     closing.close()
     closing.pads("p3")
     closing.pads("p4")
     closing.pads("p2", blob=True)
-    closing.verifying.add(b"p2" * 16)
+    closing.held_up.add(b"p2" * 16)
     for _ in range(6):
         closing.ctx.now += 0.8 * TREATMENT.patience_s
         assert not closing.term.fire()
