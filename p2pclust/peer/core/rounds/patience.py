@@ -93,14 +93,14 @@ class Patience:
         elif not self._ctx.routing.hop(name):
             self._astray[name] = None
 
-    def gives_up(self, name: str, since: float, times: float = 1.0) -> bool:
+    def gives_up(self, name: str, since: float, times: float = 1.0, busy_times: float = 1.0) -> bool:
         """Return whether a peer that was asked something at that instant has been silent, or computed, for too long.
 
         The limits are so many times the usual ones.
         """
         silent_s = self._ctx.now - max(self._works.get(name, 0.0), since)
         limit_s = self._headway.busy_limit_s(0.0)
-        return silent_s > times * self._document.treatment.patience_s or self._ctx.now - since > times * limit_s
+        return silent_s > times * self._document.treatment.patience_s or self._ctx.now - since > busy_times * limit_s
 
     def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
         """Return whether a peer has computed for too long, while the others are done or were not asked."""

@@ -22,6 +22,7 @@ from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import CombineRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.tools.bit_sets import as_mask, packed
 
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=10.0, collect="star", secure=True).secured_for(4)
@@ -55,7 +56,12 @@ class Closing:
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
         headway = Headway(job)
         self.tasks: list[Task] = []
-        self.term = SecureTerm(job, self.notes, self.keeper, Patience(job, headway), self.tasks.append)
+        self.contributors = SECURE.asked
+        self.patience = Patience(job, headway)
+        self.term = SecureTerm(job, self.notes, self.keeper, self.patience, self.tasks.append)
+
+    def mask(self) -> bytes:
+        return packed(as_mask(self.contributors))
 
     def asked(self) -> list[str]:
         """The keepers that were asked since the last call."""
@@ -66,11 +72,11 @@ class Closing:
     def close(self) -> None:
         """All have contributed, and the worker has added it up."""
         opened = OpenRound(STATE, 5, final=False, asked=SECURE.asked, one=False, opened_at=0.0, secure=SECURE)
-        opened.contributions = {index: Ref(b"c", 1, b"c") for index in SECURE.asked}
+        opened.contributions = {index: Ref(b"c", 1, b"c") for index in self.contributors}
         opened.use()
         self.term.close(opened, {})
         assert isinstance(self.tasks.pop(), SumPadded)
-        self.term.summed(Summed(SUM, SECURE.asked))
+        self.term.summed(Summed(SUM, self.contributors))
 
     def pads(self, source: str, *, blob: bool = False, members: bytes = b"\x0f") -> None:
         payload = () if blob else (b"pads",)
@@ -154,6 +160,27 @@ def test_an_aggregator_that_some_keepers_answer_goes_on_without_the_others() -> 
         renewal = closing.tasks.pop()
         assert isinstance(renewal, RenewKeys)
         assert renewal.silent == (1,)
+
+
+@pytest.mark.parametrize("contributed", [True, False])
+def test_a_keeper_that_did_not_contribute_may_not_compute_longer_each_time(contributed: bool) -> None:
+    """Its messages came through other peers, and the sum did not: the fourth time it once held the round for 352 s."""
+    closing = Closing()
+    closing.contributors = SECURE.asked if contributed else (0, 2, 3)
+    limit_s = 4 * (2 * TREATMENT.patience_s + closing.ctx.timing.election_max_s)
+    waited_s = []
+    for _ in range(3):
+        closing.close()
+        closing.pads("p3", members=closing.mask())
+        closing.pads("p4", members=closing.mask())
+        began = closing.ctx.now
+        while not closing.tasks:
+            closing.patience.works("p2")
+            closing.ctx.now += 1.0
+            assert not closing.term.fire()
+        closing.tasks.clear()
+        waited_s.append(closing.ctx.now - began)
+    assert waited_s == pytest.approx([limit_s, 2 * limit_s, 4 * limit_s] if contributed else 3 * [limit_s], abs=1.1)
 
 
 @pytest.mark.parametrize("name", ["p2", "p4"])
