@@ -13,12 +13,14 @@ from swarm_seeds import counted
 
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.job_messages import Pads
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.round_reports import Elected, OutOfReach, RoundCombined
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.tasks import SecureInfo
+from p2pclust.peer.core.tasks import FinishRound, SecureInfo
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -30,6 +32,7 @@ from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.plan import draw
 from p2pclust.simulation.swarms.secure import SecureSwarm, planned
 from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, paper_roster
 from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
@@ -128,20 +131,20 @@ def test_a_revoked_peer_ends_a_job_that_would_wait_for_its_key() -> None:
 class Fleet:
     """Five peers that run one job with secure sums, of which a test disturbs something."""
 
-    def __init__(self, **request: object) -> None:
+    def __init__(self, limits: Limits | None = None, **request: object) -> None:
         rng = np.random.default_rng(0)
         self.names = [f"p{i}" for i in range(5)]
         self.marks = Marks()
         self.world = World(
             {name: Local(rng.normal(size=(9, 2))) for name in self.names}, Network(Conditions(), np.random.default_rng(1)),
-            replace(preset("fast"), patience_s=2.0), Limits(), np.random.default_rng(2), (Invariants(), self.marks),
-            keyed=True,
+            replace(preset("fast"), patience_s=2.0), limits or Limits(), np.random.default_rng(2),
+            (Invariants(), self.marks), keyed=True,
         )  # fmt: skip
         for name in self.names:
             self.world.start(name)
         assert self.until(lambda: all(core.membership.all_here() for core in self.cores()))
         self.world.workers.task_s = (0.05, 0.06)
-        self.treatment = Treatment("wait", secure=True, aggregator="p0", **request)  # type: ignore[arg-type]
+        self.treatment = Treatment(**{"missing": "wait", "secure": True, "aggregator": "p0"} | request)  # type: ignore[arg-type]
 
     def submit(self) -> None:
         job = cluster_job("llf-cm", n_clusters=2, secure=True, max_rounds=3, suppress_singletons=False)
@@ -161,6 +164,13 @@ class Fleet:
         assert ref is not None
         assert ref.payload is not None
         return JobState.decode(ref.payload)
+
+
+def released(fleet: Fleet) -> bool:
+    """Return whether all keepers but the aggregator p0 have released their pads of one padded state."""
+    jobs = [core.jobs.jobs.get(fleet.marks.job) for core in fleet.cores()[1:]]
+    helds = [job._follower.keeper.held for job in jobs if isinstance(job, AggregatedJob)]
+    return sum(held is not None for held in helds) >= 3
 
 
 @pytest.mark.parametrize("what", ["revoked", "another key"])
@@ -200,6 +210,28 @@ def test_a_peer_that_is_revoked_while_the_sum_is_made_is_not_in_the_total() -> N
     fleet.world.give_roster("p0", paper_roster(1, fleet.names[:4]))
     assert fleet.until(lambda: all(core.jobs.jobs[fleet.marks.job].ledger.finished for core in fleet.cores()[:4]))
     assert all(4 not in record.contributors for record in fleet.state().log)
+
+
+@pytest.mark.parametrize("missing", ["all", "wait"])
+@pytest.mark.parametrize("limits", [Limits(), Limits(inline_bytes=50, chunk_bytes=64)], ids=["inline", "blobs"])
+def test_a_keeper_that_computes_for_the_next_aggregator_is_not_silent(missing: str, limits: Limits) -> None:
+    """Its task, and the check of its blob, take longer than the patience: one aggregator after the other once gave up."""
+    fleet, done = Fleet(limits, missing=missing, cohort=3, keepers=4, burnt="record"), Counter[str]()
+    fleet.submit()
+    assert fleet.until(lambda: released(fleet))
+    fleet.world.workers.task_s = (2.1, 2.2)
+    fleet.world.crash("p0")
+
+    class Watching(Observer):
+        def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+            done[type(effect).__name__] += isinstance(effect, OutOfReach | Elected | RoundCombined)
+            done["finished"] += isinstance(effect, Compute) and isinstance(effect.task, FinishRound)
+
+    fleet.world.watch(Watching())
+    if missing == "all":
+        fleet.world.at(fleet.world.now + 20.0, lambda: fleet.world.start("p0"))
+    assert fleet.until(lambda: done["RoundCombined"] > 0)
+    assert (done["Elected"], done["finished"], done["OutOfReach"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("what", ["impossible peers", "garbage"])

@@ -330,12 +330,12 @@ class Follower:
         self._ctx.send(self._election.aggregator, message)
 
     def _works_on(self, position: tuple[int, int]) -> bool:
-        """Return whether an answer to that round is being computed, or its state fetched."""
+        """Return whether an answer in that round is being computed, or what it needs is fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
             return self.awaits(self._pending[1].digest)
         gathers = self._place is not None and self._place.busy()
-        works = bool(self._computing) or self._workspace.busy or gathers or self.keeper.busy
-        return works and self._ledger.register.position == position
+        answers = bool(self._computing) or self._workspace.busy or gathers
+        return (answers and self._ledger.register.position == position) or self.keeper.busy(position)
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         """Report to the aggregator what this peer has adopted, and whether it works."""

@@ -57,12 +57,13 @@ class Keeper:
         sent = [] if self._sent is None or not self._sent[1].pads else [self._sent[1].pads]
         return [digest for one in held for digest in one.blobs()] + waits + sent
 
-    @property
-    def busy(self) -> bool:
-        """Whether the worker has a request, or a sum is on its way."""
-        waits = self._waits
-        here = waits is not None and (waits.term, waits.round) == self._ledger.register.position
-        return bool(self._asked) or here
+    def busy(self, position: tuple[int, int]) -> bool:
+        """Return whether the worker has a request of that term and round, or its sum is on its way.
+
+        The state may be of an older term: a new aggregator first finishes the round of the one before it.
+        """
+        requests = [asked for asked, _ in self._asked.values()] + ([] if self._waits is None else [self._waits])
+        return any((request.term, request.round) == position for request in requests)
 
     def end(self) -> None:
         """Drop everything: the job is finished or forgotten."""

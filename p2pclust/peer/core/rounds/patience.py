@@ -2,12 +2,12 @@
 
 A peer that says that it computes or fetches is not silent, within the limit that
 :mod:`p2pclust.peer.core.rounds.headway` sets; nor is one whose contribution comes in, chunk by chunk, however slow its
-link. A peer that only answers heartbeats is silent: its answer does not arrive.
+link, or waits for this peer itself. A peer that only answers heartbeats is silent: its answer does not arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -15,6 +15,7 @@ from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.tasks import Ref
 
 __all__ = ["Patience", "Resort"]
 
@@ -44,6 +45,7 @@ class Patience:
         self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
+        self._held_up: dict[bytes, float] = {}  # blobs that wait for this peer itself, and since when
 
     def heard(self, name: str) -> None:
         """Note a message from a peer."""
@@ -68,6 +70,7 @@ class Patience:
         """Begin a new round."""
         self._works.clear()
         self._answered.clear()
+        self._held_up.clear()
 
     def revoked(self, name: str) -> None:
         """Forget a revoked peer."""
@@ -106,14 +109,14 @@ class Patience:
         if not self._ctx.routing.hop(name):
             self._astray[name] = None
 
-    def gives_up(self, name: str, since: float, times: float = 1.0) -> bool:
+    def gives_up(self, name: str, since: float, times: float = 1.0, busy_times: float = 1.0) -> bool:
         """Return whether a peer that was asked something at that instant has been silent, or computed, for too long.
 
         The limits are so many times the usual ones.
         """
         silent_s = self._ctx.now - max(self._works.get(name, 0.0), since)
         limit_s = self._headway.busy_limit_s(0.0)
-        return silent_s > times * self._document.treatment.patience_s or self._ctx.now - since > times * limit_s
+        return silent_s > times * self._document.treatment.patience_s or self._ctx.now - since > busy_times * limit_s
 
     def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
         """Return whether a peer has computed for too long, while the others are done or were not asked."""
@@ -125,16 +128,27 @@ class Patience:
         ]
         return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
 
-    def note_pulls(self, opened: OpenRound) -> None:
-        """Count chunks that arrived since the last call as signs of work."""
-        for index, ref in opened.pulling.items():
+    def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
+        """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.
+
+        `chunks_left` is how many chunks were missing at the last call.
+        """
+        for index, ref in pulling.items():
             left, name = self._blobs.left(ref.digest), self._document.roster[index]
-            if opened.chunks_left.get(index) != left:
-                if index in opened.chunks_left:
-                    self.comes_through(name)
-                opened.chunks_left[index] = left
-                if not self._blobs.spoiled_by(ref.digest, name):
-                    self.works(name)
+            came, begun = chunks_left.get(index) != left, index in chunks_left
+            chunks_left[index] = left
+            if came and begun:
+                self.comes_through(name)
+            if (came or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
+                self.works(name)
+
+    def _holds_up(self, digest: bytes) -> bool:
+        """Return whether a blob waits for this peer itself, and not for so long that its worker may hang."""
+        if not self._blobs.held_up(digest):
+            self._held_up.pop(digest, None)
+            return False
+        since = self._held_up.setdefault(digest, self._ctx.now)
+        return self._ctx.now - since <= self._headway.busy_limit_s(0.0)
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Yield the peers that a round has waited for too long, and what to do about each.

@@ -278,14 +278,9 @@ class SecureTerm:
         closing = self._closing
         if closing is None or closing.message is None:
             return False
-        for index, ref in closing.pulling.items():
-            left = self._blobs.left(ref.digest)
-            if closing.chunks_left.get(index) != left:
-                closing.chunks_left[index] = left
-                self._patience.works(closing.keepers[index])
+        self._patience.note_pulls(closing.pulling, closing.chunks_left)
         silent = [index for index in closing.keepers if index not in closing.removed]
-        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
-        lost = [index for index in silent if self._patience.gives_up(closing.keepers[index], closing.since, times)]
+        lost = [index for index in silent if self._gives_up(closing, index)]
         if lost:
             return self._lose(closing, lost)
         for index in [index for index in silent if index not in closing.pulling]:
@@ -293,6 +288,16 @@ class SecureTerm:
                 self._send(closing, index)
         self._look()
         return False
+
+    def _gives_up(self, closing: _Closing, index: int) -> bool:
+        """Return whether a keeper was silent, or computed, for too long.
+
+        A keeper that computes may need more time with every one that was given up, as all may be slow; but not one whose
+        contribution is missing too: it may report for ever that it fetches what cannot reach it.
+        """
+        times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
+        contributed = closing.held is None or bool(closing.held.members >> index & 1)
+        return self._patience.gives_up(closing.keepers[index], closing.since, times, times if contributed else 1.0)
 
     def _lose(self, closing: _Closing, lost: list[int]) -> bool:
         """Give up keepers that were silent for too long, or return that another aggregator should try."""

@@ -46,7 +46,7 @@ class _Pull:
     came_from: dict[str, None] = field(default_factory=dict)
     turn: int = 0
     begun: bool = False  # otherwise it waits for others to end
-    silent: bool = False  # nothing came in time, and nothing has since
+    silent: bool = False  # nothing came in time, now or when its source was asked last, and nothing has since
 
 
 @dataclass
@@ -60,6 +60,10 @@ class _Pace:
 
     def patience(self, source: str) -> int:
         return max(self.usual, self.slowness.get(source, 1))
+
+    def doubts(self, source: str) -> bool:
+        """Return whether a source was silent when it was asked last, and the others are not as slow."""
+        return self.patience(source) > self.usual
 
     def came(self, source: str, time_outs: float) -> None:
         """A chunk came that many usual time-outs after it was asked for, once."""
@@ -116,6 +120,11 @@ class Blobs:
     def has(self, digest: bytes) -> bool:
         """Return whether the whole blob is on disk."""
         return digest in self._complete
+
+    def held_up(self, digest: bytes) -> bool:
+        """Return whether a blob waits for this peer itself: for its worker, which hashes it, or until others are here."""
+        pull = self._pulls.get(digest)
+        return digest in self._verifying or (pull is not None and not pull.begun and not pull.silent)
 
     def left(self, digest: bytes) -> int:
         """Return how many chunks of a blob on its way are missing."""
@@ -177,6 +186,7 @@ class Blobs:
         if not missing:
             self._verify(pull)
         elif sources:
+            pull.silent = self._pace.doubts(self._way(pull, pull.sources)[0])
             self._pulls[digest] = pull
             self._go_on()
 
@@ -187,13 +197,15 @@ class Blobs:
         room would wait until a chunk is held lost.
         """
         own = [pull for pull in self._pulls.values() if pull.digest not in self._passing]
-        room = self._ctx.limits.pulls - sum(pull.begun for pull in own)
         for pull in self._pulls.values():
             if pull.digest in self._passing:
                 pull.begun = True
                 self._ask(pull, self._ctx.limits.window - len(pull.asked))
-        for pull in [pull for pull in own if not pull.begun][: max(room, 0)]:
-            pull.begun = True
+        for silent in (False, True):  # a source that answers must not wait for one that does not
+            alike = [pull for pull in own if pull.silent is silent]
+            room = self._ctx.limits.pulls - sum(pull.begun for pull in alike)
+            for pull in [pull for pull in alike if not pull.begun][: max(room, 0)]:
+                pull.begun = True
         left = self._pace.chunks - sum(len(pull.asked) for pull in own if not pull.silent)
         for pull in own:
             if pull.begun and pull.silent:
@@ -327,7 +339,8 @@ class Blobs:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
         if pull.silent:
             pull.silent = False
-            self._pace.late(source)
+            if pull.again:
+                self._pace.late(source)
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         waiting = self._askers.get(pull.digest, {})

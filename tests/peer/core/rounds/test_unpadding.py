@@ -22,6 +22,7 @@ from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import CombineRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.tools.bit_sets import as_mask, packed
 
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=10.0, collect="star", secure=True).secured_for(4)
@@ -40,10 +41,11 @@ class Closing:
         self.ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
         self.chunks_left = 0
         self.here: set[bytes] = set()
+        self.held_up: set[bytes] = set()
         self.gone: set[str] = set()
         blobs = SimpleNamespace(
             has=lambda digest: digest in self.here, pull=lambda *_: None, left=lambda digest: self.chunks_left,
-            spoiled_by=lambda *_: False,
+            spoiled_by=lambda *_: False, held_up=lambda digest: digest in self.held_up,
         )  # fmt: skip
         membership = SimpleNamespace(gone=lambda name: name in self.gone)
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
@@ -54,7 +56,12 @@ class Closing:
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
         headway = Headway(job)
         self.tasks: list[Task] = []
-        self.term = SecureTerm(job, self.notes, self.keeper, Patience(job, headway), self.tasks.append)
+        self.contributors = SECURE.asked
+        self.patience = Patience(job, headway)
+        self.term = SecureTerm(job, self.notes, self.keeper, self.patience, self.tasks.append)
+
+    def mask(self) -> bytes:
+        return packed(as_mask(self.contributors))
 
     def asked(self) -> list[str]:
         """The keepers that were asked since the last call."""
@@ -65,11 +72,11 @@ class Closing:
     def close(self) -> None:
         """All have contributed, and the worker has added it up."""
         opened = OpenRound(STATE, 5, final=False, asked=SECURE.asked, one=False, opened_at=0.0, secure=SECURE)
-        opened.contributions = {index: Ref(b"c", 1, b"c") for index in SECURE.asked}
+        opened.contributions = {index: Ref(b"c", 1, b"c") for index in self.contributors}
         opened.use()
         self.term.close(opened, {})
         assert isinstance(self.tasks.pop(), SumPadded)
-        self.term.summed(Summed(SUM, SECURE.asked))
+        self.term.summed(Summed(SUM, self.contributors))
 
     def pads(self, source: str, *, blob: bool = False, members: bytes = b"\x0f") -> None:
         payload = () if blob else (b"pads",)
@@ -108,6 +115,24 @@ def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:
     assert [type(task) for task in closing.tasks] == [RenewKeys]
 
 
+def test_a_keeper_whose_pads_wait_for_this_peer_is_not_given_up() -> None:
+    """The aggregator may have much to fetch and to hash; but its worker may hang, too."""
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p4")
+    closing.pads("p2", blob=True)
+    closing.held_up.add(b"p2" * 16)
+    for _ in range(6):
+        closing.ctx.now += 0.8 * TREATMENT.patience_s
+        assert not closing.term.fire()
+    assert closing.tasks == []
+    for _ in range(9):
+        closing.ctx.now += TREATMENT.patience_s
+        closing.term.fire()
+    assert [type(task) for task in closing.tasks] == [RenewKeys]
+
+
 def test_an_aggregator_that_no_keeper_answers_twice_lets_another_peer_try() -> None:
     """Its own messages may be the ones that are lost: it must not give up one keeper after the other."""
     closing = Closing()
@@ -135,6 +160,27 @@ def test_an_aggregator_that_some_keepers_answer_goes_on_without_the_others() -> 
         renewal = closing.tasks.pop()
         assert isinstance(renewal, RenewKeys)
         assert renewal.silent == (1,)
+
+
+@pytest.mark.parametrize("contributed", [True, False])
+def test_a_keeper_that_did_not_contribute_may_not_compute_longer_each_time(contributed: bool) -> None:
+    """Its messages came through other peers, and the sum did not: the fourth time it once held the round for 352 s."""
+    closing = Closing()
+    closing.contributors = SECURE.asked if contributed else (0, 2, 3)
+    limit_s = 4 * (2 * TREATMENT.patience_s + closing.ctx.timing.election_max_s)
+    waited_s = []
+    for _ in range(3):
+        closing.close()
+        closing.pads("p3", members=closing.mask())
+        closing.pads("p4", members=closing.mask())
+        began = closing.ctx.now
+        while not closing.tasks:
+            closing.patience.works("p2")
+            closing.ctx.now += 1.0
+            assert not closing.term.fire()
+        closing.tasks.clear()
+        waited_s.append(closing.ctx.now - began)
+    assert waited_s == pytest.approx([limit_s, 2 * limit_s, 4 * limit_s] if contributed else 3 * [limit_s], abs=1.1)
 
 
 @pytest.mark.parametrize("name", ["p2", "p4"])

@@ -127,6 +127,44 @@ class TestPace:
         usual_s = PRESETS["fast"].chunk_timeout_s
         assert puller.ctx.timers.next_at() == puller.ctx.now + usual_s, "p3 is given no more time for that"
 
+    def test_sources_that_were_silent_take_no_room_from_those_that_answer(self) -> None:
+        """Four of them once had all the room, each for eight chunk time-outs, and so every round of the job."""
+        puller = Puller()
+        rooms = puller.ctx.limits.pulls
+        sick = [f"p{number}" for number in range(10, 11 + rooms)]
+        for round_ in range(2):
+            for name in sick:
+                data = name.encode() * (100 + round_)
+                puller.blobs.pull(digest_of(data), len(data), [name])
+            while round_ == 0 and {puller.blobs.silent(digest_of(name.encode() * 100)) for name in sick} != {True}:
+                puller.time_out()
+        later = [digest_of(name.encode() * 101) for name in sick]
+        assert [puller.blobs.silent(digest) for digest in later] == [True] * len(sick), "from the beginning"
+        assert not any(puller.blobs.held_up(digest) for digest in later), "it is not this peer that lets them wait"
+        puller.effects()
+        assert puller.pull("p2") == [("p2", 0)]
+        puller.come(0, after=0.1)
+        assert puller.asked() == [("p2", 1), ("p2", 2)]
+
+    def test_a_source_that_was_silent_and_answers_is_as_the_others_again(self) -> None:
+        puller = Puller()
+        puller.pull("p2")
+        puller.time_out()
+        puller.blobs.keep_only(frozenset(), unfinished=False)
+        assert puller.pull("p2") == [("p2", 0)]
+        assert puller.blobs.silent(DIGEST)
+        puller.come(0, after=0.1)
+        assert not puller.blobs.silent(DIGEST)
+        assert puller.asked() == [("p2", 1), ("p2", 2)]
+
+    def test_a_blob_that_finds_no_room_is_held_up_here(self) -> None:
+        puller = Puller()
+        rooms = puller.ctx.limits.pulls
+        blobs = [bytes([number]) * 600 for number in range(rooms + 1)]
+        for data in blobs:
+            puller.blobs.pull(digest_of(data), len(data), ["p2"])
+        assert [puller.blobs.held_up(digest_of(data)) for data in blobs] == [False] * rooms + [True]
+
     def test_what_a_slow_source_needed_is_given_to_all(self) -> None:
         puller = Puller()
         puller.pull("p2")
