@@ -100,6 +100,7 @@ benchmarks: $(VENV)/.dev
 	$(BIN)/python benchmarks/failover.py
 	$(BIN)/python benchmarks/fleet_size.py
 	$(BIN)/python benchmarks/membership.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/autoencoders.py
 	$(BIN)/python benchmarks/links.py
 	$(BIN)/python benchmarks/private_cm.py
