@@ -135,9 +135,9 @@ def draw(costs: Sequence[Cost], stem: str) -> None:
 
     for name, label in (("messages", "messages sent by a peer"), ("kb", "kB sent by a peer")):
         figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-        for way in SIZES:
+        for way, line in zip(SIZES, ("o-", "x--", "s-", "^-"), strict=True):  # two of them lie on one another
             own = [one for one in costs if one.way == way]
-            axes.plot([one.n_peers for one in own], [getattr(one, name) for one in own], marker="o", label=way)
+            axes.plot([one.n_peers for one in own], [getattr(one, name) for one in own], line, label=way)
         axes.set(xscale="log", yscale="log", xlabel="peers", ylabel=label)
         axes.grid(visible=True, alpha=0.3)
         axes.legend(frameon=False)
