@@ -61,7 +61,7 @@ class Patience:
         self._headway.answered(name)
 
     def comes_through(self, name: str) -> None:
-        """Note that an answer of a peer arrived, if only to an earlier round, or that the peer is gone and may come back."""
+        """Note that an answer of a peer, or a part of one, came, if only to an earlier round, or that it is gone and may return."""
         self._silent.pop(name, None)
 
     def begin(self) -> None:
@@ -130,11 +130,12 @@ class Patience:
         for index, ref in opened.pulling.items():
             left, name = self._blobs.left(ref.digest), self._document.roster[index]
             if opened.chunks_left.get(index) != left:
-                if index in opened.chunks_left:
-                    self.comes_through(name)
+                began = index not in opened.chunks_left
                 opened.chunks_left[index] = left
                 if not self._blobs.spoiled_by(ref.digest, name):
                     self.works(name)
+                    if not began:
+                        self.comes_through(name)
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Yield the peers that a round has waited for too long, and what to do about each.
