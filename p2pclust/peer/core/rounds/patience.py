@@ -61,7 +61,7 @@ class Patience:
         self._headway.answered(name)
 
     def comes_through(self, name: str) -> None:
-        """Note that an answer of a peer, or a part of one, came, if only to an earlier round, or that it is gone and may return."""
+        """Note that an answer of a peer, or a part of one, came, if only late, or that it is gone and may return."""
         self._silent.pop(name, None)
 
     def begin(self) -> None:
