@@ -63,7 +63,7 @@ class Patience:
         self._headway.answered(name)
 
     def comes_through(self, name: str) -> None:
-        """Note that an answer of a peer arrived, if only to an earlier round, or that the peer is gone and may come back."""
+        """Note that an answer of a peer, or a part of one, came, if only late, or that it is gone and may return."""
         self._silent.pop(name, None)
 
     def begin(self) -> None:
@@ -137,10 +137,10 @@ class Patience:
             left, name = self._blobs.left(ref.digest), self._document.roster[index]
             came, begun = chunks_left.get(index) != left, index in chunks_left
             chunks_left[index] = left
-            if came and begun:
-                self.comes_through(name)
             if (came or self._holds_up(ref.digest)) and not self._blobs.spoiled_by(ref.digest, name):
                 self.works(name)
+                if came and begun:
+                    self.comes_through(name)
 
     def _holds_up(self, digest: bytes) -> bool:
         """Return whether a blob waits for this peer itself, and not for so long that its worker may hang."""
