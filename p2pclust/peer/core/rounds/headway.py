@@ -31,6 +31,7 @@ class Headway:
         self._ctx = job.context
         self._document = job.document
         self._term = 0
+        self._aggregator = ""  # of that term
         self._terms = 0  # since the newest state that a majority is known to have adopted
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
@@ -39,15 +40,17 @@ class Headway:
         self._mistaken = 0  # how often that was wrong: the peer answered a later round
         self._given_up: dict[str, int] = {}  # how often each peer computed for too long
         self.hung: dict[str, None] = {}  # peers that are not waited for until they answer
-        self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state
+        self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state, and that got no further
         self._computing: dict[AnswerToken, float] = {}  # this peer's answers that are computed, and since when
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def begins(self, term: int, aggregator: str) -> None:
-        """Note the aggregator of a term."""
+        """Note the aggregator of a term; the one before has not brought the job further than the newest state."""
         if term > self._term:
-            self._term = term
+            if self._aggregator:
+                self.tried[self._aggregator] = None
+            self._term, self._aggregator = term, aggregator
             self._terms += 1
             self.tried[aggregator] = None
 

@@ -46,7 +46,13 @@ class _Pull:
     came_from: dict[str, None] = field(default_factory=dict)
     turn: int = 0
     begun: bool = False  # otherwise it waits for others to end
-    silent: bool = False  # nothing came in time, now or when its source was asked last, and nothing has since
+    silent: bool = False  # nothing came in time, and nothing has since
+    doubtful: bool = False  # nothing has come yet, and its source was silent when it was asked last
+
+    @property
+    def apart(self) -> bool:
+        """Whether it has room of its own, so that sources that answer do not wait for one that does not."""
+        return self.silent or self.doubtful
 
 
 @dataclass
@@ -124,7 +130,7 @@ class Blobs:
     def held_up(self, digest: bytes) -> bool:
         """Return whether a blob waits for this peer itself: for its worker, which hashes it, or until others are here."""
         pull = self._pulls.get(digest)
-        return digest in self._verifying or (pull is not None and not pull.begun and not pull.silent)
+        return digest in self._verifying or (pull is not None and not pull.begun and not pull.apart)
 
     def left(self, digest: bytes) -> int:
         """Return how many chunks of a blob on its way are missing."""
@@ -186,7 +192,7 @@ class Blobs:
         if not missing:
             self._verify(pull)
         elif sources:
-            pull.silent = self._pace.doubts(self._way(pull, pull.sources)[0])
+            pull.doubtful = self._pace.doubts(self._way(pull, pull.sources)[0])
             self._pulls[digest] = pull
             self._go_on()
 
@@ -201,14 +207,14 @@ class Blobs:
             if pull.digest in self._passing:
                 pull.begun = True
                 self._ask(pull, self._ctx.limits.window - len(pull.asked))
-        for silent in (False, True):  # a source that answers must not wait for one that does not
-            alike = [pull for pull in own if pull.silent is silent]
+        for apart in (False, True):
+            alike = [pull for pull in own if pull.apart is apart]
             room = self._ctx.limits.pulls - sum(pull.begun for pull in alike)
             for pull in [pull for pull in alike if not pull.begun][: max(room, 0)]:
                 pull.begun = True
-        left = self._pace.chunks - sum(len(pull.asked) for pull in own if not pull.silent)
+        left = self._pace.chunks - sum(len(pull.asked) for pull in own if not pull.apart)
         for pull in own:
-            if pull.begun and pull.silent:
+            if pull.begun and pull.apart:
                 self._ask(pull, 1 - len(pull.asked))
             elif pull.begun:
                 left -= self._ask(pull, min(left, self._ctx.limits.window - len(pull.asked)))
@@ -337,10 +343,10 @@ class Blobs:
         asked, asked_at = pull.asked.pop(message.index, ("", 0.0))
         if asked == source and message.index not in pull.again:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
+        pull.doubtful = False
         if pull.silent:
             pull.silent = False
-            if pull.again:
-                self._pace.late(source)
+            self._pace.late(source)
         self._partial[pull.digest][message.index] = None
         self._ctx.effects.append(StoreChunk(pull.digest, message.index, pull.n_chunks, message.data[0]))
         waiting = self._askers.get(pull.digest, {})
@@ -419,9 +425,9 @@ class Blobs:
         return turned[:1] if whole else turned
 
     def silent(self, digest: bytes) -> bool:
-        """Return whether the sources of a blob that is fetched did not answer in time."""
+        """Return whether the sources of a blob that is fetched did not answer in time, now or when they were asked last."""
         pull = self._pulls.get(digest)
-        return pull is not None and pull.silent
+        return pull is not None and pull.apart
 
     def spoiled_by(self, digest: bytes, source: str) -> bool:
         """Return whether the copy of a peer is known to be wrong."""

@@ -51,6 +51,18 @@ def a_headway() -> tuple[Headway, Context]:
     return Headway(cast(JobContext, SimpleNamespace(context=context, document=document))), context
 
 
+def test_an_aggregator_that_got_no_further_lets_the_others_stand_first() -> None:
+    """Two peers whose large messages were lost once followed each other: each had made the newest state in its own term."""
+    headway, _ = a_headway()
+    headway.begins(1, "p1")
+    headway.reached(3)
+    assert list(headway.tried) == []
+    headway.begins(2, "p2")
+    assert list(headway.tried) == ["p1", "p2"]
+    headway.reached(4)
+    assert list(headway.tried) == []
+
+
 def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
     """Two hung workers once held a job for 11, 22, 45 and 90 s, because each of these four times doubled the limit."""
     headway, _ = a_headway()

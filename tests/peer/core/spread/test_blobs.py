@@ -157,6 +157,23 @@ class TestPace:
         assert not puller.blobs.silent(DIGEST)
         assert puller.asked() == [("p2", 1), ("p2", 2)]
 
+    def test_of_a_silent_source_and_one_with_a_wrong_copy_the_silent_one_is_asked(self) -> None:
+        """It may answer again; but it was silent before, so it was once taken for one that does not."""
+        puller = Puller()
+        for source in ("p2", "p3"):
+            puller.blobs.pull(digest_of(source.encode()), 600, [source])
+        while not (puller.blobs.silent(digest_of(b"p2")) and puller.blobs.silent(digest_of(b"p3"))):
+            puller.time_out()
+        puller.effects()
+        assert puller.pull("p2") == [("p2", 0)]
+        for index in range(len(CHUNKS)):
+            puller.come(index, after=0.7)
+        puller.blobs.verified(DIGEST, False)
+        puller.effects()
+        for _ in range(4):  # p3 is as slow as p2 now
+            puller.blobs._pace.timed_out(["p2", "p3"])
+        assert puller.pull("p2", "p3") == [("p3", 0)]
+
     def test_a_blob_that_finds_no_room_is_held_up_here(self) -> None:
         puller = Puller()
         rooms = puller.ctx.limits.pulls
