@@ -19,7 +19,7 @@ class SwarmKind(NamedTuple):
 MIXTURE: Final = (
     "default", "cuts", "cancel", "default/sparse", "any", "default", "lasting", "disks", "default/moving", "leaderless",
     "cuts", "rosters", "clients", "series", "cancel/sparse", "fedcref", "lasting", "disks", "any-core", "cancel",
-    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "cuts",
+    "cancel/moving", "secure", "disks", "secure_groups", "leaderless/sparse", "verified", "forgers", "disks-core", "terms",
     "fedcref/sparse",
 )  # fmt: skip
 

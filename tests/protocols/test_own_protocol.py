@@ -84,11 +84,12 @@ def noisy(**parameters: Any) -> Job:
 
 @pytest.mark.usefixtures("installed")
 def test_it_runs_on_arrays() -> None:
-    state = run_in_process(noisy(), [Local(rows) for rows in PEERS])
-    simulated = backend("simulated").run(noisy(), PEERS)
+    job = noisy().here()
+    state = run_in_process(job, [Local(rows) for rows in PEERS])
+    simulated = backend("simulated").run(job, PEERS)
     assert state.arrays["centers"].tobytes() == simulated.arrays["centers"].tobytes()
-    quiet = run_in_process(noisy(noise=0), [Local(rows) for rows in PEERS])
-    plain = run_in_process(cluster_job("llf-cm", n_clusters=3, seed=1), [Local(rows) for rows in PEERS])
+    quiet = run_in_process(noisy(noise=0).here(), [Local(rows) for rows in PEERS])
+    plain = run_in_process(cluster_job("llf-cm", n_clusters=3, seed=1).here(), [Local(rows) for rows in PEERS])
     assert quiet.arrays["centers"].tobytes() == plain.arrays["centers"].tobytes()
     assert state.arrays["centers"].tobytes() != plain.arrays["centers"].tobytes()
     model = FederatedClustering("noisy-cm", n_clusters=3, parameters={"noise": 0.2}, random_state=1).fit(PEERS)

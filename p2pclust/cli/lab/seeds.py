@@ -68,6 +68,7 @@ PROTOCOLS: Final = (
     "any-core",
     "any-long",
     "cuts",
+    "terms",
     "disks",
     "disks-core",
     "forgers",

@@ -30,18 +30,20 @@ def simulate(
     seeds: Annotated[str, typer.Option(metavar="A:B", help="The seeds from A to B - 1.")],
     mutant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Plant this bug, to check that it is found; a wrong name lists all."),
+        typer.Option(
+            metavar="NAME", help="Plant this bug, to check that it is found in its swarm; a wrong name lists all."
+        ),
     ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
             help="all: each seed belongs to one of the following. any: it draws a world of its own, with any jobs and "
-            "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, disks, disks-core, "
-            "forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; leaderless: "
-            "gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only a majority "
-            "recovers, and the others hang, flap or stay cut off; secure: secure sums; secure_groups: those of fixed "
-            "groups; verified: all check each state, and one lies; clients: several of them ask different peers, and "
+            "faults; any-core: only a majority of it recovers; any-long: it lasts for 10,000 s; cuts, terms, disks, "
+            "disks-core, forgers, rosters: many faults of a few kinds. Of one kind of job: fedcref: peers run child jobs; "
+            "leaderless: gossip without an aggregator; cancel: the job is cancelled; series: it is repeated; lasting: only "
+            "a majority recovers, and the others hang, flap or stay cut off; secure: secure sums; secure_groups: those of "
+            "fixed groups; verified: all check each state, and one lies; clients: several of them ask different peers, and "
             "answers are lost; by default llf-cm or llf-fcm, as drawn.",
         ),
     ] = None,
@@ -89,8 +91,7 @@ def simulate(
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
     if mutant == "all":
         raise typer.Exit(_all_bugs(range(first, last), jobs or n_cores(), as_json=as_json))
-    asked = Asked(protocol, mutant, overlay)
-    _check(asked)
+    asked = _checked(Asked(protocol, mutant, overlay))
     if last == first + 1 and not as_json:
         _show_world(first, asked)
     findings = _findings(range(first, last), asked, jobs or n_cores(), resume)
@@ -183,8 +184,15 @@ def _range(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _check(asked: Asked) -> None:
-    protocol, mutant = asked.protocol, asked.mutant
+def _checked(asked: Asked) -> Asked:
+    """Return what is asked for; a planted bug is looked for in its own swarm, if no other is named."""
+    from p2pclust.simulation.swarms.mutants import BUGS  # noqa: PLC0415
+
+    if asked.mutant is not None and asked.mutant not in BUGS:
+        raise UsageError(f"--mutant {asked.mutant}: expected all, or one of {', '.join(BUGS)}")
+    swarm = BUGS[asked.mutant][0] if asked.mutant is not None else ""
+    asked = asked._replace(protocol=asked.protocol or swarm or None)
+    protocol = asked.protocol
     if asked.overlay not in (None, "sparse", "moving"):
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
     from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
@@ -197,13 +205,9 @@ def _check(asked: Asked) -> None:
         raise UsageError(f"--protocol {protocol}: expected one of {', '.join(PROTOCOLS)}, or nothing")
     if asked.overlay and protocol in (ALL, *SWARMS):
         raise UsageError(f"--overlay: each seed of {protocol} draws its own")
-    if mutant is None:
-        return
-    from p2pclust.simulation.swarms import mutants  # noqa: PLC0415
-
-    known = [name for name, (swarm, _) in mutants.BUGS.items() if swarm in ("", protocol) or protocol in SWARMS]
-    if mutant not in known:
-        raise UsageError(f"--mutant {mutant}: expected all, or one of {', '.join(known)}")
+    if swarm not in ("", protocol) and protocol not in SWARMS:
+        raise UsageError(f"--mutant {asked.mutant}: --protocol {protocol} cannot find it: leave --protocol out")
+    return asked
 
 
 def _replay(seed: int, asked: Asked) -> str:

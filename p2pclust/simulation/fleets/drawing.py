@@ -39,8 +39,11 @@ class Bounds:
         Whether states are always blobs, of several chunks.
     dense : bool
         Whether there are many faults, soon.
-    elections : bool
-        Whether messages and tasks take either much less time than an election, or about as long.
+    elections : int
+        How many faults come one after another, each about as long as an election takes; then messages take either much less
+        time than an election, or about as long. 0: faults come at any instants.
+    longest_task_s : tuple of float
+        The longest tasks of a fleet take one of these, in virtual seconds; empty: up to 1.5.
     aimed : float
         The probability with which a fault is aimed at a peer that aggregates.
     """
@@ -53,7 +56,8 @@ class Bounds:
     least_peers: int = 1
     blobs: bool = False
     dense: bool = False
-    elections: bool = False
+    elections: int = 0
+    longest_task_s: tuple[float, ...] = ()
     aimed: float = 0.3
 
 
@@ -98,10 +102,10 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
 
 
 def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float) -> list[RandomFault]:
-    """Draw the faults that end; for a swarm of elections one after another, each about as long as an election takes."""
+    """Draw the faults that end."""
     if swarm.elections:
         every_s = float(rng.choice([1.0, 2.0, 4.0]))
-        faults = [_fault(rng, n, str(rng.choice(kinds)), every_s) for _ in range(8)]
+        faults = [_fault(rng, n, str(rng.choice(kinds)), every_s) for _ in range(swarm.elections)]
         return [
             replace(one, at_s=k * every_s + one.at_s, for_s=every_s * float(rng.uniform(0.3, 1.0)), aimed=True)
             for k, one in enumerate(faults)
@@ -113,8 +117,8 @@ def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, l
 
 
 def _longest_task_s(rng: np.random.Generator, swarm: Bounds, heals: str) -> float:
-    if swarm.elections:
-        return float(rng.choice([0.3, 1.0, 3.0, 10.0]))
+    if swarm.longest_task_s:
+        return float(rng.choice(swarm.longest_task_s))
     return float(rng.choice([0.01, 0.3, 1.5] if heals == "all" else [0.01, 0.3]))
 
 

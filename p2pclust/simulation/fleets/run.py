@@ -24,7 +24,17 @@ SWARMS: Final[dict[str, Bounds]] = {
         heals="all",
         least_peers=3,
         most_peers=5,
-        elections=True,
+        elections=8,
+        longest_task_s=(0.3, 1.0, 3.0, 10.0),
+    ),
+    "terms": Bounds(
+        jobs=("plain",),
+        faults=("cut-out", "pause"),
+        heals="all",
+        least_peers=3,
+        most_peers=3,
+        elections=16,
+        longest_task_s=(10.0,),
     ),
     "disks": Bounds(
         jobs=("plain", "verified"),

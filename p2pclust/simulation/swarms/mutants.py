@@ -309,7 +309,7 @@ ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 }
 
 #: The same for worlds in which a peer often aggregates again while a task of its former term runs.
-CUT_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+TERM_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
 }
 
@@ -367,7 +367,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
         ("secure", SECURE_MUTANTS), ("secure_groups", GROUP_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
-        ("forgers", FORGER_MUTANTS), ("cuts", CUT_MUTANTS),
+        ("forgers", FORGER_MUTANTS), ("terms", TERM_MUTANTS),
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
         ("clients", CLIENT_MUTANTS),

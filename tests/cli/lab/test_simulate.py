@@ -12,8 +12,6 @@ from tests.cli.conftest import Cli
 from p2pclust.cli.lab.seeds import PROTOCOLS, Finding
 from p2pclust.simulation.swarms.mutants import BUGS
 
-OF_THE_DEFAULT_SWARM = [bug for bug, (swarm, _) in BUGS.items() if not swarm]
-
 pytestmark = pytest.mark.slow
 
 
@@ -98,7 +96,7 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
     ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--json")
     assert ended.code == 0, ended.out
     assert json.loads(ended.out)["counts"]["finished within"] > 0
-    ended = cli("simulate", "--seeds", "3:4", "--protocol", "fedcref", "--mutant", "note-not-synced")
+    ended = cli("simulate", "--seeds", "3:4", "--mutant", "note-not-synced")
     assert ended.code == 1
     assert "replay it: p2pclust simulate --seeds 3:4 --protocol fedcref --mutant note-not-synced\n" in ended.out
 
@@ -114,7 +112,11 @@ def test_jobs_within_a_job_have_seeds_and_bugs_of_their_own(cli: Cli) -> None:
         ),
         (
             ("--seeds", "0:1", "--mutant", "x"),
-            f"error: --mutant x: expected all, or one of {', '.join(OF_THE_DEFAULT_SWARM)}\n",
+            f"error: --mutant x: expected all, or one of {', '.join(BUGS)}\n",
+        ),
+        (
+            ("--seeds", "0:1", "--mutant", "cancel-not-synced", "--protocol", "series"),
+            "error: --mutant cancel-not-synced: --protocol series cannot find it: leave --protocol out\n",
         ),
         (
             ("--seeds", "0:1", "--protocol", "any", "--overlay", "sparse"),
@@ -141,8 +143,7 @@ def test_a_world_is_printed_before_it_runs(cli: Cli) -> None:
 @pytest.mark.swarms
 def test_a_world_that_fails_is_made_smaller(cli: Cli) -> None:
     broken = cli(
-        "simulate", "--seeds", "3:4", "--protocol", "rosters", "--mutant", "answer-of-a-revoked-peer", "--minimise",
-        "--jobs", "1",
+        "simulate", "--seeds", "42:43", "--mutant", "answer-of-a-revoked-peer", "--minimise", "--jobs", "1",
     )  # fmt: skip
     assert broken.code == 1
     smallest = broken.err.splitlines()

@@ -32,7 +32,8 @@ from p2pclust.simulation.world.peer import Peer
 
 @pytest.mark.swarms
 @pytest.mark.parametrize(
-    ("swarm", "n_seeds"), [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 400), ("forgers", 100)]
+    ("swarm", "n_seeds"),
+    [("any", 400), ("any-core", 400), ("any-long", 20), ("cuts", 300), ("terms", 100), ("forgers", 100)],
 )
 def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     counts = counted(range(n_seeds), swarm)
