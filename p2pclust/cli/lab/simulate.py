@@ -197,7 +197,7 @@ def _checked(asked: Asked) -> Asked:
         raise UsageError(f"--overlay {asked.overlay}: expected sparse or moving, or nothing for a full mesh")
     from p2pclust.simulation.fleets.run import SWARMS  # noqa: PLC0415
 
-    if protocol in ("fedcref", ALL):
+    if protocol in ("fedcref", ALL) or (protocol in SWARMS and not SWARMS[protocol].jobs):
         from p2pclust.clustering.stacks import require_torch  # noqa: PLC0415
 
         require_torch()

@@ -180,7 +180,7 @@ def _around_elections(rng: np.random.Generator) -> Conditions:
 def _jobs(rng: np.random.Generator, n: int, kinds: list[str], lasts_s: float, *, sparse: bool) -> tuple[JobPlan, ...]:
     fitting = [kind for kind in kinds if JOBS[kind].least_peers <= n <= JOBS[kind].most_peers]
     columns = bool(rng.random() < 0.1)  # then every peer holds columns of the same rows
-    fitting = [kind for kind in fitting if JOBS[kind].by_columns is columns] or fitting[:1] or ["plain"]
+    fitting = [kind for kind in fitting if (JOBS[kind].data == "columns") is columns] or fitting[:1] or ["plain"]
     jobs, at_s = [], 0.0
     for _ in range(1 + int(rng.random() < 0.3) + (10 if lasts_s == _LONG_S else 0)):
         kind = str(rng.choice(fitting))
@@ -195,7 +195,9 @@ def _jobs(rng: np.random.Generator, n: int, kinds: list[str], lasts_s: float, *,
                 named=int(rng.integers(n)) if rng.random() < 0.2 else -1,
                 deadline_s=2.0,
                 collect=str(rng.choice(["star", "tree"])) if sparse else "star",
-                cancel_at_s=at_s + float(rng.uniform(0.0, 5.0)) if rng.random() < 0.1 else FOR_EVER,
+                cancel_at_s=FOR_EVER
+                if JOBS[kind].repeated or rng.random() < 0.9
+                else at_s + float(rng.uniform(0.0, 5.0)),
             )
         )
         at_s += float(rng.choice([0.0, 0.3, 2.0])) if lasts_s < _LONG_S else lasts_s / 12

@@ -89,17 +89,17 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
             fleet.world.crash(name)
             fleet.world.restore(name, image)
             fleet.lose(name)
-            fleet.world.start(name)
+            fleet.start(name)
 
     age_s = min(fault.for_s, 6.0)
     for part in (0.0, 0.5):
         fleet.world.at(fleet.world.now + part * age_s, partial(fleet.world.crash, name))
-        fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.world.start, name))
+        fleet.world.at(fleet.world.now + (part + 0.25) * age_s, partial(fleet.start, name))
     fleet.world.at(fleet.world.now + age_s, restore)
 
 
 def _start(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.world.start(_name(fleet, fault))
+    fleet.start(_name(fleet, fault))
 
 
 def _blackout(fleet: RandomFleet, fault: RandomFault) -> None:
@@ -109,7 +109,7 @@ def _blackout(fleet: RandomFleet, fault: RandomFault) -> None:
 
 def _all_start(fleet: RandomFleet, fault: RandomFault) -> None:
     for name in fleet.names:
-        fleet.world.start(name)
+        fleet.start(name)
 
 
 def _leave(fleet: RandomFleet, fault: RandomFault) -> None:
@@ -131,7 +131,7 @@ def _unhang(fleet: RandomFleet, fault: RandomFault) -> None:
     name = _name(fleet, fault)
     fleet.world.workers.hung.pop(name, None)
     fleet.world.crash(name)
-    fleet.world.start(name)
+    fleet.start(name)
 
 
 def _slow(fleet: RandomFleet, fault: RandomFault) -> None:
@@ -251,6 +251,10 @@ def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.revoke(name)
 
 
+def _enrol(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.enrol(_name(fleet, fault))
+
+
 def _forge(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names[_name(fleet, fault)] = None
     fleet.published.forges(_name(fleet, fault))
@@ -286,6 +290,7 @@ KINDS: Final[dict[str, FaultKind]] = {
     "large-lost": FaultKind(_large_lost, _large_pass, may_last=True),
     "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
     "revoked": FaultKind(_revoke, _nothing),
+    "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
-    "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # no fault, but as disturbing
+    "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # the same
 }

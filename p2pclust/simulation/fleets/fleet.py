@@ -9,26 +9,26 @@ from functools import partial
 import msgpack
 import numpy as np
 
-from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.reports import JobAccepted, JobRefused, JobSubmitted
 from p2pclust.peer.core.timing import preset
-from p2pclust.protocols.engine.job import RECEIVER, SENDER, Job, JobState
+from p2pclust.protocols.engine.job import RECEIVER, SENDER
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.published import Published
+from p2pclust.simulation.checks.turns import Turns
+from p2pclust.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.simulation.fleets.faults import break_
 from p2pclust.simulation.fleets.forging import Forger
-from p2pclust.simulation.fleets.jobs import KINDS, failure_is_right
-from p2pclust.simulation.fleets.plan import FleetPlan, JobPlan
+from p2pclust.simulation.fleets.jobs import KINDS
+from p2pclust.simulation.fleets.plan import FleetPlan
+from p2pclust.simulation.swarms.fedcref import labelled
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer, paper_roster
+from p2pclust.simulation.world.peer import paper_roster
 from p2pclust.simulation.world.world import World
 
-__all__ = ["DrawnJob", "RandomFleet", "RandomResult", "live"]
+__all__ = ["RandomFleet", "RandomResult", "live"]
 
 _SEE_EACH_OTHER_S = 60.0
 _RETRY_S = 1.0
@@ -49,37 +49,6 @@ class RandomResult:
     counts: Counter[str]
 
 
-@dataclass
-class DrawnJob:
-    """A job that was submitted: its plan, its mathematics, and what is known of it from outside."""
-
-    plan: JobPlan
-    job: Job
-    id: str = ""
-    roster: tuple[str, ...] = ()
-    accepted: bool = False
-    at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
-
-
-class _Submissions(Observer):
-    """Notes which job is which, and which were accepted."""
-
-    def __init__(self, jobs: list[DrawnJob]) -> None:
-        self._jobs = jobs
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Look at what a peer reports of jobs."""
-        if isinstance(effect, JobSubmitted) and effect.asked is not None:
-            job = self._jobs[int(effect.asked)]
-            if not job.id:
-                job.id, job.roster = effect.job, tuple(effect.roster)
-        elif isinstance(effect, JobRefused) and effect.asked:
-            self._jobs[int(effect.asked)].at = ("", 0)
-        elif isinstance(effect, JobAccepted):
-            for job in self._jobs:
-                job.accepted |= job.id == effect.job
-
-
 class RandomFleet:
     """The fleet of one plan."""
 
@@ -88,8 +57,9 @@ class RandomFleet:
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
         rounding = (SENDER, RECEIVER)[plan.seed % 2]
+        turns = Turns()
         self.jobs = [
-            DrawnJob(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding))
+            drawn(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding), turns)
             for number, job in enumerate(plan.jobs)
         ]
         rng = np.random.default_rng([plan.seed, 21])
@@ -101,7 +71,7 @@ class RandomFleet:
         self.world = World(
             self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
             np.random.default_rng([plan.seed, 23]),
-            (self.invariants, Endings(), self.marks, _Submissions(self.jobs)),
+            (self.invariants, Endings(), self.marks, JobsSeen(self.jobs), turns),
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
@@ -111,11 +81,20 @@ class RandomFleet:
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
+        self.strangers = dict.fromkeys(self._enrolled_later())  # peers that are not on the roster yet
+        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2
         self._down: dict[str, None] = {}  # peers that stay down
         self.healed = False
-        self._last_late: tuple[str, str] | None = None  # a peer, and a job that it had not ended
+        self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
         self._serial, self._signs_facts = 1, plan.signs_facts
         self._rng = rng
+
+    def _enrolled_later(self) -> list[str]:
+        """Return the peers that are enrolled while the fleet runs: on a full mesh, and none that must end the jobs alone."""
+        plan = self.plan
+        named = dict.fromkeys(fault.peers[0] for fault in plan.faults if fault.kind == "enrolled")
+        free = [peer for peer in named if plan.all_heal or peer not in plan.core]
+        return [] if plan.links else [self.names[peer] for peer in free[: plan.n_peers // 2]]
 
     def _overlay(self) -> dict[str, tuple[str, ...]] | None:
         ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
@@ -123,7 +102,10 @@ class RandomFleet:
         return {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
 
     def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
-        if any(KINDS[job.kind].by_columns for job in self.plan.jobs):
+        needed = {KINDS[job.kind].data for job in self.plan.jobs}
+        if "labelled" in needed:
+            return labelled(self.names, rng)
+        if "columns" in needed:
             truth, ids = rng.integers(0, 2, 30), np.arange(30)
             return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
         centers = rng.uniform(0, 100, (3, 2))
@@ -144,7 +126,9 @@ class RandomFleet:
         """Return whether a peer may lose its store, or its place on the roster."""
         if not self.plan.all_heal:
             return self.names.index(name) not in self.plan.core
-        return name in self.lost or len(self.lost) + 1 <= (self.plan.n_peers - 1) // 2
+        if name in self.strangers or not all(job.survives([*self.lost, name]) for job in self.jobs):
+            return False
+        return name in self.lost or len(self.lost) + 1 <= self._most_lost
 
     def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
         """Return the roster index of a peer that aggregates, or these if none does."""
@@ -170,6 +154,21 @@ class RandomFleet:
         if not self._publish():
             del self.revoked[name]
 
+    def enrol(self, name: str) -> None:
+        """A person enrols a peer, and gives the roster to it and to some peer that runs."""
+        if name not in self.strangers:
+            return
+        del self.strangers[name]
+        if self._publish(name):
+            self.world.start(name)
+        else:
+            self.strangers[name] = None
+
+    def start(self, name: str) -> None:
+        """Start a peer that is enrolled and down."""
+        if name not in self.strangers:
+            self.world.start(name)
+
     def sign_facts(self) -> None:
         """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
         self.published.rosters_differ()
@@ -177,15 +176,20 @@ class RandomFleet:
         if not self._publish():
             self._signs_facts = before
 
-    def _publish(self) -> bool:
-        """Give a new roster to some peer that runs; return whether there is one."""
-        left = [one for one in self.names if one not in self.revoked]
-        running = [one for one in left if self.world.peers[one].core is not None]
+    def _publish(self, *new: str) -> bool:
+        """Give a new roster to some peer that runs, if there is one, and to new peers; return whether there is one."""
+        names = self.on_roster()
+        running = [one for one in names if self.world.peers[one].core is not None]
         if running:
             self._serial += 1
-            roster = paper_roster(self._serial, left, signs_facts=self._signs_facts)
-            self.world.give_roster(running[int(self._rng.integers(len(running)))], roster)
+            roster = paper_roster(self._serial, names, signs_facts=self._signs_facts)
+            for name in (*new, running[int(self._rng.integers(len(running)))]):
+                self.world.give_roster(name, roster)
         return bool(running)
+
+    def on_roster(self) -> list[str]:
+        """Return the peers that are enrolled."""
+        return [name for name in self.names if name not in self.revoked and name not in self.strangers]
 
     # -- the run ----------------------------------------------------------------------------------------------------------
 
@@ -206,9 +210,10 @@ class RandomFleet:
 
     def _begin(self) -> None:
         world = self.world
-        for name in self.names:
-            world.give_roster(name, paper_roster(1, self.names, signs_facts=self._signs_facts))
-        for name in self.names:
+        enrolled = self.on_roster()
+        for name in enrolled:
+            world.give_roster(name, paper_roster(1, enrolled, signs_facts=self._signs_facts))
+        for name in enrolled:
             world.start(name)
         linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
         assert linked, f"L2: the peers did not find each other within {_SEE_EACH_OTHER_S:.0f} s of a perfect network"
@@ -216,7 +221,8 @@ class RandomFleet:
         world.crash_point = self.phase_crashes
 
     def _all_see_all(self) -> bool:
-        return all(p.core is not None and p.core.membership.all_here() for p in self.world.peers.values())
+        cores = (self.world.peers[name].core for name in self.on_roster())
+        return all(core is not None and core.membership.all_here() for core in cores)
 
     def _live(self) -> None:
         world, start = self.world, self.world.now
@@ -245,7 +251,7 @@ class RandomFleet:
 
     def _request(self, number: int) -> Submit:
         job = self.jobs[number]
-        roster = tuple(name for name in self.names if name not in self.revoked)
+        roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
         treatment = KINDS[job.plan.kind].treatment(job.plan, self.plan.n_peers)
         named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
         if named in roster:
@@ -256,7 +262,7 @@ class RandomFleet:
         job = self.jobs[number]
         for name in self.names:
             peer = self.world.peers[name]
-            if job.id and peer.core is not None and job.id in peer.core.jobs.jobs and name not in self.revoked:
+            if job.id and peer.core is not None and job.known(peer.core) and name not in self.revoked:
                 self.marks.counts["cancel asked for"] += 1
                 self.published.cancelled(job.id)
                 self.world.step(peer, Cancel(job.id, "admin"))
@@ -271,7 +277,7 @@ class RandomFleet:
 
     def _restart(self, name: str) -> None:
         if name not in self._down:
-            self.world.start(name)
+            self.start(name)
 
     # -- the end ------------------------------------------------------------------------------------------------------------
 
@@ -280,6 +286,8 @@ class RandomFleet:
         world, plan = self.world, self.plan
         lasting = [fault for fault in plan.faults if fault.for_s == float("inf")]
         self.healed, self.phase_crashes.active = True, False
+        for job in self.jobs:
+            job.heals(self)
         kept = {fault.peers[0] for fault in lasting}
         self.network.heal_all()
         self.forger.names.clear()
@@ -299,6 +307,8 @@ class RandomFleet:
         limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
         limit_s += _TASKS * plan.compute_s[1]
         world.run_until(world.now + _RESTART_S, self._step)
+        for name in list(self.strangers):  # no peer ran when it should have been enrolled
+            self.enrol(name)
         world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
 
     def _standing_limit_s(self, timing: str) -> float:
@@ -313,29 +323,24 @@ class RandomFleet:
     def _known(self, job: DrawnJob) -> bool:
         """Return whether a disk that was not lost has the job."""
         peers = [self.world.peers[name] for name in self.core()]
-        return any(peer.core is not None and job.id in peer.core.jobs.jobs for peer in peers)
+        return any(peer.core is not None and job.known(peer.core) for peer in peers)
 
     def _must_end(self, job: DrawnJob) -> bool:
         whole = self.plan.all_heal and not self.revoked
-        return bool(job.id) and self._known(job) and (whole or not self._waits_for_all(job))
-
-    def _waits_for_all(self, job: DrawnJob) -> bool:
-        waits = KINDS[job.plan.kind].waits(job.plan, len(job.roster), len(self.core()))
-        return waits or job.plan.missing == "all"
+        return bool(job.id) and self._known(job) and (whole or not job.may_wait(self))
 
     def _late(self, job: DrawnJob) -> list[str]:
-        return [name for name in self.core() if name in job.roster and not self._has_ended(name, job.id)]
+        return [name for name in self.core() if name in job.roster and not self._has_ended(name, job)]
 
-    def _has_ended(self, name: str, job_id: str) -> bool:
+    def _has_ended(self, name: str, job: DrawnJob) -> bool:
         core = self.world.peers[name].core
-        job = None if core is None else core.jobs.jobs.get(job_id)
-        return job is not None and job.ledger.finished
+        return core is not None and job.has_ended(name, core)
 
     def _all_ended(self) -> bool:
         """Return whether all jobs that must end did. Asked after every event: the last peer that was late comes first."""
         if self._last_late is not None and not self._has_ended(*self._last_late):
             return False
-        late = ((name, job.id) for job in self.jobs if self._must_end(job) for name in self._late(job))
+        late = ((name, job) for job in self.jobs if self._must_end(job) for name in self._late(job))
         self._last_late = next(late, None)
         return self._last_late is None
 
@@ -350,25 +355,7 @@ class RandomFleet:
                 continue
             late = self._late(job)
             assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
-            self._judge_end(job)
-
-    def _judge_end(self, job: DrawnJob) -> None:
-        finals = {self._final(name, job.id) for name in self.core() if name in job.roster}
-        assert len(finals) == 1, f"S5: peers ended {job.id} with different bits"
-        state = JobState.decode(finals.pop())
-        if state.status == "done":
-            KINDS[job.plan.kind].judge(self, job, state)
-            self.marks.counts[f"done: {job.plan.kind}"] += 1
-        else:
-            assert failure_is_right(self, job, state), f"{job.id} failed: {state.reason}"
-            self.marks.counts[f"failed rightly: {job.plan.kind}"] += 1
-
-    def _final(self, name: str, job_id: str) -> bytes:
-        peer = self.world.peers[name]
-        assert peer.core is not None
-        ref = peer.core.jobs.jobs[job_id].ledger.register.ref
-        assert ref is not None
-        return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
+            job.judge(self)
 
 
 def live(plan: FleetPlan) -> RandomResult:

@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
+from p2pclust.simulation.checks.groups import judge_labels, judge_leftovers
 from p2pclust.simulation.fleets.plan import FOR_EVER, JobPlan
+from p2pclust.simulation.swarms.fedcref import SETTLE_S, tiny_job
 
 if TYPE_CHECKING:
-    from p2pclust.simulation.fleets.fleet import DrawnJob, RandomFleet
+    from p2pclust.simulation.fleets.drawn import DrawnJob
+    from p2pclust.simulation.fleets.fleet import RandomFleet
 
 __all__ = ["KINDS", "JobKind"]
 
 _MANY: Final = 10**6
 #: What a tolerance of 1e-9 may grow to in five rounds of a clustering.
 _APART: Final = 1e-5
+_EVERY_S: Final = 4.0
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,10 @@ class JobKind:
         From a plan, the number of peers, and how many are healed: whether the job may wait for one that is not.
     deadline_s : float
         Within so many virtual seconds after healing it ends, with the timing `fast`.
-    by_columns : bool
-        Whether peers must hold columns of the same rows.
+    data : {"rows", "columns", "labelled"}
+        What peers must hold: rows, columns of the same rows, or rows with labels.
+    repeated : bool
+        Whether it is a series.
     """
 
     job: Callable[[JobPlan, int], Job]
@@ -56,7 +63,8 @@ class JobKind:
     missing: str = ""
     waits: Callable[[JobPlan, int, int], bool] = lambda plan, n, healed: False
     deadline_s: float = 120.0
-    by_columns: bool = False
+    data: str = "rows"
+    repeated: bool = False
 
 
 def _off(plan: JobPlan) -> dict[str, Any]:
@@ -78,6 +86,10 @@ def _secured_job(plan: JobPlan, seed: int) -> Job:
 def _vertical_job(plan: JobPlan, seed: int) -> Job:
     protocol = {"llf-cm": "vertical-cm", "llf-fcm": "vertical-fcm"}[plan.protocol]
     return cluster_job(protocol, n_clusters=2, tol=0.0, max_rounds=3, seed=seed, scaling="minmax")
+
+
+def _fedcref_job(plan: JobPlan, seed: int) -> Job:
+    return tiny_job(("refined", "refined", "paper")[seed % 3], seed)
 
 
 def _plain(plan: JobPlan, n: int) -> Treatment:
@@ -111,6 +123,14 @@ def _gossip(plan: JobPlan, n: int) -> Treatment:
     return Treatment(plan.missing, collect="gossip", tolerance=1e-9, mixing="push-sum")
 
 
+def _fedcref(plan: JobPlan, n: int) -> Treatment:
+    return replace(_plain(plan, n), deadline_s=20.0 if plan.missing == "drop" else 0.0, collect="star")
+
+
+def _series(plan: JobPlan, n: int) -> Treatment:
+    return Treatment(plan.missing, collect=plan.collect, every_s=_EVERY_S)
+
+
 # -- verdicts ------------------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +144,19 @@ def _nearly(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     assert again.log == state.log, f"S5: {job.id}: the replay has another log"
     apart = float(np.abs(again.arrays["centers"] - state.arrays["centers"]).max())
     assert apart <= _APART * float(np.max(state.arrays["unit"])), f"S5: {job.id}: {apart} from the replay's centers"
+
+
+def _groups(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
+    """Judge FedCRef: which groups have a model depends on who was present in a job within, and no log has that."""
+    engine.decode_state(job.job, state.encode())  # raises if others could not read it
+    fleet.world.run_until(fleet.world.now + SETTLE_S)
+    wanted = [one.id for one in fleet.jobs]
+    for name in fleet.core():
+        peer = fleet.world.peers[name]
+        if not any(one.plan.kind == "series" for one in fleet.jobs):
+            judge_leftovers(peer, wanted)
+        if name in job.roster:
+            judge_labels(fleet.world, peer, job.id, job.job, state, job.roster)
 
 
 def failure_is_right(fleet: RandomFleet, job: DrawnJob, state: JobState) -> bool:
@@ -145,6 +178,8 @@ KINDS: Final[dict[str, JobKind]] = {
     "verified": JobKind(_plain_job, _verified, _same_bits, most_peers=25, deadline_s=600.0),
     "gossip": JobKind(_plain_job, _gossip, _nearly, missing="wait", most_peers=9, waits=_needs_all),
     "vertical": JobKind(
-        _vertical_job, _plain, _same_bits, least_peers=2, most_peers=9, missing="all", waits=_needs_all, by_columns=True
+        _vertical_job, _plain, _same_bits, least_peers=2, most_peers=9, missing="all", waits=_needs_all, data="columns"
     ),
+    "fedcref": JobKind(_fedcref_job, _fedcref, _groups, least_peers=2, most_peers=9, deadline_s=300.0, data="labelled"),
+    "series": JobKind(_plain_job, _series, _same_bits, missing="wait", most_peers=25, deadline_s=300.0, repeated=True),
 }  # fmt: skip

@@ -11,6 +11,7 @@ job, and no log records these. Without faults bits are compared (tests/simulatio
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -19,11 +20,10 @@ import numpy as np
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.reports import Report
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.models.fedcref_agreed import Agreed
+from p2pclust.simulation.checks.groups import judge_labels, judge_leftovers
 from p2pclust.simulation.swarms import plan as plans
 from p2pclust.simulation.swarms.marks import Marks
 from p2pclust.simulation.swarms.overlays import laid_out
@@ -33,10 +33,10 @@ from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
-__all__ = ["FedCRefSwarm", "draw", "run"]
+__all__ = ["SETTLE_S", "FedCRefSwarm", "draw", "labelled", "run", "tiny_job"]
 
 #: After all have finished: by then the last of them has dropped what it need not keep.
-_SETTLE_S: Final = 5.0
+SETTLE_S: Final = 5.0
 _N_FEATURES: Final = 6
 
 
@@ -86,60 +86,44 @@ class FedCRefSwarm(Swarm):
         self.world.watch(_Within(self.marks))
 
     def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
-        """Three kinds of rows, two of them at each peer; one label in ten is wrong."""
-        kinds = rng.random((3, _N_FEATURES))
-        made = {}
-        for name in self.names:
-            truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
-            X = np.clip(kinds[truth] + rng.normal(0, 0.05, (len(truth), _N_FEATURES)), 0, 1)
-            wrong = rng.random(len(truth)) < 0.1
-            labels = np.unique(truth, return_inverse=True)[1]
-            made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
-        return made
+        return labelled(self.names, rng)
 
     def _job(self) -> Job:
-        mode = self.plan.init
-        bounds = {"lo": [0.0] * _N_FEATURES, "hi": [1.0] * _N_FEATURES}
-        length = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
-        parameters = {
-            "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
-            "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, **length,
-        }  # fmt: skip
-        stages = (Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters))
-        return Job(stages, self.plan.seed)
+        return tiny_job(self.plan.init, self.plan.seed)
 
     def _judge_result(self, state: JobState) -> None:
         engine.decode_state(self.job, state.encode())  # raises if others could not read it
         agreed = Agreed.of(state.arrays)
         self.marks.counts["groups"] += agreed.n_groups
         self.marks.counts["groups without a model"] += agreed.n_groups - len(engine.results(self.job, state))
-        self.world.run_until(self.world.now + _SETTLE_S)
+        self.world.run_until(self.world.now + SETTLE_S)
         for peer in self.world.peers.values():
-            self._judge_peer(peer, state, agreed)
+            judge_leftovers(peer, [self.marks.job])
+            judge_labels(self.world, peer, self.marks.job, self.job, state, self.names)
 
-    def _blob(self, digest: bytes) -> bytes | None:
-        """Return a blob from the disk of any peer that has it."""
-        found = (b"".join(peer.disk.blob(digest)) for peer in self.world.peers.values())
-        return next((data for data in found if digest_of(data) == digest), None)
 
-    def _judge_peer(self, peer: Peer, state: JobState, agreed: Agreed) -> None:
-        assert peer.core is not None
-        jobs = peer.core.jobs.jobs
-        assert list(jobs) == [self.marks.job], f"L6: {peer.name} keeps jobs that are not needed: {list(jobs)}"
-        tables = peer.disk.load().tables
-        left = {table: [key for key in rows if key != self.marks.job] for table, rows in tables.items()}
-        assert not any(left.values()), f"L6: {peer.name} has rows on disk that are not needed: {left}"
-        note = jobs[self.marks.job].workspace.note
-        index = self.names.index(peer.name)
-        workspace = Workspace(index, Arrays.decode(note) if note else Arrays(), self._blob)
-        labels = engine.conclude(self.job, state, peer.local, workspace)["labels"]
-        first, total = len(agreed.alive), int(agreed.alone.sum())
-        begin = int(agreed.alone[:index].sum())
-        own = range(begin, begin + int(agreed.alone[index : index + 1].sum()))
-        assert labels.shape == (peer.local.n_samples,), f"{peer.name} has labels of {labels.shape}"
-        told = [label - first for label in np.unique(labels).tolist() if first <= label < first + total]
-        assert labels.min() >= -1, f"{peer.name} has labels that mean nothing"
-        assert set(told) <= set(own), f"{peer.name} has rows in clusters of others: {told} of {own}"
+def labelled(names: Iterable[str], rng: np.random.Generator) -> dict[str, Local]:
+    """Draw three kinds of rows, two of them at each peer; one label in ten is wrong."""
+    kinds = rng.random((3, _N_FEATURES))
+    made = {}
+    for name in names:
+        truth = np.repeat(rng.choice(3, 2, replace=False), rng.integers(8, 14, 2))
+        X = np.clip(kinds[truth] + rng.normal(0, 0.05, (len(truth), _N_FEATURES)), 0, 1)
+        wrong = rng.random(len(truth)) < 0.1
+        labels = np.unique(truth, return_inverse=True)[1]
+        made[name] = Local(X, labels=np.where(wrong, 1 - labels, labels), n_clusters=2)
+    return made
+
+
+def tiny_job(mode: str, seed: int) -> Job:
+    """Return a FedCRef job on such rows, refined or as the paper has it, that takes little time."""
+    bounds = {"lo": [0.0] * _N_FEATURES, "hi": [1.0] * _N_FEATURES}
+    length = {"max_refinements": 2} if mode == "refined" else {"max_iterations": 2, "theta": 0.5}
+    parameters = {
+        "mode": mode, "initial": "given", "hidden": [3], "output": "linear", "epochs": 6, "batch": 8, "rounds": 2,
+        "learning_rate": 0.02, "federated_rate": 0.02, "min_rows": 4, **length,
+    }  # fmt: skip
+    return Job((Stage("range", {"rows_needed": 1, **bounds}), Stage("minmax"), Stage("fedcref", parameters)), seed)
 
 
 def run(seed: int, *, overlay: str | None = None) -> SeedResult:

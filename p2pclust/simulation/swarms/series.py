@@ -10,23 +10,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import msgpack
 import numpy as np
 
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.reports import Report
-from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.turns import SeriesSeen, Turns
 from p2pclust.simulation.swarms.leaderless import LeaderlessSwarm, paced
 from p2pclust.simulation.swarms.overlays import laid_out
 from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
-from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 __all__ = ["LeaderlessSeriesSwarm", "SeriesSwarm", "run"]
 
@@ -39,38 +33,13 @@ _LOOKS_IN_S: Final = (0.1, 0.6)  # long enough to hear of a turn, too short to t
 _LOSSY_S: Final = (0.3, 2.0)
 
 
-class _Turns(Observer):
-    """Remembers the documents and the ends of all turns."""
-
-    def __init__(self) -> None:
-        self.documents: dict[int, Document] = {}
-        self.finals: dict[int, dict[str, bytes]] = {}
-        self.series = ""
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        if not isinstance(effect, Report) or effect.verb not in ("job", "finished") or peer.core is None:
-            return
-        job = peer.core.jobs.jobs.get(str(effect.fields["job"]))
-        if job is None or job.document.turn is None or job.document.census:
-            return
-        turn = job.document.turn
-        self.series = turn.series
-        known = self.documents.setdefault(turn.number, job.document)
-        assert known.id == job.id, f"turn {turn.number} is two jobs: {known.id} and {job.id}"
-        if effect.verb == "finished":
-            ref = job.ledger.register.ref
-            assert ref is not None
-            state = ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
-            self.finals.setdefault(turn.number, {})[peer.name] = state
-
-
 class SeriesSwarm(Swarm):
     """One run."""
 
     def __init__(self, plan: SwarmPlan) -> None:
         super().__init__(plan)
-        self.turns = _Turns()
-        self.world.watch(self.turns)
+        self._turns = Turns()
+        self.world.watch(self._turns)
         self.world.reload = self._grown
 
     def _grown(self, peer: Peer) -> Local:
@@ -121,77 +90,57 @@ class SeriesSwarm(Swarm):
     def _may_wipe(self) -> bool:
         """Leave a majority of intact stores to each turn that has not ended: its roster may be smaller than the fleet."""
         return super()._may_wipe() and all(
-            number in self.turns.finals or self._survives_a_wipe(document)
-            for number, document in self.turns.documents.items()
+            number in self._series.finals or self._survives_a_wipe(document)
+            for number, document in self._series.documents.items()
         )
 
     def _survives_a_wipe(self, document: Document) -> bool:
         wiped = sum(self.world.peers[name].wiped for name in document.roster)
         return wiped + 1 <= (len(document.roster) - 1) // 2
 
-    def _newest(self) -> int:
-        return max(self.turns.documents, default=-1)
+    @property
+    def _series(self) -> SeriesSeen:
+        """The only one."""
+        return next(iter(self._turns.series.values()), SeriesSeen(""))
 
     def _heal(self) -> None:
         super()._heal()  # the first turn has ended, or been dropped for a newer one, if any peer has it
-        until = self._newest() + _MORE_TURNS
-        self.world.run_until(self.world.now + DEADLINE_S, lambda: self._step() or self._all_at(until))
-
-    def _all_at(self, number: int) -> bool:
-        ended = self.turns.finals.get(number, {})
-        return all(name in ended for name in self.names)
+        until = self._series.newest + _MORE_TURNS
+        self.world.run_until(
+            self.world.now + DEADLINE_S, lambda: self._step() or self._series.ended_by_all(until, self.names)
+        )
 
     def _has_finished(self, peer: Peer) -> bool:
         """Whether the peer is past the first turn."""
         assert peer.core is not None
-        return bool(self.turns.documents) and 0 in self.turns.finals
+        return 0 in self._series.finals
 
     def _judge(self) -> None:
-        if not self.turns.documents:
+        series = self._series
+        if not series.documents:
             self.marks.counts["submission lost with its peer"] += 1
             return
-        whole = [number for number, ended in self.turns.finals.items() if len(ended) == len(self.names)]
         story = "\n".join(self.invariants.story)
-        assert whole, f"L3: no turn was ended by all peers\n{story}"
-        self.marks.counts["turns"] += len(self.turns.finals)
-        for number, ended in self.turns.finals.items():
-            assert len(set(ended.values())) == 1, f"S5: turn {number} ended with different bits"
-        for number, document in self.turns.documents.items():
-            self._judge_start(number, document)
-        assert self._newest() >= _MORE_TURNS, f"L3: only {self._newest() + 1} turns in the whole run\n{story}"
-        self._judge_memory()
+        assert any(series.ended_by_all(number, self.names) for number in series.finals), (
+            f"L3: no turn was ended by all peers\n{story}"
+        )
+        series.judge(self.marks.counts)
+        assert series.newest >= _MORE_TURNS, f"L3: only {series.newest + 1} turns in the whole run\n{story}"
+        for peer in self.world.peers.values():
+            series.judge_memory(peer)
         self._judge_cancel()
         self.marks.counts["finished"] += 1
-
-    def _judge_start(self, number: int, document: Document) -> None:
-        """A turn begins where the one before it ended."""
-        before = self.turns.finals.get(number - 1)
-        if before is None:
-            return
-        state = JobState.decode(next(iter(before.values())))
-        job = Job.from_dict(msgpack.unpackb(document.job))
-        given = [stage.parameters["centers"] for stage in job.stages if stage.parameters.get("init") == "given"]
-        if state.status == "done":
-            assert given == [summaries.raw_centers(state).tolist()], f"turn {number} begins elsewhere"
-            self.marks.counts["warm start"] += 1
-
-    def _judge_memory(self) -> None:
-        """Check that no peer keeps more than the present turn, the one before, and a census or two."""
-        for peer in self.world.peers.values():
-            assert peer.core is not None
-            kept = peer.disk.load().tables["job"]
-            assert len(kept) <= 4, f"L6: {peer.name} keeps {len(kept)} documents of one series"
 
     def _judge_cancel(self) -> None:
         """Cancel the series: the running turn ends, and no other begins."""
         peer = self.world.peers[self.names[self.plan.seed % len(self.names)]]
         assert peer.core is not None
-        job = next(d.id for d in peer.core.jobs.table.turns(self.turns.series) if not d.census)
+        job = next(d.id for d in peer.core.jobs.table.turns(self._series.name) if not d.census)
         self.world.step(peer, Cancel(job, "admin"))
         self.world.run_until(self.world.now + _QUIET_S)
-        last = self._newest()
+        last = self._series.newest
         self.world.run_until(self.world.now + _QUIET_S)
-        assert self._newest() == last, "a turn began after the series was ended"
+        assert self._series.newest == last, "a turn began after the series was ended"
         assert all(p.core is not None and not p.core.jobs.unfinished() for p in self.world.peers.values()), "it goes on"
         self.marks.counts["series ended"] += 1
 

@@ -94,6 +94,33 @@ def test_each_fault_alone_is_survived(kind: str) -> None:
     assert result.counts[f"fault: {kind}"] == 2
 
 
+@pytest.mark.parametrize("kind", JOBS)
+def test_each_job_alone_ends_while_peers_are_enrolled_and_revoked(kind: str) -> None:
+    if JOBS[kind].data == "labelled":
+        pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
+    plan = draw(0, Bounds(jobs=(kind,), faults=("crash",), heals="all"))
+    job = replace(
+        plan.jobs[0], kind=kind, by=0, at_s=0.0, named=-1, cancel_at_s=FOR_EVER, missing=JOBS[kind].missing or "wait"
+    )
+    faults = (RandomFault(0.2, "enrolled", (6,), 0.0), RandomFault(0.4, "revoked", (5,), 0.0))
+    plan = replace(
+        plan, n_peers=7, links=(), core=tuple(range(7)), jobs=(job,), faults=faults, phase_crashes=(), timing="fast"
+    )  # fmt: skip
+    fleet = RandomFleet(plan)
+    assert list(fleet.strangers) == ["p6"]
+    result = fleet.go()
+    assert not result.failure, result.failure
+    assert list(fleet.strangers) == []
+    assert fleet.on_roster() == ["p0", "p1", "p2", "p3", "p4", "p6"]
+    assert (
+        result.counts[f"done: {kind}"]
+        + result.counts["job that need not end"]
+        + result.counts[f"failed rightly: {kind}"]
+    )
+    if kind == "series":
+        assert result.counts["turns"] >= 2
+
+
 def test_what_failed_is_made_smaller() -> None:
     plan = draw(0, Bounds(jobs=("plain",)))
     plan = replace(plan, n_peers=6, links=(), core=tuple(range(6)), jobs=plan.jobs[:1], phase_crashes=())

@@ -123,8 +123,11 @@ class Patience:
         me = self._document.index(self._ctx.me)
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
             return False  # our own answer takes as long
+        # The answer of a peer that was silent came late because of its link: it says nothing about how long tasks take.
         took_s = [
-            at - opened.opened_at for of, at in self._answered.items() if self._document.index(of) in opened.asked
+            at - opened.opened_at
+            for of, at in self._answered.items()
+            if self._document.index(of) in opened.asked and of not in opened.relayed
         ]
         return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
 

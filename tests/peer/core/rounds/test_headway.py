@@ -9,7 +9,7 @@ import numpy as np
 from harness import Net, toy
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.job_messages import Open
+from p2pclust.peer.core.job_messages import Adopted, Open
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -30,6 +30,18 @@ def test_a_round_that_waited_for_a_hung_worker_does_not_lengthen_the_limit_of_th
     net.until(lambda: net.verbs("stands-still") != [], limit_s=240.0)
     ((_, still),) = net.verbs("stands-still")
     assert still["seconds"] < waited_s / 2
+
+
+def test_an_answer_that_was_lost_on_its_way_does_not_lengthen_the_wait_for_a_hung_worker() -> None:
+    """It once did: an answer came over a bad link after 38 s, so a hung worker was waited for for 310 s."""
+    net = Net(5)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p4"
+    heals_s = net.now + 8.0
+    net.lost = lambda packet: packet.source == "p5" and isinstance(packet.message, Adopted) and net.now < heals_s
+    net.submit("p1", toy(3), aggregator="p1", patience_s=PATIENCE_S)
+    net.until(lambda: any(fields.get("busy") for _, fields in net.verbs("left-out")), limit_s=30.0)
+    assert ("p1", 0, "p5") in [(name, fields["round"], fields["peer"]) for name, fields in net.verbs("left-out")]
 
 
 def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
