@@ -1,20 +1,18 @@
 """Blobs: large objects named by their hash, pulled in chunks from peers that have them, and resumed after a restart.
 
-The fetching peer sets the pace, like a TCP sender: one chunk at first, one more with each that comes soon, half as many
-when chunks are late, one after a time-out, and then more time for each. If it asked again too early, a slow link would
-carry everything twice. A silent source does not delay the others.
+A silent source does not delay the others. One that did not have the blob may have it soon: while there is only a doubtful
+one besides, it is asked again and again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Compute, DropBlob, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
 from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
+from p2pclust.peer.core.spread.pulls import Pull, PullPace
 from p2pclust.peer.core.tasks import VerifyBlob
 from p2pclust.peer.core.tokens import VerifyToken
 from p2pclust.protocols.engine.workspace import digest_of
@@ -25,70 +23,7 @@ __all__ = ["Blobs", "digest_of"]
 _PASSING_TIMEOUTS: Final = 10
 #: At most so many holders of a blob are named to a neighbour.
 _MOST_HOLDERS: Final = 8
-#: Times the usual time-out: with more, a source that is gone would hold a blob up for long.
-_SLOWEST: Final = 8
 _MOST_SPOILED: Final = 64
-#: Of the usual time-out: within that, a link can carry more.
-_SOON: Final = 0.5
-
-
-@dataclass
-class _Pull:
-    """One blob on its way here."""
-
-    digest: bytes
-    size_bytes: int
-    n_chunks: int
-    sources: list[str]
-    missing: dict[int, None]  # chunks that are not in the store yet, in order
-    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # the source, and when
-    again: dict[int, None] = field(default_factory=dict)  # asked for more than once: what comes may answer either
-    came_from: dict[str, None] = field(default_factory=dict)
-    turn: int = 0
-    begun: bool = False  # otherwise it waits for others to end
-    silent: bool = False  # nothing came in time, and nothing has since
-    doubtful: bool = False  # nothing has come yet, and its source was silent when it was asked last
-
-    @property
-    def apart(self) -> bool:
-        """Whether it has room of its own, so that sources that answer do not wait for one that does not."""
-        return self.silent or self.doubtful
-
-
-@dataclass
-class _Pace:
-    """How much this peer asks for at once, over all blobs, and how long it waits for each source."""
-
-    most: int
-    chunks: int = 1
-    usual: int = 1  # how many times the usual time-out a chunk is given, since sources that live have needed it
-    slowness: dict[str, int] = field(default_factory=dict)  # the same for a source that was silent
-
-    def patience(self, source: str) -> int:
-        return max(self.usual, self.slowness.get(source, 1))
-
-    def doubts(self, source: str) -> bool:
-        """Return whether a source was silent when it was asked last, and the others are not as slow."""
-        return self.patience(source) > self.usual
-
-    def came(self, source: str, time_outs: float) -> None:
-        """A chunk came that many usual time-outs after it was asked for, once."""
-        if time_outs < _SOON:
-            self.chunks = min(self.chunks + 1, self.most)
-        elif time_outs > 1:
-            self.chunks = max(1, self.chunks // 2)
-        if 4 * time_outs < self.patience(source):
-            self.usual = max(1, self.usual // 2)
-            self.slowness[source] = max(1, self.slowness.get(source, 1) // 2)
-
-    def timed_out(self, sources: Iterable[str]) -> None:
-        self.chunks = 1
-        for source in sources:
-            self.slowness[source] = min(2 * self.patience(source), _SLOWEST)
-
-    def late(self, source: str) -> None:
-        """A chunk came after all: not only that source, but perhaps our own link needs more time."""
-        self.usual = self.patience(source)
 
 
 class Blobs:
@@ -113,8 +48,8 @@ class Blobs:
             else:
                 self._partial[digest] = dict.fromkeys(indices)
                 self._recovered[digest] = None
-        self._pulls: dict[bytes, _Pull] = {}
-        self._pace = _Pace(context.limits.pulls * context.limits.window)
+        self._pulls: dict[bytes, Pull] = {}
+        self._pace = PullPace(context.limits.pulls * context.limits.window)
         # What is fetched for neighbours: until when it is kept, and which neighbours wait for which chunks.
         self._passing: dict[bytes, float] = {}
         self._askers: dict[bytes, dict[tuple[str, int], None]] = {}
@@ -187,7 +122,7 @@ class Blobs:
         n_chunks = -(-size_bytes // self._ctx.limits.chunk_bytes)
         have = self._partial.setdefault(digest, {})
         missing = {index: None for index in range(n_chunks) if index not in have}
-        pull = _Pull(digest, size_bytes, n_chunks, list(sources), missing)
+        pull = Pull(digest, size_bytes, n_chunks, list(sources), missing)
         self._ctx.report(BlobPulled(blob=digest.hex()[:12], size_bytes=size_bytes, resumed_chunks=len(have)))
         if not missing:
             self._verify(pull)
@@ -280,6 +215,9 @@ class Blobs:
 
     def fire(self, key: TimerKey) -> None:
         """Ask the next source after a time-out, when other waiting blobs have had their turn."""
+        if len(key) > 2:
+            self._ask_once_more(bytes.fromhex(key[1]), key[2])
+            return
         pull = self._pulls.pop(bytes.fromhex(key[1]), None)
         if pull is not None:
             self._pace.timed_out(dict.fromkeys(source for source, _ in pull.asked.values()))
@@ -293,7 +231,7 @@ class Blobs:
             self._pulls[pull.digest] = pull
             self._go_on()
 
-    def _begin_again(self, pull: _Pull) -> None:
+    def _begin_again(self, pull: Pull) -> None:
         """Forget what came of a blob: another source is asked for all of it."""
         pull.missing, pull.came_from = dict.fromkeys(range(pull.n_chunks)), {}
         self._partial[pull.digest] = {}
@@ -344,6 +282,8 @@ class Blobs:
         if asked == source and message.index not in pull.again:
             self._pace.came(source, (self._ctx.now - asked_at) / self._ctx.timing.chunk_timeout_s)
         pull.doubtful = False
+        if source in pull.lacking:
+            self._has_it_now(pull, source)
         if pull.silent:
             pull.silent = False
             self._pace.late(source)
@@ -360,7 +300,7 @@ class Blobs:
             self._stop(pull.digest)
             self._verify(pull)
 
-    def _verify(self, pull: _Pull) -> None:
+    def _verify(self, pull: Pull) -> None:
         self._verifying[pull.digest] = tuple(pull.came_from)
         self._ctx.effects.append(Compute(VerifyToken(pull.digest), VerifyBlob(pull.digest)))
 
@@ -368,10 +308,34 @@ class Blobs:
         pull = self._pulls.get(digest)
         if pull is not None and source in pull.sources and len(pull.sources) > 1:
             pull.sources.remove(source)
+            pull.lacking[source] = None
             pull.asked = {index: asked for index, asked in pull.asked.items() if asked[0] != source}
+            self._expect(pull, source)
             self._go_on()
 
-    def _ask(self, pull: _Pull, most: int) -> int:
+    def _expect(self, pull: Pull, source: str) -> None:
+        """Ask a source that did not have a blob again soon, if the other sources may be out of reach."""
+        routing = self._ctx.routing
+        if routing.whole and self._pace.doubts(self._way(pull, pull.sources)[0]):
+            self._ctx.set_timer(
+                ("blob", pull.digest.hex(), source), self._pace.usual * self._ctx.timing.chunk_timeout_s
+            )
+
+    def _ask_once_more(self, digest: bytes, source: str) -> None:
+        pull = self._pulls.get(digest)
+        if pull is not None and source in pull.lacking:
+            self._ctx.send(source, BlobRequest(digest, next(iter(pull.missing))))
+            self._expect(pull, source)
+
+    def _has_it_now(self, pull: Pull, source: str) -> None:
+        """Ask a source for everything that doubtful ones were asked for: it has the blob by now."""
+        del pull.lacking[source]
+        pull.sources = [source, *(name for name in pull.sources if name != source)]
+        for index in [index for index, (of, _) in pull.asked.items() if self._pace.doubts(of)]:
+            del pull.asked[index]
+            pull.again[index] = None
+
+    def _ask(self, pull: Pull, most: int) -> int:
         """Ask for at most so many chunks; return for how many."""
         first = pull.turn % len(pull.sources)
         source, holders = self._way(pull, pull.sources[first:] + pull.sources[:first])
@@ -383,11 +347,11 @@ class Blobs:
             self._wait(pull, source)
         return len(wanted)
 
-    def _wait(self, pull: _Pull, source: str) -> None:
+    def _wait(self, pull: Pull, source: str) -> None:
         wait_s = self._pace.patience(source) * self._ctx.timing.chunk_timeout_s
         self._ctx.set_timer(("blob", pull.digest.hex()), wait_s)
 
-    def _way(self, pull: _Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
+    def _way(self, pull: Pull, turned: list[str]) -> tuple[str, tuple[int, tuple[str, ...]] | tuple[()]]:
         """Return the peer to ask for chunks: the first reachable source, or the neighbour on the way to it, with the names
         of holders.
         """
@@ -403,7 +367,7 @@ class Blobs:
                 return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
         return "", ()
 
-    def _right_ones(self, pull: _Pull, sources: list[str]) -> list[str]:
+    def _right_ones(self, pull: Pull, sources: list[str]) -> list[str]:
         """Return the sources whose copy is not known to be wrong; if these are silent, or there is none, one after another.
 
         If a blob was wrong and the reason is not known, one source is asked for all of it. A wrong bit may have come from a
@@ -435,7 +399,10 @@ class Blobs:
 
     def _stop(self, digest: bytes) -> None:
         self._ctx.timers.cancel(("blob", digest.hex()))
-        if self._pulls.pop(digest, None) is not None:
+        pull = self._pulls.pop(digest, None)
+        if pull is not None:
+            for source in pull.lacking:
+                self._ctx.timers.cancel(("blob", digest.hex(), source))
             if digest not in self._passing:
                 self._askers.pop(digest, None)
             self._go_on()

@@ -405,6 +405,35 @@ def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
     assert puller.pull("p2", "p3") == [("p3", 0)]
 
 
+def test_a_source_that_did_not_have_a_blob_is_asked_again_soon_if_the_others_are_out_of_reach() -> None:
+    """A peer behind one link that works heard of a blob before its neighbour had it, and then waited for eight time-outs."""
+    puller = Puller()
+    puller.pull("p2")
+    for _ in range(4):
+        puller.time_out()
+    puller.blobs.keep_only(frozenset(), unfinished=False)
+    puller.effects()
+    began = puller.ctx.now
+    assert puller.pull("p3", "p2") == [("p3", 0)]
+    puller.hear(BlobMissing(DIGEST), "p3")
+    assert puller.asked() == [("p2", 0)]
+    assert puller.time_out() == [("p3", 0)]
+    puller.hear(BlobMissing(DIGEST), "p3")
+    assert puller.time_out() == [("p3", 0)]
+    assert puller.ctx.now - began == pytest.approx(2 * PRESETS["fast"].chunk_timeout_s)
+    puller.hear(BlobChunk(DIGEST, 0, (CHUNKS[0],)), "p3")
+    assert {source for source, _ in puller.asked()} == {"p3"}, "all the rest is asked of the source that has it"
+    assert puller.blobs._pulls[DIGEST].sources == ["p3", "p2"]
+
+
+def test_a_source_that_does_not_have_a_blob_is_not_asked_again_while_another_answers() -> None:
+    puller = Puller()
+    puller.pull("p2", "p3")
+    puller.hear(BlobMissing(DIGEST), "p2")
+    assert puller.asked() == [("p3", 0)]
+    assert puller.time_out() == [("p3", 0)]
+
+
 def test_a_peer_that_fetches_a_blob_itself_sends_it_on_when_it_comes() -> None:
     """It once said that it had nothing: a peer behind one link that works then asked peers that it cannot hear."""
     puller = Puller()
