@@ -54,6 +54,7 @@ class Follower:
         self._own_term = own_term
         self._me = self._document.index(self._ctx.me)
         self._pending: tuple[str, Open] | None = None  # an opened state whose blob is on its way
+        self._hashed: tuple[bytes, float] | None = None  # the pending state that the worker hashes, and since when
         self._answers: dict[tuple[bytes, int], tuple[Ref | None, str]] = {}  # of the state in the register
         self._computing: dict[AnswerToken, Contribute] = {}
         self._proposer = -1
@@ -332,10 +333,19 @@ class Follower:
     def _works_on(self, position: tuple[int, int]) -> bool:
         """Return whether an answer in that round is being computed, or what it needs is fetched."""
         if self._pending is not None and (self._pending[1].term, self._pending[1].round) == position:
-            return self.awaits(self._pending[1].digest)
+            return self.awaits(self._pending[1].digest) and not self._hashes_for_long(self._pending[1].digest)
         gathers = self._place is not None and self._place.busy()
         answers = bool(self._computing) or self._workspace.busy or gathers
         return (answers and self._ledger.register.position == position) or self.keeper.busy(position)
+
+    def _hashes_for_long(self, digest: bytes) -> bool:
+        """Return whether this peer's worker has hashed a state for so long that it may hang; asked at every heartbeat."""
+        if not self._blobs.verifying(digest):
+            self._hashed = None
+            return False
+        if self._hashed is None or self._hashed[0] != digest:
+            self._hashed = (digest, self._ctx.now)
+        return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s(0.0)
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         """Report to the aggregator what this peer has adopted, and whether it works."""

@@ -11,9 +11,9 @@ from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
 
-__all__ = ["Invitations"]
+__all__ = ["RELAYS", "Invitations"]
 
-_RELAYS: Final = 3
+RELAYS: Final = 3
 
 
 class Invitations:
@@ -68,7 +68,7 @@ class Invitations:
     def send_around(self, opened: OpenRound, name: str) -> list[str]:
         """Send the opened state to a silent peer through others; return these."""
         message = opened.message(self._document.id, self._term, self._me)
-        return self._ctx.send_around(name, message, self._membership.alive(), _RELAYS)
+        return self._ctx.send_around(name, message, self._membership.alive(), RELAYS)
 
     def _message(self, opened: OpenRound, name: str = "") -> Open:
         """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""

@@ -42,6 +42,12 @@ class Patience:
         self._headway = headway
         self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
+        self._computes: dict[
+            str, tuple[float, float]
+        ] = {}  # when it first and last reported in this round that it computes
+        self._fetches: dict[
+            str, None
+        ] = {}  # peers whose last such report was that they fetch, or that send a contribution
         self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
@@ -52,8 +58,15 @@ class Patience:
         self._heard[name] = self._ctx.now
 
     def works(self, name: str) -> None:
-        """Note that a peer computes or fetches."""
+        """Note that a peer fetches, or that its contribution comes."""
         self._works[name] = self._ctx.now
+        self._fetches[name] = None
+
+    def computes(self, name: str) -> None:
+        """Note that a peer computes."""
+        self._works[name] = self._ctx.now
+        self._fetches.pop(name, None)
+        self._computes[name] = (self._computes.get(name, (self._ctx.now, 0.0))[0], self._ctx.now)
 
     def rests(self, name: str) -> None:
         """Note that a peer has answered."""
@@ -69,6 +82,8 @@ class Patience:
     def begin(self) -> None:
         """Begin a new round."""
         self._works.clear()
+        self._computes.clear()
+        self._fetches.clear()
         self._answered.clear()
         self._held_up.clear()
 
@@ -76,6 +91,7 @@ class Patience:
         """Forget a revoked peer."""
         self._heard[name] = float("-inf")
         self._works.pop(name, None)
+        self._computes.pop(name, None)
         self._answered.pop(name, None)
 
     def followed(self) -> bool:
@@ -114,22 +130,36 @@ class Patience:
 
         The limits are so many times the usual ones.
         """
-        silent_s = self._ctx.now - max(self._works.get(name, 0.0), since)
         limit_s = self._headway.busy_limit_s(0.0)
-        return silent_s > times * self._document.treatment.patience_s or self._ctx.now - since > busy_times * limit_s
+        silent = self.silent_s(name, since) > times * self._document.treatment.patience_s
+        return silent or self._ctx.now - since > busy_times * limit_s
+
+    def silent_s(self, name: str, since: float) -> float:
+        """Return for how long a peer that was asked something at that instant has not reported that it works."""
+        return self._ctx.now - max(self._works.get(name, 0.0), since)
 
     def _busy_too_long(self, opened: OpenRound, name: str) -> bool:
-        """Return whether a peer has computed for too long, while the others are done or were not asked."""
+        """Return whether a peer has computed or fetched for too long, while the others are done or were not asked.
+
+        How long it may compute depends on how long the others have computed. What came late over a bad link says nothing
+        about that.
+        """
         me = self._document.index(self._ctx.me)
         if name not in self._works or (me in opened.wanted() and self._ctx.me not in opened.answered):
             return False  # our own answer takes as long
-        # The answer of a peer that was silent came late because of its link: it says nothing about how long tasks take.
+        fetches, now = name in self._fetches, self._ctx.now
+        since = opened.opened_at if fetches else self._computes.get(name, (opened.opened_at, now))[0]
         took_s = [
-            at - opened.opened_at
+            at - opened.opened_at if fetches else self._computed_for_s(of)
             for of, at in self._answered.items()
             if self._document.index(of) in opened.asked and of not in opened.relayed
         ]
-        return self._ctx.now - opened.opened_at > self._headway.busy_limit_s(max(took_s, default=0.0))
+        return now - since > self._headway.busy_limit_s(max(took_s, default=0.0))
+
+    def _computed_for_s(self, name: str) -> float:
+        """Return for how long a peer has computed in this round; it said so once per heartbeat."""
+        first, last = self._computes.get(name, (0.0, 0.0))
+        return last - first + self._ctx.timing.heartbeat_s
 
     def note_pulls(self, pulling: Mapping[int, Ref], chunks_left: dict[int, int]) -> None:
         """Count chunks that arrived since the last call as signs of work, and blobs that wait for this peer itself.

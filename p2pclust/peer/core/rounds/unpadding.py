@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.peer.core.job_messages import Pads, Unpad
-from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach
+from p2pclust.peer.core.round_reports import KeysRenewed, OutOfReach, Relayed
+from p2pclust.peer.core.rounds.invitations import RELAYS
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -43,6 +44,7 @@ class _Closing:
     since: float = 0.0
     sent_at: dict[int, float] = field(default_factory=dict)
     removed: dict[int, Ref] = field(default_factory=dict)
+    relayed: dict[int, None] = field(default_factory=dict)  # keepers that were asked through other peers
     pulling: dict[int, Ref] = field(default_factory=dict)  # answers that are blobs, not here yet
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
 
@@ -286,8 +288,19 @@ class SecureTerm:
         for index in [index for index in silent if index not in closing.pulling]:
             if self._ctx.now - closing.sent_at[index] >= self._ctx.timing.retry_s:
                 self._send(closing, index)
+            if index not in closing.relayed:
+                self._ask_around(closing, index)
         self._look()
         return False
+
+    def _ask_around(self, closing: _Closing, index: int) -> None:
+        """Ask a keeper through other peers, if it has been silent for half of what is waited for it."""
+        name = closing.keepers[index]
+        if self._patience.silent_s(name, closing.since) > self._document.treatment.patience_s / 2:
+            assert closing.message is not None
+            closing.relayed[index] = None
+            relays = self._ctx.send_around(name, closing.message, self._membership.alive(), RELAYS)
+            self._ctx.report(Relayed(*self._document.named, round=closing.round, peer=name, via=relays))
 
     def _gives_up(self, closing: _Closing, index: int) -> bool:
         """Return whether a keeper was silent, or computed, for too long.

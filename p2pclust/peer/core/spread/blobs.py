@@ -58,6 +58,10 @@ class Blobs:
         """Return whether the blob is on its way, or being verified."""
         return digest in self._pulls or digest in self._verifying
 
+    def verifying(self, digest: bytes) -> bool:
+        """Return whether the worker hashes the blob."""
+        return digest in self._verifying
+
     def has(self, digest: bytes) -> bool:
         """Return whether the whole blob is on disk."""
         return digest in self._complete
@@ -361,11 +365,12 @@ class Blobs:
             # The first of those that answered soonest. A peer with one link that works would begin each blob with a source
             # that it cannot hear, and wait longer for it each time.
             return min(turned, key=self._pace.patience), ()
-        for name in turned:
-            hop = routing.hop(name)
-            if hop:
-                return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
-        return "", ()
+        hops = {name: hop for name in turned if (hop := routing.hop(name))}
+        ways = list(hops.items())
+        if ways and all(self._pace.doubts(hop) for hop in hops.values()):
+            ways += [(name, other) for name in hops for other in routing.others(name)]
+        name, hop = min(ways, key=lambda way: self._pace.patience(way[1]), default=("", ""))
+        return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
 
     def _right_ones(self, pull: Pull, sources: list[str]) -> list[str]:
         """Return the sources whose copy is not known to be wrong; if these are silent, or there is none, one after another.

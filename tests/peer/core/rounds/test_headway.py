@@ -6,12 +6,17 @@ from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
+import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.job_messages import Adopted, Open
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.patience import Patience, Resort
+from p2pclust.peer.core.tasks import Ref, VerifyBlob
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 
@@ -42,6 +47,54 @@ def test_an_answer_that_was_lost_on_its_way_does_not_lengthen_the_wait_for_a_hun
     net.submit("p1", toy(3), aggregator="p1", patience_s=PATIENCE_S)
     net.until(lambda: any(fields.get("busy") for _, fields in net.verbs("left-out")), limit_s=30.0)
     assert ("p1", 0, "p5") in [(name, fields["round"], fields["peer"]) for name, fields in net.verbs("left-out")]
+
+
+def a_round(context: Context) -> tuple[Patience, OpenRound]:
+    """A round of p1 to p3 that p1 opened at the instant 0; it has contributed."""
+    document = Document(
+        b"", ("p1", "p2", "p3"), ("a", "b", "c"), Treatment(patience_s=PATIENCE_S, collect="star"), "p1", ""
+    )
+    membership = SimpleNamespace(gone=lambda name: False)
+    job = cast(JobContext, SimpleNamespace(context=context, document=document, membership=membership, blobs=None))
+    patience = Patience(job, Headway(job))
+    opened = OpenRound(Ref(b"s", 1, b"s"), 0, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    patience.rests("p1")
+    opened.answered["p1"] = None
+    return patience, opened
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_a_state_that_one_peer_fetched_slowly_lets_others_fetch_for_longer_but_not_compute(fetches: bool) -> None:
+    """Of two faulty peers one fetched for 34 s, so the other, whose worker hung, was once waited for for 272 s."""
+    _, context = a_headway()
+    patience, opened = a_round(context)
+    while context.now < 30.0:
+        context.now += 0.3
+        patience.works("p2")
+        (patience.works if fetches else patience.computes)("p3")
+    patience.computes("p2")
+    context.now += 0.1
+    patience.rests("p2")
+    opened.answered["p2"] = None
+    assert list(patience.lost_with(opened)) == ([] if fetches else [("p3", Resort.GIVE_UP_BUSY)])
+
+
+def test_a_worker_that_hashes_a_state_for_ever_is_not_reported_as_busy_for_ever() -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p3" and isinstance(effect.task, VerifyBlob)
+    replies: list[bool] = []
+    net.lost = lambda packet: (
+        isinstance(packet.message, HeartbeatReply)
+        and packet.source == "p3"
+        and replies.append(packet.message.busy) is not None
+    )
+    net.submit("p1", toy(2, pad=40_000), aggregator="p1", missing="all", patience_s=PATIENCE_S)
+    net.advance(40.0)
+    assert True in replies
+    first = replies.index(True)
+    assert False in replies[first:]
+    assert replies[first + replies[first:].index(False) :].count(True) == 0
 
 
 def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:

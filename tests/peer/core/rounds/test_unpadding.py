@@ -47,7 +47,7 @@ class Closing:
             has=lambda digest: digest in self.here, pull=lambda *_: None, left=lambda digest: self.chunks_left,
             spoiled_by=lambda *_: False, held_up=lambda digest: digest in self.held_up,
         )  # fmt: skip
-        membership = SimpleNamespace(gone=lambda name: name in self.gone)
+        membership = SimpleNamespace(gone=lambda name: name in self.gone, alive=lambda: list(DOCUMENT.roster))
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
         job = cast(Any, SimpleNamespace(
             context=self.ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, membership=membership
@@ -96,6 +96,32 @@ def test_it_waits_for_the_keepers_that_have_not_answered() -> None:
     closing.pads("p4")
     assert [type(task) for task in closing.tasks] == [CombineRound]
     assert closing.term.waits_for() == []
+
+
+def test_a_silent_keeper_is_asked_through_other_peers_once() -> None:
+    """On a sparse overlay an aggregator whose neighbour lost large messages once renewed the keys in every round."""
+    closing = Closing()
+    closing.close()
+    closing.pads("p3")
+    closing.pads("p4")
+    assert [type(task) for task in closing.tasks] == []
+    closing.ctx.now += 0.4 * TREATMENT.patience_s
+    closing.term.fire()
+    assert relayed(closing) == []
+    for _ in range(2):
+        closing.ctx.now += 0.2 * TREATMENT.patience_s
+        closing.term.fire()
+    ((to, relays),) = relayed(closing)
+    assert to == "p2"
+    assert set(relays) == {"p3", "p4"}
+    assert closing.tasks == [], "it has not been given up yet"
+
+
+def relayed(closing: Closing) -> list[tuple[str, tuple[str, ...]]]:
+    return [
+        (effect.to, effect.via) for effect in closing.ctx.effects
+        if isinstance(effect, Send) and isinstance(effect.message, Unpad) and effect.via
+    ]  # fmt: skip
 
 
 def test_a_keeper_whose_pads_come_chunk_by_chunk_is_not_given_up() -> None:

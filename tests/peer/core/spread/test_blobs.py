@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 from harness import Net, alone, toy
@@ -12,6 +15,7 @@ from p2pclust.peer.core.effects import Compute, DropBlob, Effect, Send, SendChun
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.job_messages import Adopted
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
+from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 
@@ -403,6 +407,17 @@ def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
     puller.blobs.keep_only(frozenset(), unfinished=False)
     puller.effects()
     assert puller.pull("p2", "p3") == [("p3", 0)]
+
+
+def test_a_neighbour_that_does_not_answer_is_gone_around() -> None:
+    """Behind a neighbour that heard nothing, each blob of a sparse overlay once took four to eight time-outs."""
+    puller = Puller()
+    routing = SimpleNamespace(
+        whole=False, reach=2, hop=lambda name: "p5", linked=lambda name: True, others=lambda name: ["p6"]
+    )
+    puller.ctx.routing = cast(Routing, routing)
+    assert puller.pull("p9") == [("p5", 0)]
+    assert puller.time_out() == [("p6", 0)]
 
 
 def test_a_source_that_did_not_have_a_blob_is_asked_again_soon_if_the_others_are_out_of_reach() -> None:
