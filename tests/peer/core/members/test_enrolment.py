@@ -353,6 +353,7 @@ def test_who_is_enrolled_again_is_welcome() -> None:
     net.advance(2.0)
     net.give(paper_roster(3, FIRST), "p1", "p2", "p3")
     net.until(lambda: all(net.core(name).membership.all_here() and len(members(net, name)) == 2 for name in FIRST))
+    assert [net.core(name)._ctx.barred for name in FIRST] == [{}, {}, {}]
 
 
 def test_an_expired_key_is_as_good_as_revoked() -> None:

@@ -104,6 +104,17 @@ def test_a_peer_that_missed_the_end_learns_it_by_asking() -> None:
     assert len(set(net.states(job).values())) == 1
 
 
+def test_the_end_is_repeated_five_times_to_a_peer_that_does_not_confirm_it_and_to_no_other() -> None:
+    net = Net(3)
+    net.meet()
+    net.lost = lambda packet: isinstance(packet.message, CloseReply) and packet.source == "p3"
+    job = net.submit("p1", toy(1), aggregator="p1")
+    net.until(lambda: net.finished(job) == ["p1", "p2", "p3"])
+    net.advance(30.0)
+    ends = [packet.target for packet in net.sent if packet.source == "p1" and isinstance(packet.message, Close)]
+    assert (ends.count("p2"), ends.count("p3")) == (1, 1 + 5)
+
+
 def test_who_is_told_the_end_without_the_state_asks_for_it() -> None:
     """Reference: `p2pclust/peer/core/job_messages.py`, Close and CloseReply."""
     net, job = held(3, toy(1))

@@ -128,6 +128,32 @@ def test_an_aggregator_that_got_no_further_lets_the_others_stand_first() -> None
     assert list(headway.tried) == []
 
 
+def test_the_first_two_terms_of_a_round_may_stand_still_for_equally_long_and_the_next_for_twice_as_long() -> None:
+    """The first of them has made the state."""
+    headway, _ = a_headway()
+    shortest_s = headway.standing_limit_s()
+    headway.begins(1, "p1")
+    headway.reached(0)
+    limits_s = [headway.standing_limit_s()]
+    for term in (2, 3):
+        headway.begins(term, f"p{term}")
+        limits_s.append(headway.standing_limit_s())
+    assert limits_s == [shortest_s, shortest_s, 2 * shortest_s]
+
+
+def test_a_silent_peer_is_asked_through_others_and_left_out_half_of_the_patience_later() -> None:
+    _, context = a_headway()
+    patience, opened = a_round(context)
+    opened.answered["p2"] = None
+    found = []
+    while context.now < 2.0:
+        context.now += 0.1
+        found += [(round(context.now, 1), *what) for what in patience.lost_with(opened)]
+    assert found[0] == (1.0, "p3", Resort.ASK_AROUND) or found[0] == (1.1, "p3", Resort.ASK_AROUND)
+    assert found[1][0] == pytest.approx(found[0][0] + PATIENCE_S / 2, abs=0.11)
+    assert found[1][2] is Resort.GIVE_UP
+
+
 def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
     """Two hung workers once held a job for 11, 22, 45 and 90 s, because each of these four times doubled the limit."""
     headway, _ = a_headway()
