@@ -367,6 +367,16 @@ def test_refused_seen_elsewhere_is_looked_at() -> None:
     assert core.membership.status("p2") == "alive"
 
 
+def test_two_refusals_that_are_far_apart_are_no_death() -> None:
+    """The peer may have been restarted twice, and hung in between. Reference: docs/peer/membership.md, "Membership"."""
+    core = fleet_of(5)
+    core.step(1.0, LinkChecked("p2", True))
+    later = 1.1 + core.membership._suspicions.shortest_s
+    core.step(later, Arrived("p2", Gossip(())))
+    core.step(later, Arrived("p3", Refusal("p2", 1)))
+    assert core.membership.status("p2") == "alive"
+
+
 @pytest.mark.parametrize(("fleet", "status"), [(2, "dead"), (3, "dead"), (4, "alive")])
 def test_in_a_fleet_of_up_to_three_one_is_enough(fleet: int, status: str) -> None:
     """One observation if N <= 3. Reference: docs/peer/membership.md, "Membership"."""

@@ -53,6 +53,18 @@ def test_a_delta_above_what_is_known_is_refused_and_asked_for() -> None:
     assert [(s.to, s.message) for s in answers] == [("p2", FactDigest(True, ("p2",), (1,), (crc32(b"a 1"),)))]
 
 
+def test_one_delta_has_no_more_bytes_than_the_control_lane_takes() -> None:
+    """Facts of one owner whose sizes differ are sent in several. Reference: section 4, "flow control"."""
+    core = alone()
+    for number, size in enumerate((20_000, 100, 20_000, 100, 20_000, 30_000, 100)):
+        core.facts.publish(f"k{number}", bytes(size))
+    core.step(1.0, Woken())
+    sent = told(core, FactDigest(True, (), (), ()))
+    sizes = [sum(map(len, one.message.values)) for one in sent if isinstance(one.message, FactDelta)]
+    assert max(sizes) <= facts._DELTA_BYTES
+    assert sizes == [40_200, 20_000, 30_100]
+
+
 def test_an_old_version_never_replaces_a_new_one() -> None:
     """Merging keeps the higher version. Reference: section 2, the merge operator."""
     core = alone()

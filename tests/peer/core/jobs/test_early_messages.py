@@ -1,0 +1,39 @@
+"""Messages of jobs that are not known here yet."""
+
+from __future__ import annotations
+
+from p2pclust.peer.core.job_messages import Reminder
+from p2pclust.peer.core.jobs import early_messages
+from p2pclust.peer.core.jobs.early_messages import EarlyMessages
+
+
+def word(number: int) -> Reminder:
+    return Reminder(f"job-{number}", 1, number, "s")
+
+
+def test_the_last_message_of_each_peer_is_kept_once() -> None:
+    early = EarlyMessages()
+    early.keep("job-1", "p2", word(1))
+    early.keep("job-1", "p2", word(2))
+    early.keep("job-1", "p3", word(3))
+    assert early.take("job-1", "p2") == word(2)
+    assert early.take("job-1", "p2") is None
+    assert early.take("job-1", "p3") == word(3)
+
+
+def test_the_messages_of_a_revoked_peer_are_dropped_and_no_others() -> None:
+    early = EarlyMessages()
+    early.keep("job-1", "p2", word(1))
+    early.keep("job-2", "p2", word(2))
+    early.keep("job-1", "p3", word(3))
+    early.forget("p2")
+    assert early.take("job-1", "p2") is early.take("job-2", "p2") is None
+    assert early.take("job-1", "p3") == word(3)
+
+
+def test_the_oldest_make_room() -> None:
+    early = EarlyMessages()
+    for number in range(early_messages._MOST + 1):
+        early.keep(f"job-{number}", "p2", word(number))
+    assert early.take("job-0", "p2") is None
+    assert early.take("job-1", "p2") == word(1)
