@@ -289,3 +289,15 @@ def test_answers_that_are_made_up_do_not_complete_a_round(changed: str) -> None:
         net.arrive(LIAR, aggregator, replace(right, **{changed: wrong}))  # type: ignore[arg-type]
     assert len(net.tasks) <= before + 1
     assert net.finished(job) == []
+
+
+@pytest.mark.parametrize("aggregator", [3, 4, 99])
+def test_an_open_that_names_an_aggregator_off_the_roster_is_of_its_sender(aggregator: int) -> None:
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1", toy(3), aggregator="p1")
+    net.until(lambda: all(name in net.finished(job) for name in HONEST))
+    opened = next(p.message for p in net.sent if isinstance(p.message, Open) and p.target == "p2")
+    assert isinstance(opened, Open)
+    assert net.job("p2", job)._asker("p1", replace(opened, aggregator=aggregator)) == "p1"
+    assert net.job("p2", job)._asker("p1", replace(opened, aggregator=2)) == "p3"

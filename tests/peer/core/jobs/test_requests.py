@@ -12,6 +12,7 @@ from p2pclust.peer.core.events import Arrived, Submit, Woken
 from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import PRESETS
+from p2pclust.peer.core.treatment import TOLERANCE
 
 
 def met(n: int = 3) -> Net:
@@ -92,6 +93,13 @@ def test_a_submission_asks_for_a_store_id_again_and_is_refused_when_none_comes()
             effects += core.step(now, Arrived(ping.to, Ack(ping.message.seq, True, ())))  # type: ignore[attr-defined]
     assert refused[0].fields["reason"] == "not enrolled, or never seen by this peer: p2"
     assert n_pings >= (core.wake_at - 0.1) // PRESETS["fast"].retry_s - 1, "probes alone come more rarely"
+
+
+@pytest.mark.parametrize(("asked", "agreed"), [(0.0, TOLERANCE), (1e-3, 1e-3)])
+def test_a_gossip_job_has_the_tolerance_that_was_asked_for(asked: float, agreed: float) -> None:
+    net = met()
+    job = net.submit("p1", toy(1), collect="gossip", tolerance=asked)
+    assert net.core("p1").jobs.jobs[job].document.treatment.tolerance == agreed
 
 
 def test_a_repeated_job_is_found_by_its_id_many_turns_later() -> None:

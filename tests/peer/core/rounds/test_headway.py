@@ -49,6 +49,51 @@ def test_an_answer_that_was_lost_on_its_way_does_not_lengthen_the_wait_for_a_hun
     assert ("p1", 0, "p5") in [(name, fields["round"], fields["peer"]) for name, fields in net.verbs("left-out")]
 
 
+def test_a_follower_notes_which_peers_have_aggregated() -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p3"  # so the first round lasts
+    job = net.submit("p1", toy(50), aggregator="p1", missing="all")
+    net.advance(2.0)
+    assert list(net.job("p2", job)._headway.tried) == ["p1"]
+
+
+def test_a_peer_whose_store_has_a_new_id_stands_in_no_election() -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: True
+    job = net.submit("p1", toy(3), aggregator="p1")
+    net.until(lambda: job in net.core("p2").jobs.jobs)
+    assert net.job("p2", job).election._stands
+    net.core("p2").jobs.store_lost()
+    assert not net.job("p2", job).election._stands
+
+
+def test_an_aggregator_that_no_majority_answers_follows_no_peer() -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name != "p1"
+    job = net.submit("p1", toy(3), aggregator="p1")
+    net.advance(0.5)
+    assert net.job("p1", job).election.aggregator == "p1"
+    net.lost = lambda packet: True
+    net.until(lambda: net.job("p1", job).election.role.name != "AGGREGATOR", limit_s=30.0)
+    assert net.job("p1", job).election.aggregator == ""
+
+
+def test_a_term_tells_its_secured_rounds_which_peer_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name != "p1"
+    job = net.submit("p1", toy(3), aggregator="p1")
+    net.advance(0.5)
+    term, revoked = net.job("p1", job)._term, list[str]()
+    assert term is not None
+    monkeypatch.setattr(term._secure, "revoked", revoked.append)
+    term.revoked("p3")
+    assert revoked == ["p3"]
+
+
 def a_round(context: Context) -> tuple[Patience, OpenRound]:
     """A round of p1 to p3 that p1 opened at the instant 0; it has contributed."""
     document = Document(

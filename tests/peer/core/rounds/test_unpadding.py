@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +15,12 @@ from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import OutOfReach
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.keeper import Keeper
+from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.unpadding import SecureTerm
-from p2pclust.peer.core.tasks import CombineRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
+from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.tools.bit_sets import as_mask, packed
@@ -96,6 +97,26 @@ def test_it_waits_for_the_keepers_that_have_not_answered() -> None:
     closing.pads("p4")
     assert [type(task) for task in closing.tasks] == [CombineRound]
     assert closing.term.waits_for() == []
+
+
+def test_a_round_that_another_aggregator_began_is_finished_with_what_this_keeper_holds() -> None:
+    closing = Closing()
+    closing.keeper.held = Held(STATE, 0b1111, SUM)
+    closing.term.resume(STATE, 5, replace(SECURE, keepers=(0, 3), maker=3))  # the other keeper has taken its pads away
+    ((finish,),) = ([task for task in closing.tasks if isinstance(task, FinishRound)],)
+    assert closing.asked() == []
+    assert finish.state == STATE
+
+
+@pytest.mark.parametrize(("members", "finished"), [(b"\x0f", True), (b"\x03", False)], ids=["all", "too-few"])
+def test_a_round_that_another_aggregator_began_is_finished_for_the_set_of_its_keepers(
+    members: bytes, finished: bool
+) -> None:  # fmt: skip
+    closing = Closing()
+    closing.term.resume(STATE, 5, SECURE)
+    for name in ("p2", "p3", "p4"):
+        closing.pads(name, members=members)
+    assert isinstance(closing.tasks[0], FinishRound if finished else RenewKeys)
 
 
 def test_a_silent_keeper_is_asked_through_other_peers_once() -> None:

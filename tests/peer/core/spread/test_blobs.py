@@ -409,6 +409,15 @@ def test_the_next_blob_is_asked_of_a_source_that_answers_first() -> None:
     assert puller.pull("p2", "p3") == [("p3", 0)]
 
 
+def test_no_peer_is_let_wait_for_a_source_that_may_not_have_the_blob() -> None:
+    """Two peers that each wait for the other's source would wait for each other."""
+    puller = Puller()
+    puller.pull("p3", "p2")
+    assert puller.time_out() == [("p2", 0)]
+    puller.hear(BlobRequest(DIGEST, 0), "p9")
+    assert puller.effects() == [Send("p9", BlobMissing(DIGEST))]
+
+
 def test_a_neighbour_that_does_not_answer_is_gone_around() -> None:
     """Behind a neighbour that heard nothing, each blob of a sparse overlay once took four to eight time-outs."""
     puller = Puller()

@@ -26,6 +26,18 @@ def repeated(n: int = 3, **fields: Any) -> tuple[Net, str]:
     return net, net.submit("p1", toy(1), every_s=EVERY_S, **fields)
 
 
+def test_the_pause_of_one_series_begins_no_turn_of_another() -> None:
+    net, slow = repeated()
+    net.until(lambda: len(net.finished(slow)) == 3)
+    quick = net.submit("p2", toy(1), every_s=1.0)
+    net.until(lambda: len(net.finished(quick)) == 3)
+    net.advance(EVERY_S / 2)
+    table = net.core("p1").jobs.table
+    series = [table.turns(str(fields["series"])) for _, fields in net.verbs("submitted")]
+    first, second = (max(turn.number for turn in turns if not turn.census) for turns in series)
+    assert (first, second >= 2) == (0, True)
+
+
 def turns(net: Net) -> dict[int, set[str]]:
     """The jobs that anybody began, by turn."""
     found: dict[int, set[str]] = {}
