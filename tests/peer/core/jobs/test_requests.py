@@ -95,6 +95,15 @@ def test_a_submission_asks_for_a_store_id_again_and_is_refused_when_none_comes()
     assert n_pings >= (core.wake_at - 0.1) // PRESETS["fast"].retry_s - 1, "probes alone come more rarely"
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_peer_that_was_asked_counts_for_the_majority_that_accepts(n: int) -> None:
+    net = Net(n)
+    net.meet()
+    job = net.submit("p1", toy(1))
+    net.until(lambda: bool(net.verbs("accepted")))
+    assert [(name, fields["job"]) for name, fields in net.verbs("accepted")] == [("p1", job)]
+
+
 @pytest.mark.parametrize(("asked", "agreed"), [(0.0, TOLERANCE), (1e-3, 1e-3)])
 def test_a_gossip_job_has_the_tolerance_that_was_asked_for(asked: float, agreed: float) -> None:
     net = met()

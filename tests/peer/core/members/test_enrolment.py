@@ -56,6 +56,17 @@ def test_a_roster_that_one_was_given_reaches_everybody() -> None:
     assert told[0][1]["enrolled"] == ["p6"]
 
 
+def test_a_roster_that_several_peers_offer_is_asked_for_once() -> None:
+    net = fleet(5)
+    net.give(paper_roster(2, [*ALL, "p6"]), "p1", "p2", "p3", "p4")
+    net.until(lambda: set(serials(net).values()) == {2})
+    net.advance(20.0)
+    asked = [
+        packet.target for packet in net.sent if packet.source == "p5" and isinstance(packet.message, RosterRequest)
+    ]
+    assert len(asked) == 1
+
+
 def test_on_a_line_it_goes_from_neighbour_to_neighbour() -> None:
     net = fleet(4, links="12 23 34")
     net.give(paper_roster(5, net.names), "p4")

@@ -65,6 +65,15 @@ def test_one_delta_has_no_more_bytes_than_the_control_lane_takes() -> None:
     assert sizes == [40_200, 20_000, 30_100]
 
 
+@pytest.mark.parametrize("valid", [True, False])
+def test_a_floor_is_owed_only_for_facts_of_a_former_life_that_are_no_longer_valid(valid: bool) -> None:
+    core = alone()
+    core.facts.stands = lambda key, value: valid
+    told(core, delta(0, ("job/a", 5, b"document"), owner="p1"))
+    assert core.facts._owes_floor is not valid
+    assert (value(core, "job/a", "p1") == b"document") is valid
+
+
 def test_an_old_version_never_replaces_a_new_one() -> None:
     """Merging keeps the higher version. Reference: section 2, the merge operator."""
     core = alone()

@@ -12,7 +12,7 @@ from harness import Net, toy
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document, Turn
 from p2pclust.peer.core.effects import Reload
-from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.events import Cancel, Leave, Submit
 from p2pclust.peer.core.job_messages import Synced
 from p2pclust.peer.core.spread.series import census_of
 from p2pclust.peer.core.treatment import Treatment
@@ -74,6 +74,17 @@ def test_the_next_begins_so_long_after_the_end_with_what_came_of_the_last() -> N
     assert second.document.roster == ("p1", "p2", "p3")
     net.until(lambda: at(net, 3))
     assert {number: len(ids) for number, ids in turns(net).items() if number >= 2} == {2: 1, 3: 1}
+
+
+def test_a_peer_that_left_is_not_on_the_roster_of_the_next_turn_and_a_dead_one_is() -> None:
+    net, _ = repeated(5)
+    net.until(lambda: at(net, 0))
+    net.step("p5", Leave())
+    net.crash("p5")
+    net.crash("p4")
+    net.until(lambda: at(net, 1, "p1", "p2", "p3"), limit_s=120.0)
+    (second,) = [j for j in net.core("p2").jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census]
+    assert second.document.roster == ("p1", "p2", "p3", "p4")
 
 
 def test_rows_are_read_anew_for_every_turn() -> None:
