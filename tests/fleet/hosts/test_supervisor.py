@@ -308,7 +308,7 @@ class TestSinglePeers:
                 # The second one hangs: when it is killed, the first one has stood still for as long.
                 peers = host.up({"a": feeds, "b": READY.replace("STATUS=linked", "WATCHDOG=1")}, wait_s=20.0)["peers"]
                 assert host.order("pause", "a")["peers"]["a"]["status"] == "paused"
-                assert state(peers["a"]["pid"]) == "T"
+                until(lambda: state(peers["a"]["pid"]) == "T")  # a signal arrives when the process runs next
                 assert host.refused("pause", "a") == {"a": "is paused already"}
                 fresh = host.order("restart", "b", wait_s=20.0)["peers"]["b"]["pid"]
                 until(lambda: host.peer("b")["pid"] != fresh)
