@@ -10,23 +10,17 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-seeds arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
-# Three workers for two cores: tests with real processes often wait for these. The seeds of simulated fleets of all kinds run
-# in the processor time that the tests leave.
+# Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 test-all test-seeds
-
-test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
-
-test-seeds: $(VENV)/.dev
-	nice -n 19 $(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
