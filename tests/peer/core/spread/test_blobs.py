@@ -429,6 +429,18 @@ def test_a_neighbour_that_does_not_answer_is_gone_around() -> None:
     assert puller.time_out() == [("p6", 0)]
 
 
+def test_neighbours_with_wrong_copies_take_turns_however_soon_they_answer() -> None:
+    """On a sparse overlay the one that answered sooner was once asked for ever, and its copy stayed wrong."""
+    puller = Puller()
+    routing = SimpleNamespace(
+        whole=False, reach=2, hop=lambda name: name, linked=lambda name: True, others=lambda name: []
+    )
+    puller.ctx.routing = cast(Routing, routing)
+    puller.blobs._spoiled[DIGEST] = {"p6": None, "p5": None}
+    puller.blobs._pace.slowness["p6"] = 8
+    assert puller.pull("p5", "p6") == [("p6", 0)]
+
+
 def test_a_source_that_did_not_have_a_blob_is_asked_again_soon_if_the_others_are_out_of_reach() -> None:
     """A peer behind one link that works heard of a blob before its neighbour had it, and then waited for eight time-outs."""
     puller = Puller()
