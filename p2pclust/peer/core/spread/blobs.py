@@ -365,13 +365,11 @@ class Blobs:
             # The first of those that answered soonest. A peer with one link that works would begin each blob with a source
             # that it cannot hear, and wait longer for it each time.
             return min(turned, key=self._pace.patience), ()
-        ways = [(name, hop) for name in turned if (hop := routing.hop(name))]
-        if pull.digest in self._spoiled:
-            del ways[1:]  # sources take turns, however soon they answer
-        if ways and all(self._pace.doubts(hop) for _, hop in ways):
-            ways += [(name, other) for name, _ in ways for other in routing.others(name)]
-        name, hop = min(ways, key=lambda way: self._pace.patience(way[1]), default=("", ""))
-        return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
+        for name in turned:
+            hop = routing.hop(name)
+            if hop:
+                return hop, () if hop == name else (pull.size_bytes, tuple(turned[:_MOST_HOLDERS]))
+        return "", ()
 
     def _right_ones(self, pull: Pull, sources: list[str]) -> list[str]:
         """Return the sources whose copy is not known to be wrong; if these are silent, or there is none, one after another.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 import numpy as np
 import pytest
 from harness import Net, alone, toy
@@ -15,7 +12,6 @@ from p2pclust.peer.core.effects import Compute, DropBlob, Effect, Send, SendChun
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.job_messages import Adopted
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
-from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.spread.blobs import Blobs, digest_of
 from p2pclust.peer.core.timing import PRESETS, Limits
 
@@ -416,29 +412,6 @@ def test_no_peer_is_let_wait_for_a_source_that_may_not_have_the_blob() -> None:
     assert puller.time_out() == [("p2", 0)]
     puller.hear(BlobRequest(DIGEST, 0), "p9")
     assert puller.effects() == [Send("p9", BlobMissing(DIGEST))]
-
-
-def test_a_neighbour_that_does_not_answer_is_gone_around() -> None:
-    """Behind a neighbour that heard nothing, each blob of a sparse overlay once took four to eight time-outs."""
-    puller = Puller()
-    routing = SimpleNamespace(
-        whole=False, reach=2, hop=lambda name: "p5", linked=lambda name: True, others=lambda name: ["p6"]
-    )
-    puller.ctx.routing = cast(Routing, routing)
-    assert puller.pull("p9") == [("p5", 0)]
-    assert puller.time_out() == [("p6", 0)]
-
-
-def test_neighbours_with_wrong_copies_take_turns_however_soon_they_answer() -> None:
-    """On a sparse overlay the one that answered sooner was once asked for ever, and its copy stayed wrong."""
-    puller = Puller()
-    routing = SimpleNamespace(
-        whole=False, reach=2, hop=lambda name: name, linked=lambda name: True, others=lambda name: []
-    )
-    puller.ctx.routing = cast(Routing, routing)
-    puller.blobs._spoiled[DIGEST] = {"p6": None, "p5": None}
-    puller.blobs._pace.slowness["p6"] = 8
-    assert puller.pull("p5", "p6") == [("p6", 0)]
 
 
 def test_a_source_that_did_not_have_a_blob_is_asked_again_soon_if_the_others_are_out_of_reach() -> None:
