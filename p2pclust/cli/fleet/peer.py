@@ -152,4 +152,5 @@ def become(config: Mapping[str, Any]) -> None:
         raise UsageError(f"state_dir {file.parent}: cannot be written ({error.strerror}): choose another") from None
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "p2pclust.peer.main", str(file)])
+    # -P: the installed package, and not what lies in the working folder
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "p2pclust.peer.main", str(file)])

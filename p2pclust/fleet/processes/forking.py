@@ -79,8 +79,9 @@ class ForkServer:
         self._requests, theirs = socket.socketpair()
         with contextlib.ExitStack() as failed, theirs, self._log.open("ab") as log:
             failed.callback(self._requests.close)
+            # -P: not what lies in the working folder, which may be a checkout without the compiled kernels.
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "p2pclust.fleet.processes.fork_server", str(theirs.fileno()), *self._preload,
+                sys.executable, "-P", "-m", "p2pclust.fleet.processes.fork_server", str(theirs.fileno()), *self._preload,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ONE_THREAD},
                 start_new_session=True,  # Ctrl-C at the terminal goes to this process only

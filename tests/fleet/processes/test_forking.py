@@ -65,6 +65,22 @@ async def a_nest(home: Path, *modules: str) -> AsyncIterator[Nest]:
     until(lambda: not processes_alive(home))
 
 
+def test_it_is_the_installed_package_whatever_lies_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """In a checkout after `pip install .`, peers once were of the checkout, without the compiled kernels."""
+    (tmp_path / "p2pclust").mkdir()
+    (tmp_path / "p2pclust" / "__init__.py").write_text("raise SystemExit('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def live() -> None:
+        async with a_nest(tmp_path / "home") as nest:
+            child = await nest.child("p1")
+            assert child.process is not None
+
+    asyncio.run(live())
+
+
 def stat(pid: int) -> list[str]:
     """The process's own figures, from its state on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
