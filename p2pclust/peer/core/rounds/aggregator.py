@@ -268,12 +268,10 @@ class AggregatorTerm:
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
-        here = self._round is not None and (message.register_term, message.register_round) == (
-            self.term,
-            self._round.round,
-        )
+        opened = self._round
         if message.busy:
-            (self._patience.computes if here else self._patience.works)(source)
+            here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)
+            (self._patience.computes if here else self._patience.works)(source)  # without the state, it fetches it
         if self._round is not None and message.register_term == self.term:
             self._go_on(self._answers.heartbeat(self._round, source, message))
 

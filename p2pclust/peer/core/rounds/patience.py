@@ -42,12 +42,9 @@ class Patience:
         self._headway = headway
         self._heard: dict[str, float] = dict.fromkeys(self._document.roster, self._ctx.now)
         self._works: dict[str, float] = {}  # when a peer last reported that it computes or fetches
-        self._computes: dict[
-            str, tuple[float, float]
-        ] = {}  # when it first and last reported in this round that it computes
-        self._fetches: dict[
-            str, None
-        ] = {}  # peers whose last such report was that they fetch, or that send a contribution
+        # In this round: when a peer first and last reported that it computes, and which ones fetch, or send a contribution.
+        self._computes: dict[str, tuple[float, float]] = {}
+        self._fetches: dict[str, None] = {}
         self._answered: dict[str, float] = {}  # when each peer answered in this round
         self._astray: dict[str, None] = {}  # peers without a route when they were left out
         self._silent: dict[str, int] = {}  # how often each was left out as silent, since an answer of it came
