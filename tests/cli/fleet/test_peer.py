@@ -198,7 +198,7 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
     config = load_config(device / "peer.toml", {})
     peer.become(config)
     ((_, *arguments),) = calls
-    assert arguments == ["-m", "p2pclust.peer.main", str(device / "state" / "peer.json")]
+    assert arguments == ["-P", "-m", "p2pclust.peer.main", str(device / "state" / "peer.json")]
     told = json.loads((device / "state" / "peer.json").read_text())
     assert told == config | {"version": version("p2pclust")}
 
