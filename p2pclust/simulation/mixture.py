@@ -29,7 +29,8 @@ RECOVERIES: Final = (
     "peer crashed while adopting", "restart with lost writes", "wiped store", "older store noticed",
     "two aggregators met", "aggregator deposed", "deposed aggregator's late message", "aggregator stood still",
     "candidate caught up", "minority waited", "proposer replaced", "late answer", "peer left out", "peer out of reach",
-    "silent peer asked through others", "message relayed through others", "refuted", "blob pulled", "wrong blob noticed",
+    "broken link noticed", "link used again", "silent peer asked through others",
+    "message relayed through others", "refuted", "blob pulled", "wrong blob noticed",
     "cancelled", "newer roster taken", "state refuted", "state not checked", "keys renewed", "pads refused",
     "began without this peer", "state of another epoch taken", "another aggregator within", "contributed without",
 )  # fmt: skip

@@ -105,24 +105,23 @@ class Context:
             self._stretched = (reach, self.preset.over(reach))
         return self._stretched[1]
 
-    def send(self, to: str, message: Message, *, bulk: bool = False) -> None:
+    def send(self, to: str, message: Message, *, bulk: bool = False, direct: bool = False) -> None:
         """Send a message to a neighbour, or to another peer through the overlay.
 
         On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it.
-        Without a known route nothing is sent: a peer that waits for an answer asks again.
+        Without a known route nothing is sent: a peer that waits for an answer asks again. A `direct` message takes the link
+        to a neighbour even if that link is broken, because it tries the link.
         """
         if to in self.barred:
             return
         if self.routing.whole:
             via = self.way_to(to)
             relays = (via,) if via else ()
-        elif self.routing.linked(to):
-            relays = ()
         else:
-            hop = self.routing.hop(to)
+            hop = to if direct and self.routing.linked(to) else self.routing.hop(to)
             if not hop:
                 return
-            relays = (hop,)
+            relays = () if hop == to else (hop,)
         self.effects.append(Send(to, message, bulk, relays))
 
     def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:

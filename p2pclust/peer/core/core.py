@@ -294,6 +294,8 @@ class Core:
         """Pass on what one machine learnt to the others: a lost store, changed members, new facts."""
         if self.membership.take_forgot():
             self.jobs.store_lost()
+        if self.membership.take_links_changed():
+            self.facts.publish(LINKS, self._ctx.routing.own_claim)
         for name, before in self.membership.take_changes():
             status = self.membership.status(name)
             gone = self.membership.gone(name)

@@ -91,6 +91,20 @@ class OtherMinorVersion(Report, verb="wire-version"):
 
 
 @dataclass(frozen=True, slots=True)
+class LinkBroken(Report, verb="link-broken"):
+    """On a sparse overlay a neighbour lives, but does not answer over its link: messages go around it."""
+
+    neighbour: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMended(Report, verb="link-mended"):
+    """A neighbour answers over its link again."""
+
+    neighbour: str
+
+
+@dataclass(frozen=True, slots=True)
 class NeighbourReplaced(Report, verb="replaced"):
     """With a partial view, this peer opened a link to `by` in place of the one to `lost`."""
 

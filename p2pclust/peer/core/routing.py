@@ -2,7 +2,8 @@
 
 On a full mesh all peers are neighbours, and none of this is used. On any other overlay a peer has links to its neighbours
 only. It knows the other links from its configuration, where a fleet was started as a whole, and from facts: a peer publishes
-its links if the others were not given them, or once a link appeared or vanished. Dead peers carry no messages.
+its links if the others were not given them, or once a link appeared or vanished. Dead peers carry no messages, and
+neither do links over which the neighbour does not answer: both ends take those off their links until it does.
 
 Peers of one process that know the same map, as simulated ones do, share the ways that were found on it.
 """
@@ -64,6 +65,7 @@ class Routing:
         self._claimed = sum(_print(name, near) for name, near in self._claims.items())
         self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
         self._silent: dict[str, None] = {}  # peers that carry no messages
+        self._broken: dict[str, None] = {}  # neighbours that live, but do not answer over their links
         self._ways: Ways | None = None
         self._reach = 0  # 0: not computed yet
 
@@ -75,6 +77,11 @@ class Routing:
     def own(self) -> tuple[str, ...]:
         """This peer's neighbours; meaningless on a full mesh."""
         return tuple(self._own)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The neighbours that live, but do not answer over their links."""
+        return tuple(self._broken)
 
     def near(self, names: Sequence[str]) -> list[str]:
         """Return those of these peers that are neighbours."""
@@ -89,10 +96,12 @@ class Routing:
 
         Of equally short ways each pair of peers has its own, so that not all take the same.
         """
-        if self.linked(target):
+        if self.linked(target) and target not in self._broken:
             return target
         hops = self._map().next_hops(self._me, target)
-        return hops[crc32(f"{self._me} {target}".encode()) % len(hops)] if hops else ""
+        if hops:
+            return hops[crc32(f"{self._me} {target}".encode()) % len(hops)]
+        return target if target in self._broken else ""
 
     def nearest_first(self, names: Sequence[str]) -> list[str]:
         """Return these peers by distance in links; those without a known route come last."""
@@ -106,7 +115,7 @@ class Routing:
         """
         far, first = self._map().distances(target), self.hop(target)
         here = far.get(self._me, -1)
-        found = [name for name in self._own if name != first and far.get(name, here + 1) <= here]
+        found = [name for name in self._working() if name != first and far.get(name, here + 1) <= here]
         return sorted(found, key=lambda name: (far[name], name))
 
     @property
@@ -132,8 +141,8 @@ class Routing:
 
     @property
     def own_claim(self) -> bytes:
-        """The value of the fact with this peer's links."""
-        claim: bytes = msgpack.packb(sorted(self._own))
+        """The value of the fact with this peer's links, as far as they work."""
+        claim: bytes = msgpack.packb(sorted(self._working()))
         return claim
 
     def link(self, name: str, *, up: bool) -> bool:
@@ -144,8 +153,27 @@ class Routing:
             self._own[name] = None
         else:
             del self._own[name]
-        self._claim(self._me, tuple(self._own))
+            self._broken.pop(name, None)
+        self._claim(self._me, self._working())
         return True
+
+    def works(self, name: str, does: bool) -> bool:
+        """Note whether a link of this peer carries messages; return whether that is new.
+
+        One that does not is kept, so that it can be probed. All other messages go around it.
+        """
+        if self.whole or name not in self._own or does == (name not in self._broken):
+            return False
+        if does:
+            del self._broken[name]
+        else:
+            self._broken[name] = None
+        self._claim(self._me, self._working())
+        return True
+
+    def _working(self) -> tuple[str, ...]:
+        """Return the neighbours that answer over their links."""
+        return tuple(name for name in self._own if name not in self._broken)
 
     def replacement(self, lost: str) -> str:
         """Return a peer to link to in place of a dead neighbour; empty if there is none."""

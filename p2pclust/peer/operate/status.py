@@ -167,6 +167,8 @@ def _why(shell: Shell, name: str) -> str:
     if not routing.linked(name):
         hop = routing.hop(name)
         return f"not a neighbour: reached through {hop}" if hop else "not a neighbour, and no route to it is known"
+    if name in routing.broken:
+        return f"does not answer over its link: reached through {routing.hop(name)}"
     trouble = shell.links.trouble(name)
     via = core.way_to(name)
     return f"{trouble}; it is heard through {via}" if trouble and via else trouble

@@ -24,13 +24,14 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "info": (
         "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected", "finished",
-        "job", "keys-exchanged", "left", "mdns", "member", "metrics", "not-checked", "proposer", "refuted", "relayed",
-        "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version", "without",
+        "job", "keys-exchanged", "left", "link-mended", "mdns", "member", "metrics", "not-checked", "proposer", "refuted",
+        "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version",
+        "without",
     ),
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
         "crowded", "damaged", "differs", "expired", "expires-soon", "fault", "forged-fact", "job-gone", "keys-renewed",
-        "left-out", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused",
+        "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused",
         "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "refuses-pads", "refutes-state",
         "revoked", "roster-refused", "stands-still", "term-leap", "too-few-keys", "too-many-facts", "unable", "unread",
         "waiting",

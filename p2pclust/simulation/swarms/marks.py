@@ -21,7 +21,8 @@ __all__ = ["Marks", "PhaseCrashes", "aggregates"]
 _NAMES: Final = {
     "blob-corrupt": "wrong blob noticed", "catches-up": "candidate caught up", "deposed": "aggregator deposed",
     "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "keys-renewed": "keys renewed",
-    "late-answer": "late answer", "left-out": "peer left out", "not-checked": "state not checked",
+    "late-answer": "late answer", "left-out": "peer left out", "link-broken": "broken link noticed",
+    "link-mended": "link used again", "not-checked": "state not checked",
     "out-of-reach": "peer out of reach", "outside": "began without this peer", "proposer": "proposer replaced",
     "pulling": "blob pulled", "refuses-pads": "pads refused", "refuted": "refuted", "refutes-state": "state refuted",
     "relayed": "silent peer asked through others", "roster": "newer roster taken", "stands-still": "aggregator stood still",

@@ -29,7 +29,7 @@ from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.members.suspicions import Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
-from p2pclust.peer.core.reports import MemberChanged, NoAnswer, Refuted, StoreForgot
+from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer, Refuted, StoreForgot
 
 __all__ = ["Membership"]
 
@@ -48,7 +48,7 @@ class Membership(MemberTable):
         self._probes = Probes(context, self)
         self._suspicions = Suspicions(context, self)
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
-        self._left = self._forgot = False
+        self._left = self._forgot = self._links_changed = False
         self._began_at = 0.0
         self._changes: list[tuple[str, str]] = []
 
@@ -116,10 +116,10 @@ class Membership(MemberTable):
         match message:
             case Ping():
                 self._merge(message.updates, source)
-                self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)))
+                self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
                 self._merge(message.updates, source)
-                self._probes.answered(message)
+                self._probes.answered(source, message)
             case PingRequest():
                 self._merge(message.updates, source)
                 if message.target in self.members:
@@ -227,6 +227,12 @@ class Membership(MemberTable):
                 self._greet_again(member)
         self._probes.next()
 
+    def link_works(self, name: str, works: bool) -> None:
+        """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
+        if self._ctx.routing.works(name, works):
+            self._ctx.report(LinkMended(neighbour=name) if works else LinkBroken(neighbour=name))
+            self._links_changed = True
+
     def no_answer(self, name: str, incarnation: int) -> None:
         """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
         target = self.members[name]
@@ -305,6 +311,11 @@ class Membership(MemberTable):
         self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
         self._spread(self._me.update())
         self._forgot = True
+
+    def take_links_changed(self) -> bool:
+        """Return whether a link broke or works again since the last call."""
+        changed, self._links_changed = self._links_changed, False
+        return changed
 
     def take_forgot(self) -> bool:
         """Return whether the store id changed since the last call."""

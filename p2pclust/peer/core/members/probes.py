@@ -17,6 +17,7 @@ from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
 __all__ = ["Members", "Probes"]
 
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
+_BROKEN: Final = 3  # probes in a row that only helpers got an answer to: the link is broken, not the member
 _MAX_HEALTH: Final = 8  # Lifeguard's S
 
 
@@ -40,6 +41,9 @@ class Members(Protocol):
 
     def look(self, name: str) -> None:
         """Try to connect."""
+
+    def link_works(self, name: str, works: bool) -> None:
+        """Note whether a member that is alive answers over its link."""
 
     def no_answer(self, name: str, incarnation: int) -> None:
         """Suspect a member: neither it nor a helper answered a probe of that incarnation in time."""
@@ -65,6 +69,7 @@ class Probes:
         self._waiting: dict[int, _Probe] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
         self._health = 0
+        self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
 
     def next(self) -> None:
         """Probe the next member of the turn."""
@@ -85,7 +90,7 @@ class Probes:
     def greet(self, name: str) -> int:
         """Ping a member and return the number of the ping; no answer is awaited."""
         self._seq += 1
-        self._ctx.send(name, Ping(self._seq, self._members.claims_for(name)))
+        self._ctx.send(name, Ping(self._seq, self._members.claims_for(name)), direct=True)
         return self._seq
 
     def fire(self, key: TimerKey) -> None:
@@ -106,7 +111,7 @@ class Probes:
         self._helping[seq] = (source, message.seq)
         self._ctx.set_timer(("member", "helping", str(seq)), self._ctx.timing.probe_timeout_s)
 
-    def answered(self, message: Ack) -> None:
+    def answered(self, source: str, message: Ack) -> None:
         """Handle an answer to a probe of this peer's own, or to one for another peer."""
         if message.seq in self._helping:
             self._ctx.timers.cancel(("member", "helping", str(message.seq)))
@@ -115,7 +120,9 @@ class Probes:
         elif message.seq in self._waiting:
             if message.reached:
                 self._health = max(0, self._health - 1)
+                target = self._waiting[message.seq].target
                 self._forget(message.seq)
+                self._try_link(target, works=source == target)
             else:
                 self._waiting[message.seq].silent_helpers -= 1  # it is well: the silence is not our own fault
 
@@ -124,6 +131,7 @@ class Probes:
         for seq in [seq for seq, probe in self._waiting.items() if probe.target == name]:
             self._forget(seq)
         self._turn = [other for other in self._turn if other != name]
+        self._by_helpers.pop(name, None)
 
     def help_no_more(self, name: str) -> None:
         """Stop helping a member."""
@@ -144,6 +152,19 @@ class Probes:
             self._health = min(_MAX_HEALTH, self._health + 1)
         self._forget(seq)
         self._members.no_answer(probe.target, probe.incarnation)
+
+    def _try_link(self, name: str, *, works: bool) -> None:
+        """Note whether a member answered over its link or only through a helper; then it is probed again at once.
+
+        On a full mesh all members are neighbours, and whether each is heard over its link is known without probes.
+        """
+        if self._ctx.routing.whole:
+            return
+        count = self._by_helpers[name] = 0 if works else self._by_helpers.get(name, 0) + 1
+        if 0 < count < _BROKEN:
+            self._turn.append(name)
+        else:
+            self._members.link_works(name, works)
 
     def _forget(self, seq: int) -> None:
         self._ctx.timers.cancel(("member", "direct", str(seq)))

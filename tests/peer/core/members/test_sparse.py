@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from harness import Net, toy
+from harness import Net, Packet, toy
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import CheckLink, Connect, DropBlob, Effect, Send, SendChunk, StoreChunk
@@ -67,6 +67,66 @@ def test_a_job_ends_as_on_a_full_mesh(links: str, known: bool) -> None:
     job = net.submit("p1", toy(3))
     net.until(lambda: len(net.finished(job)) == 5)
     assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
+
+
+class TestBrokenLinks:
+    """The link of p1 and p2 in a ring carries nothing from p1 to p2."""
+
+    def net(self, links: str = RING) -> Net:
+        net = Net(5, links=links)
+        net.meet()
+        net.lost = lambda packet: (packet.source, packet.target) == ("p1", "p2")
+        net.advance(10)
+        return net
+
+    def test_both_ends_go_around_it_until_it_works_again(self) -> None:
+        net = self.net()
+        assert [net.core(name).routing.broken for name in net.names] == [("p2",), ("p1",), (), (), ()]
+        assert [net.core("p1").routing.hop("p2"), net.core("p2").routing.hop("p1")] == ["p5", "p3"]
+        assert net.core("p3").routing.nearest_first(["p1"]) == ["p1"]
+        assert net.core("p3").routing.hop("p1") == "p4"  # the others have heard of it
+        assert all(net.core(name).membership.status("p2") == "alive" for name in net.names if name != "p2")
+        net.lost = lambda packet: False
+        net.advance(10)
+        assert [net.core(name).routing.broken for name in net.names] == [()] * 5
+        assert net.core("p1").routing.hop("p2") == "p2"
+        assert sorted(name for name, _ in net.verbs("link-mended")) == ["p1", "p2"]
+
+    def test_a_job_does_not_wait_for_it(self) -> None:
+        net = self.net()
+        net.advance(10)
+        job = net.submit("p3", toy(3, pad=2000))
+        net.until(lambda: len(net.finished(job)) == 5, limit_s=2)
+        assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
+        assert net.verbs("relayed", "left-out") == []
+
+    def test_a_link_without_another_way_is_used_all_the_same(self) -> None:
+        net = self.net(LINE)
+        assert net.core("p1").routing.broken == ()
+        assert net.core("p1").routing.hop("p2") == "p2"
+
+    def test_a_single_lost_probe_does_not_break_a_link(self) -> None:
+        net = Net(5, links=RING)
+        net.meet()
+        lost = [0]
+
+        def two_pings(packet: Packet) -> bool:
+            hit = (packet.source, packet.target) == ("p1", "p2") and isinstance(packet.message, Ping)
+            lost[0] += hit
+            return hit and lost[0] <= 2
+
+        net.lost = two_pings
+        net.advance(20)
+        assert lost[0] > 2
+        assert net.verbs("link-broken") == []
+
+    def test_a_vanished_link_is_not_broken(self) -> None:
+        net = self.net()
+        net.relink("12", up=False)
+        assert net.core("p1").routing.broken == net.core("p2").routing.broken == ()
+        net.lost = lambda packet: False
+        net.relink("12", up=True)
+        assert net.core("p1").routing.hop("p2") == "p2"
 
 
 class TestBlobsOnTheWay:
