@@ -32,12 +32,14 @@ def set_common_options(socket: zmq.Socket[bytes]) -> None:
     socket.linger = 0
     socket.sndtimeo = 0
     socket.set(zmq.HANDSHAKE_IVL, 3000)
-    # These only free dead TCP connections. Membership decides whether a peer is alive.
-    socket.set(zmq.HEARTBEAT_IVL, 5000)
-    socket.set(zmq.HEARTBEAT_TIMEOUT, 15000)
-    socket.set(zmq.HEARTBEAT_TTL, 15000)
+    # These only free dead TCP connections. Membership decides whether a peer is alive. ZMTP's own heartbeats would do the
+    # same, but libzmq 4.3.5 ends the process if one is due on a connection that broke while its receiver was slow
+    # (docs/decisions/0035-no-zmtp-heartbeats.md).
+    socket.set(zmq.TCP_MAXRT, 15000)
     socket.set(zmq.TCP_KEEPALIVE, 1)
-    socket.set(zmq.TCP_KEEPALIVE_IDLE, 60)
+    socket.set(zmq.TCP_KEEPALIVE_IDLE, 5)
+    socket.set(zmq.TCP_KEEPALIVE_INTVL, 5)
+    socket.set(zmq.TCP_KEEPALIVE_CNT, 3)
 
 
 @dataclass(eq=False)

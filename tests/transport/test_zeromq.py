@@ -15,6 +15,7 @@ from p2pclust.errors import UsageError
 from p2pclust.transport import channel as channel_module
 from p2pclust.transport import zap as zap_module
 from p2pclust.transport import zeromq as zeromq_module
+from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import Roster, throwaway_fleet
 from p2pclust.transport.links import Lane
 from p2pclust.transport.roster import OPERATOR
@@ -464,6 +465,16 @@ def test_a_bundle_that_is_not_on_the_roster_is_a_usage_error(net):
             ZmqLinks(others["a"], net.roster, "127.0.0.1:0", lambda *message: None)
 
     net.run(test())
+
+
+def test_the_kernel_ends_dead_connections_and_no_heartbeat_of_libzmq_does():
+    """libzmq 4.3.5 calls abort() if a heartbeat is due on a connection that broke while its receiver was slow."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        set_common_options(socket)
+        assert socket.get(zmq.HEARTBEAT_IVL) == 0
+        assert socket.get(zmq.TCP_MAXRT) == 15000
+        assert socket.get(zmq.TCP_KEEPALIVE) == 1
+        assert [socket.get(option) for option in (zmq.TCP_KEEPALIVE_IDLE, zmq.TCP_KEEPALIVE_INTVL)] == [5, 5]
 
 
 def test_nothing_is_left_behind(net):
