@@ -76,16 +76,17 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Put an image of the store back that is some seconds and two lives old: of a later life others have heard.
+    """Put an image of the store back that is some seconds and two lives old, if all others have heard of a later life.
 
-    An image of the same life cannot be noticed, and nothing is promised of it (docs/operations.md, Backup).
+    Until it hears of that life from another peer, it may vote twice: nothing else is promised (docs/operations.md, Backup).
     """
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]
     image = peer.disk.image()
 
     def restore() -> None:
-        if fleet.may_lose(name):
+        next_life = int(image.read_synced("self", "incarnation") or b"0") + 1
+        if fleet.may_lose(name) and fleet.have_heard(name, beyond=next_life):
             fleet.world.crash(name)
             fleet.world.restore(name, image)
             fleet.lose(name)

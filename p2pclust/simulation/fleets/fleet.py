@@ -130,6 +130,13 @@ class RandomFleet:
             return False
         return name in self.lost or len(self.lost) + 1 <= self._most_lost
 
+    def have_heard(self, name: str, *, beyond: int) -> bool:
+        """Return whether all others run and have heard of a later incarnation of a peer."""
+        cores = [self.world.peers[other].core for other in self.on_roster() if other != name]
+        # One that has not taken the newest roster may not know the peer.
+        known = [core.membership.members.get(name) if core is not None else None for core in cores]
+        return all(member is not None and member.incarnation > beyond for member in known)
+
     def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
         """Return the roster index of a peer that aggregates, or these if none does."""
         found = tuple(index for index, name in enumerate(self.names) if self.aggregates(name))
