@@ -56,6 +56,7 @@ FOUND_BY = {
     "spoiled-source-asked-again": (2, "L3: "),
     "vote-of-a-revoked-peer": (44, "S10: "),
     "answer-of-a-revoked-peer": (42, "S10: "),
+    "newer-job-for-an-older-peer": (8, "R1: "),
     "facts-not-verified": (2, "S12: "),
     "late-vote-counted": (82, "S1: "),
     "result-of-an-older-term": (11, "S3: "),

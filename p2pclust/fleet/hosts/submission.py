@@ -10,13 +10,12 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from p2pclust.clustering.kernels import C1
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.spec import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
@@ -59,15 +58,19 @@ def as_all_can(
 ) -> JobRequest:
     """Return the request as all peers of the roster can do it best, as far as the peer that is asked knows.
 
-    Receivers round contributions if all are of a release that can, and the kernel is the best that all have.
+    Receivers round contributions if all are of a release that can, and the kernel is the best that all have. The later turns
+    of a repeated job may have any peer of the fleet.
     """
     answer = client.ask("status")
     kernels = {answer["peer"]: answer.get("kernel", "")}
-    kernels |= {one["name"]: one.get("kernel", "") for one in answer["members"] if roster or one["status"] == "alive"}
-    common = {kernels.get(name, "") for name in roster or kernels}
-    job = request.job if "" in common else replace(request.job, rounding=RECEIVER)
-    if choose_kernel and common == {C1}:
-        job = replace(job, kernel=C1)
+    any_turn = request.treatment.every_s > 0
+    kernels |= {
+        one["name"]: one.get("kernel", "")
+        for one in answer["members"]
+        if roster or any_turn or one["status"] == "alive"
+    }
+    named = roster or tuple(kernels)
+    job = request.job.as_all_can([kernels.get(name, "") for name in named], choose_kernel=choose_kernel)
     return replace(request, job=job)
 
 

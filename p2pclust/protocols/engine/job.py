@@ -7,7 +7,7 @@ consensus entry: everything that the next round, another aggregator, or a replay
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgpack
 
-from p2pclust.clustering.kernels import AUTO, KERNELS, NUMPY, named
+from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
@@ -170,6 +170,27 @@ class Job:
         'receiver'
         """
         return replace(self, kernel=named(kernel), rounding=RECEIVER)
+
+    def as_all_can(self, kernels: Iterable[str], *, choose_kernel: bool = True) -> Job:
+        """Return the same job as all peers of a job roster can do it best.
+
+        Parameters
+        ----------
+        kernels : iterable of str
+            The best kernel that each peer has published; empty of a peer that published none, as those of older releases,
+            which know neither other kernels nor receivers that round.
+        choose_kernel : bool
+            Whether the job gets the best kernel that all have.
+
+        Examples
+        --------
+        >>> job = Job((Stage("range"),), seed=7)
+        >>> job.as_all_can(["numpy", "c1"]).rounding, job.as_all_can(["c1", ""]).rounding
+        ('receiver', 'sender')
+        """
+        common = set(kernels)
+        job = self if "" in common else replace(self, rounding=RECEIVER)
+        return replace(job, kernel=C1) if choose_kernel and common == {C1} else job
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job document, as plain values."""

@@ -81,6 +81,14 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
             if lasting:
                 faults.append(replace(_fault(rng, n, str(rng.choice(lasting)), lasts_s), at_s=at_s, for_s=FOR_EVER))
                 faults[-1] = replace(faults[-1], peers=(peer, *[one for one in faults[-1].peers if one != peer]))
+    # These two are drawn apart, so that everything else of a seed stays as it was.
+    signs_facts = "forged-facts" in swarm.faults or bool(np.random.default_rng([seed, 33]).random() < 0.5)
+    older = (
+        ()
+        if signs_facts or "facts-signed-from-now-on" in swarm.faults
+        else _older(np.random.default_rng([seed, 34]), n)
+    )
+    faults += _upgrades(np.random.default_rng([seed, 35]), older)
     return FleetPlan(
         seed=seed,
         n_peers=n,
@@ -96,9 +104,21 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         phase_crashes=_phase_crashes(rng),
         core=core,
         lasts_s=lasts_s,
-        # Drawn apart, so that everything else of a seed stays as it was.
-        signs_facts="forged-facts" in swarm.faults or bool(np.random.default_rng([seed, 33]).random() < 0.5),
+        signs_facts=signs_facts,
+        older=older,
     )
+
+
+def _older(rng: np.random.Generator, n: int) -> tuple[int, ...]:
+    """Draw the peers of the release before: half of them, in four of ten fleets."""
+    return tuple(sorted(rng.permutation(n)[: (n + 1) // 2].tolist())) if rng.random() < 0.4 else ()
+
+
+def _upgrades(rng: np.random.Generator, older: tuple[int, ...]) -> list[RandomFault]:
+    """Draw when some of them get the newer release, one after another."""
+    upgraded = older[: int(rng.integers(0, len(older) + 1))]
+    at_s = np.sort(rng.uniform(0.0, 4.0, len(upgraded))).tolist()
+    return [RandomFault(at, "upgraded", (peer,), 0.0) for peer, at in zip(upgraded, at_s, strict=True)]
 
 
 def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float) -> list[RandomFault]:

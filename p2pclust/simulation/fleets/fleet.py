@@ -9,6 +9,7 @@ from functools import partial
 import msgpack
 import numpy as np
 
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.job import RECEIVER, SENDER
@@ -22,6 +23,7 @@ from p2pclust.simulation.fleets.faults import break_
 from p2pclust.simulation.fleets.forging import Forger
 from p2pclust.simulation.fleets.jobs import KINDS
 from p2pclust.simulation.fleets.plan import FleetPlan
+from p2pclust.simulation.fleets.two_releases import TwoReleases
 from p2pclust.simulation.swarms.fedcref import labelled
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.simulation.world.network import Conditions, Network
@@ -56,7 +58,7 @@ class RandomFleet:
         self.plan = plan
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
-        rounding = (SENDER, RECEIVER)[plan.seed % 2]
+        rounding = (SENDER, RECEIVER)[plan.seed % 2 if not plan.older else 0]
         turns = Turns()
         self.jobs = [
             drawn(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding), turns)
@@ -76,6 +78,7 @@ class RandomFleet:
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
         self.world.watch(self.published)
+        self.releases = TwoReleases(self.world, [self.names[index] for index in plan.older])
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
@@ -176,6 +179,12 @@ class RandomFleet:
         if name not in self.strangers:
             self.world.start(name)
 
+    def upgrade(self, name: str) -> None:
+        """A person installs the newer release on a peer, and restarts it."""
+        if self.releases.upgrade(name):
+            self.marks.counts["peer upgraded"] += 1
+            self.start(name)
+
     def sign_facts(self) -> None:
         """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
         self.published.rosters_differ()
@@ -252,18 +261,19 @@ class RandomFleet:
             peer = self.world.peers[name]
             if peer.core is not None and name not in self.revoked and self.world.now >= peer.frozen_until:
                 job.at = (name, peer.life)
-                self.world.step(peer, self._request(number))
+                self.world.step(peer, self._request(number, peer.core))
                 break
         self.world.at(self.world.now + _RETRY_S, partial(self._submit, number))
 
-    def _request(self, number: int) -> Submit:
+    def _request(self, number: int, core: Core) -> Submit:
         job = self.jobs[number]
         roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
         treatment = KINDS[job.plan.kind].treatment(job.plan, self.plan.n_peers)
         named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
         if named in roster:
             treatment = replace(treatment, aggregator=named)
-        return Submit(bytes(msgpack.packb(job.job.to_dict())), roster, treatment, str(number))
+        mathematics = self.releases.job_for(job.job, self.on_roster(), core).to_dict()
+        return Submit(bytes(msgpack.packb(mathematics)), roster, treatment, str(number))
 
     def _cancel(self, number: int) -> None:
         job = self.jobs[number]

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgpack
 import numpy as np
 
+from p2pclust.clustering.kernels import NUMPY
+from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
 from p2pclust.peer.core.gossip.members import GossipMembership
@@ -306,6 +308,7 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
+    "newer-job-for-an-older-peer": ((Core, "kernel_of", lambda core, name: NUMPY),),
 }
 
 #: The same for worlds in which a peer often aggregates again while a task of its former term runs.

@@ -77,6 +77,13 @@ def test_a_job_has_the_kernel_that_all_its_peers_have(
     assert request.job == replace(JOB, kernel=expected, rounding="sender" if "unknown" in roster else "receiver")
 
 
+def test_a_later_turn_may_have_a_peer_of_an_older_release_that_is_down_now() -> None:
+    members = [{"name": "b", "status": "alive", "kernel": "c1"}, {"name": "dead", "status": "dead"}]
+    door = FakeConnection(answers={"status": [{"peer": "a", "kernel": "c1", "members": members}]})
+    request = JobRequest(JOB, Treatment(every_s=60.0))
+    assert as_all_can(door, request) == request  # type: ignore[arg-type]
+
+
 def test_with_a_peer_of_an_older_release_the_job_is_as_before() -> None:
     members = [{"name": "b", "status": "alive"}]
     door = FakeConnection(answers={"status": [{"peer": "a", "kernel": "c1", "members": members}]})
