@@ -14,10 +14,13 @@ from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.tasks import CloseGossipRound, StateInfo, StateMade
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.core.tokens import GossipToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.gossip.averaging import Tick
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.world.network import Conditions, Network
@@ -175,13 +178,36 @@ def test_a_state_that_is_none_is_asked_for_once() -> None:
     job = the_job(world, "p0", job_id)
     assert job._entry is not None
     for data in (b"no state", b"\x9a"):
-        from p2pclust.protocols.engine.workspace import digest_of
-
         say(world, "p1", "p0", HeldState(job_id, 0, 99, 99, digest_of(data), len(data), (data,)))
         world.run_until(world.now + 0.05)
     say(world, "p1", "p0", HeldState(job_id, 0, 99, 99, b"x" * 32, 4, (b"fake",)))
     assert job._taken is None
     assert world.run_until(world.now + 60.0, lambda: all_finished(world, job_id))
+
+
+def test_a_state_of_another_is_entered_at_once_and_the_words_of_the_own_one_are_dropped() -> None:
+    world, job_id = a_world()
+    job = the_job(world, "p0", job_id)
+    assert world.run_until(world.now + 5.0, lambda: job._exchange.at[0] >= 1 and bool(job._exchange._said))
+    assert job.circles.circle is not None
+    data = b"state"
+    say(world, "p1", "p0", HeldState(job_id, job.circles.circle.epoch, 99, 99, digest_of(data), len(data), (data,)))
+    assert job._exchange.at == (99, 0)
+    assert job._exchange._said == []
+
+
+def test_a_state_that_was_made_in_an_older_epoch_is_dropped() -> None:
+    world, job_id = a_world()
+    job = the_job(world, "p0", job_id)
+    assert world.run_until(world.now + 5.0, lambda: job.ledger.register.round >= 1 and job._round is not None)
+    assert job._ref is not None
+    before = job.ledger.register.position
+    job._round = None
+    made = StateMade(job._ref, StateInfo(final=False))
+    job.computed(GossipToken(job_id, CloseGossipRound.kind, job._ref.digest, within="-1"), made)
+    assert job.ledger.register.position == before
+    job.computed(GossipToken(job_id, CloseGossipRound.kind, job._ref.digest, within="0"), made)
+    assert job.ledger.register.position == (0, before[1] + 1)
 
 
 def test_a_roster_without_links_between_its_peers_is_refused() -> None:

@@ -15,6 +15,7 @@ from p2pclust.peer.core.job_messages import Adopted, Close, Heartbeat, Open
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, FactDelta, Message
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.core.tasks import Wanted, WantedJob
+from p2pclust.peer.core.timing import preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.workspace import digest_of
 
@@ -77,7 +78,7 @@ class TestFetch:
         assert not net.verbs("without", "left-out", "relayed")
         assert net.states(job)["p1"] == "s3[0,1,2]"
 
-    def test_of_the_dead_nothing_is_hoped_for(self) -> None:
+    def test_of_the_dead_nothing_is_hoped_for_after_an_election_could_have_ended(self) -> None:
         net = DeskNet()
         net.leaves[0] = publishes()
         net.wants[1] = fetch()
@@ -85,9 +86,11 @@ class TestFetch:
         job = net.begin(patience_s=600.0, aggregator="p2")
         net.until(lambda: net.job("p2", job).workspace.busy and net.job("p3", job).workspace.busy)
         net.crash("p1")
+        crashed = net.now
         net.lost = lambda packet: False
         net.finish(job, ("p2", "p3"), limit_s=20.0)
         assert net.done("p2", 1)[0].at_hand == ()
+        assert net.now - crashed >= preset("fast").election_max_s
 
     def test_a_blob_that_is_no_longer_what_its_name_says_is_not_on_the_desk(self) -> None:
         net = DeskNet()
