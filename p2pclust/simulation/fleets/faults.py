@@ -23,6 +23,9 @@ Change = Callable[["RandomFleet", RandomFault], None]
 #: States and contributions are larger.
 _SMALL_BYTES: Final = 300
 _FLAPS_EVERY_S: Final = 1.7
+#: An older image of a store waits so long, so many times, until all others have heard of a later life.
+_STALE_AGAIN_S: Final = 0.5
+_STALE_TRIES: Final = 10
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 
 
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
-    """Put an image of the store back that is some seconds and two lives old, if all others have heard of a later life.
+    """Put an image of the store back that is some seconds and two lives old, once all others have heard of a later life.
 
     Until it hears of that life from another peer, it may vote twice: nothing else is promised (docs/operations.md, Backup).
     """
@@ -84,9 +87,15 @@ def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
     peer = fleet.world.peers[name]
     image = peer.disk.image()
 
-    def restore() -> None:
-        next_life = int(image.read_synced("self", "incarnation") or b"0") + 1
-        if fleet.may_lose(name) and fleet.have_heard(name, beyond=next_life):
+    next_life = int(image.read_synced("self", "incarnation") or b"0") + 1
+
+    def restore(tries: int = _STALE_TRIES) -> None:
+        if fleet.healed or not fleet.may_lose(name):
+            return
+        if not fleet.have_heard(name, beyond=next_life):
+            if tries:
+                fleet.world.at(fleet.world.now + _STALE_AGAIN_S, partial(restore, tries - 1))
+        else:
             fleet.world.crash(name)
             fleet.world.restore(name, image)
             fleet.lose(name)
