@@ -198,7 +198,7 @@ _CHANGING = ("replace", "rename", "unlink", "remove", "mkdir", "ftruncate", "pwr
 
 @contextmanager
 def _python(recorder: Recorder) -> Iterator[None]:
-    originals = {name: getattr(os, name) for name in (*_CHANGING, "fsync", "open")}
+    originals = {name: getattr(os, name) for name in (*_CHANGING, "fsync", "fdatasync", "open")}
 
     def noted(name: str) -> Callable[..., Any]:
         def call(*args: Any, **named: Any) -> Any:
@@ -223,7 +223,8 @@ def _python(recorder: Recorder) -> Iterator[None]:
 
     for name in _CHANGING:
         setattr(os, name, noted(name))
-    os.fsync, os.open = fsync, opened
+    os.fsync = os.fdatasync = fsync
+    os.open = opened
     try:
         yield
     finally:
@@ -387,10 +388,10 @@ def _sqlite(recorder: Recorder | None) -> Iterator[None]:
 @contextmanager
 def without_syncs() -> Iterator[None]:
     """Let nothing wait for the disk, to try many images in a short time. Files must be closed before the context ends."""
-    fsync = os.fsync
-    os.fsync = lambda fd: None
+    fsync, fdatasync = os.fsync, os.fdatasync
+    os.fsync = os.fdatasync = lambda fd: None
     try:
         with _sqlite(None):
             yield
     finally:
-        os.fsync = fsync
+        os.fsync, os.fdatasync = fsync, fdatasync

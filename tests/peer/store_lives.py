@@ -16,9 +16,11 @@ from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.store import Store
 
-__all__ = ["STATE", "Life", "Promise", "cuts", "explore", "lay_out", "recorded", "reopened"]
+__all__ = ["STATE", "Life", "Promise", "cuts", "explore", "lay_out", "open_store", "recorded", "reopened"]
 
 STATE = Path("var", "state")
+#: A log that is full after a few commits, and that a few rows are too large for.
+_LOG_BYTES = 12 * 1024
 Tables = dict[str, dict[str, bytes]]
 
 
@@ -49,7 +51,7 @@ class Life:
         self._recorder.happened("promised")
 
     def go(self, n_steps: int) -> None:
-        self.store = Store(self._recorder.root / STATE)
+        self.store = open_store(self._recorder.root)
         self.promised(store_id=self.store.load().store_id)
         for _ in range(n_steps):
             self._step()
@@ -113,6 +115,10 @@ class Life:
                 self._recorder.happened("dropped")
 
 
+def open_store(home: Path) -> Store:
+    return Store(home / STATE, _LOG_BYTES)
+
+
 def lay_out(home: Path, image: Image) -> None:
     home.mkdir(parents=True)
     for name, content in sorted(image.items()):
@@ -148,7 +154,7 @@ def cuts(moments: Iterable[Moment], rng: np.random.Generator, n_samples: int) ->
 def reopened(home: Path, image: Image, promise: Promise) -> Promise:
     """Open what a power cut left, check it, and return what can be relied on from now on."""
     lay_out(home, image)
-    store = Store(home / STATE)
+    store = open_store(home)
     stored = store.load()
     assert store.set_aside is None, "the store was set aside"
     assert not store.forgot, "the store took a new id"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from disk_recorder import Recorder, sqlite_can_be_watched, without_syncs
-from store_lives import STATE, Life, Promise, cuts, explore, lay_out, recorded
+from store_lives import STATE, Life, Promise, cuts, explore, lay_out, open_store, recorded
 
-from p2pclust.peer.shell import blob_files
+from p2pclust.peer.shell import blob_files, row_log
 from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.privacy_file import PrivacyFile
+from p2pclust.peer.shell.row_log import Record, RowLog
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.private.ledger import PrivacyLedger
 from p2pclust.tools import files
@@ -98,11 +99,41 @@ def _number_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Store, "write", counted)
 
 
+def _newest_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(row_log, "os", SimpleNamespace(**{**vars(os), "fdatasync": lambda fd: None}))
+
+
+def _overwritten_too_soon(patch: pytest.MonkeyPatch) -> None:
+    add = RowLog.add
+
+    def again(log: RowLog, number: int, rows: Sequence[Row]) -> bool:
+        if not add(log, number, rows):
+            log.restart()
+            return add(log, number, rows)
+        return True
+
+    patch.setattr(RowLog, "add", again)
+
+
+def _any_record(patch: pytest.MonkeyPatch) -> None:
+    def read(log: RowLog, after: int) -> tuple[list[Record], bool]:
+        data, found, place = os.pread(log._file, log._size, 0), list[Record](), 0
+        while (taken := log._record(data, place)) is not None:
+            found.append(taken[0])
+            place = taken[1]
+        return found, False
+
+    patch.setattr(RowLog, "read", read)
+
+
 @pytest.mark.parametrize(
     ("plant", "broken"),
     [
         pytest.param(lambda patch: _pragmas(patch, "OFF"), "rows|set aside|new id|another id", id="nothing-synced"),
-        pytest.param(lambda patch: _pragmas(patch, "NORMAL"), "rows|new id|another id", id="log-not-synced"),
+        pytest.param(lambda patch: _pragmas(patch, "NORMAL"), "rows|set aside|new id|another id", id="log-not-synced"),
+        pytest.param(_newest_not_synced, "rows|set aside", id="newest-commits-not-synced"),
+        pytest.param(_overwritten_too_soon, "rows|set aside", id="log-overwritten-before-the-database-has-it"),
+        pytest.param(_any_record, "rows|set aside", id="older-records-taken-again"),
         pytest.param(_fetched_not_synced, "blob is lost|set aside", id="fetched-blob-not-synced"),
         pytest.param(_renamed_before_its_sync, "blob is lost|set aside", id="blob-renamed-before-its-sync"),
         pytest.param(_names_not_synced, "blob is lost|set aside", id="name-of-a-blob-not-synced"),
@@ -129,7 +160,7 @@ def test_every_byte_of_the_newest_commit_is_sound_or_missed(home: Path, step: in
     moments = recorded(home / "life", lambda r: Life(r, rng).go(6), {}, Promise({}))
     *_, before, after = (moment for moment in moments if moment.what == "promised")
     (_, older, *_), (_, image, *_) = before.images(rng, 0), after.images(rng, 0)  # with all that was written
-    promise, file = after.promise, f"{STATE}/store.sqlite3-wal"
+    promise, file = after.promise, f"{STATE}/store.log"
     log, older_log = image[file], older[file]
     assert log is not None
     assert older_log is not None
@@ -139,7 +170,7 @@ def test_every_byte_of_the_newest_commit_is_sound_or_missed(home: Path, step: in
         for place in range(start, len(log), step):
             damaged = log[:place] + bytes([log[place] ^ int(rng.integers(1, 256))]) + log[place + 1 :]
             lay_out(home / "rot", {**image, file: damaged})
-            store = Store(home / "rot" / STATE)
+            store = open_store(home / "rot")
             stored = store.load()
             store.close()
             shutil.rmtree(home / "rot")
@@ -159,7 +190,7 @@ def test_an_older_copy_of_the_rows_is_noticed_by_the_newer_number_of_commits(hom
     with without_syncs():
         for (promise, image), newer in zip(copies, numbers[1:], strict=False):
             lay_out(home / "copy", {**image, number: newer})
-            store = Store(home / "copy" / STATE)
+            store = open_store(home / "copy")
             stored = store.load()
             store.close()
             shutil.rmtree(home / "copy")
@@ -179,12 +210,12 @@ def test_a_damaged_store_is_set_aside_whenever_power_fails_meanwhile(home: Path)
     damaged = image[file]
     assert damaged
     image = dict(image) | {file: damaged[:50] + b"?" + damaged[51:4096] + bytes(4096) + damaged[8192:]}
-    opening = recorded(home / "opening", lambda r: Store(r.root / STATE).close(), image, last.promise)
+    opening = recorded(home / "opening", lambda r: open_store(r.root).close(), image, last.promise)
     n_images = 0
     with without_syncs():
         for moment, cut in cuts(opening, rng, 3):
             lay_out(home / "cut", cut)
-            store = Store(home / "cut" / STATE)
+            store = open_store(home / "cut")
             stored = store.load()
             store.close()
             assert stored.store_id != last.promise.store_id, moment.what

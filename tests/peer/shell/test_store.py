@@ -349,7 +349,7 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path: Path) -
     for line in ran.stdout.splitlines():
         assert line.endswith("; mend that, then start the peer again") or "ulimit -f" in line
     row, *blobs = ran.stdout.splitlines()
-    assert str(tmp_path / FILE) in row
+    assert str(tmp_path / "store.log") in row
     assert all(str(tmp_path / "blobs") in line for line in blobs)
     store, stored = opened(tmp_path)
     store.close()

@@ -1,0 +1,128 @@
+"""The newest commits of a store, one after another in a file of a fixed size: one write and one sync for each.
+
+SQLite writes whole pages, and its log grows; a file that is overwritten in place is synced several times faster. The rows
+of a commit stay here, and in memory, until the file is full or the store is closed. Then all of them go to SQLite in one
+transaction, and the next commit overwrites the file from its start.
+
+A record is the number of its commit, the length of its rows, their bytes, and a checksum with a key that the database
+holds: so a log never adds to another database, and what a peer sends cannot look like a record. The numbers of a log's
+records follow one another, and the first follows the number in the database; records of an earlier round of the file have
+lower numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgpack
+
+from p2pclust.peer.shell.performer import Row
+from p2pclust.tools.files import sync
+
+__all__ = ["LOG_BYTES", "Record", "RowLog"]
+
+#: Room for 75 registers of ten centers with 64 columns.
+LOG_BYTES: Final = 512 * 1024
+_HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows
+_MARK: Final = b"p2pl"
+_CHECK_BYTES: Final = 16
+
+
+class Record(NamedTuple):
+    """One commit."""
+
+    number: int
+    rows: tuple[Row, ...]
+
+
+class RowLog:
+    """The log of one store, under the key that its database holds.
+
+    Raises OSError if the file cannot be created or read.
+    """
+
+    def __init__(self, path: Path, key: bytes, size_bytes: int = LOG_BYTES) -> None:
+        self._key = key
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._at = 0
+        missing = size_bytes - os.fstat(self._file).st_size
+        if missing > 0:  # zeros, not a hole: a sync of a hole that was filled costs as much as one of a file that grew
+            self._write(bytes(missing), size_bytes - missing)
+            os.fsync(self._file)
+            sync(path.parent)
+        self._size = max(size_bytes, size_bytes - missing)
+
+    def read(self, after: int) -> tuple[list[Record], bool]:
+        """Return the commits that follow the one of that number, and whether one was synced and is damaged.
+
+        A power cut may leave the last record in any state, because it was not synced. A record is synced before the next
+        one is written: so a whole record beyond a damaged one shows that the damage is no power cut's.
+        """
+        data = os.pread(self._file, self._size, 0)
+        found: list[Record] = []
+        place = 0
+        while (read := self._record(data, place)) is not None and read[0].number == after + 1 + len(found):
+            found.append(read[0])
+            place = read[1]
+        return found, any(record.number > after + len(found) for record in self._everywhere(data, place))
+
+    def add(self, number: int, rows: Sequence[Row]) -> bool:
+        """Write and sync one commit; return False, and write nothing, if there is no room.
+
+        Raises
+        ------
+        OSError
+            If the disk fails: whether the commit is on it is not known.
+        """
+        body = msgpack.packb(rows)
+        record = self._packed(number, body)
+        if self._at + len(record) > self._size:
+            return False
+        self._write(record, self._at)
+        os.fdatasync(self._file)
+        self._at += len(record)
+        return True
+
+    def restart(self) -> None:
+        """Begin at the start of the file again: the database has all commits."""
+        self._at = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _write(self, data: bytes, place: int) -> None:
+        while data:  # a write may be short, at a limit of the system for example: the next one has the reason
+            n_bytes = os.pwrite(self._file, data, place)
+            data, place = data[n_bytes:], place + n_bytes
+
+    def _packed(self, number: int, body: bytes) -> bytes:
+        head = _HEADER.pack(_MARK, number, len(body)) + body
+        return head + self._check(head)
+
+    def _check(self, data: bytes) -> bytes:
+        return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
+
+    def _record(self, data: bytes, place: int) -> tuple[Record, int] | None:
+        """Return the record at a place and where the next one begins, or None if none is there."""
+        if place + _HEADER.size > len(data):
+            return None
+        mark, number, n_bytes = _HEADER.unpack_from(data, place)
+        end = place + _HEADER.size + n_bytes
+        if mark != _MARK or data[end : end + _CHECK_BYTES] != self._check(data[place:end]):
+            return None
+        rows = msgpack.unpackb(data[place + _HEADER.size : end])
+        return Record(number, tuple((table, row, value) for table, row, value in rows)), end + _CHECK_BYTES
+
+    def _everywhere(self, data: bytes, place: int) -> Iterator[Record]:
+        """Yield all records from a place on, wherever they begin."""
+        while (place := data.find(_MARK, place)) >= 0:
+            read = self._record(data, place)
+            if read is not None:
+                yield read[0]
+            place += 1
