@@ -1,13 +1,20 @@
-"""The worker: one thread that computes, so that the event loop can answer probes meanwhile."""
+"""The worker: one thread that computes, so that the event loop can answer probes meanwhile.
+
+A thread costs more than a small task: waking it up, and the loop again. So a task is done on the loop if the last one of its
+kind took less processor time than two messages, and nothing that a protocol may ask for makes the next one much longer.
+Tasks are done one after another in either place: the thread has none while the loop does one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,18 +24,27 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
+from p2pclust.peer.core.tasks import BeginJob, Outcome, StateTask, Task
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.states import BlobAccess
+from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import Life, perform
+from p2pclust.protocols.engine.base import Additive, Clustering
 from p2pclust.protocols.engine.local import Lie, Local
 
 __all__ = ["DataStatus", "Worker"]
 
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
+_MOST_KINDS = 256  # of tasks, to remember how long they took
+_QUICK_S = 0.002  # of processor time: a task that took no longer is done on the loop the next time
+_FEW_NUMBERS = 16384  # in a peer's rows: more may take long in another stage of the job
+_Kind = tuple[str, str]
+"""A job and what a task of it does."""
+_Then = Callable[[], None] | None
+"""What the loop does after work in the thread."""
 _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the loop of any peer wakes up
 
 
@@ -81,15 +97,26 @@ class Worker:
         self.slowness = 1.0
         self._share = share
         self._closing = threading.Event()
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()  # None: end
-        self._queue.put(self._read)
+        self._queue: queue.SimpleQueue[Callable[[], _Then] | None] = queue.SimpleQueue()  # None: end
+        self._in_thread = 0  # pieces of work that the thread has, as far as the loop knows
+        self._here: deque[Compute] = deque()  # tasks that the loop does in its next turn
+        self._took_s: dict[_Kind, float] = {}  # processor time of the last task of each kind; infinity: may be long
+        self._put(self._read)
         # A daemon: a peer that ends does not wait for the end of a long task.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
 
     def submit(self, effect: Compute) -> None:
         """Queue a task."""
-        self._queue.put(partial(self._compute, effect))
+        kind = _kind(effect.token)
+        if self._in_thread or self._took_s.get(kind, math.inf) > _QUICK_S or self.slowness > self._share:
+            while self._here:  # they come first
+                self._put(partial(self._compute, self._here.popleft()))
+            self._put(partial(self._compute, effect))
+            return
+        self._here.append(effect)
+        if len(self._here) == 1:
+            self._loop.call_soon(self._do_here)
 
     def reload(self) -> None:
         """Read the rows again, after the queued tasks.
@@ -97,15 +124,15 @@ class Worker:
         Call this only while all jobs of this peer are finished: a contribution is a function of the state and the rows,
         and all rounds of a job must use the same rows.
         """
-        self._queue.put(self._read)
+        self._put(self._read)
 
     def replace(self, X: NDArray[np.float64]) -> None:
         """Use these rows instead of our own for the tasks that are queued from now on."""
-        self._queue.put(partial(self._use, X))
+        self._put(partial(self._use, X))
 
     def lie(self, lie: Lie) -> None:
         """Send something else than what follows from the rows, in the tasks that are queued from now on; for testbeds."""
-        self._queue.put(partial(self._take_up, lie))
+        self._put(partial(self._take_up, lie))
 
     def close(self, timeout_s: float) -> None:
         """Take no further task, and wait so long for the present one."""
@@ -113,13 +140,39 @@ class Worker:
         self._queue.put(None)
         self._thread.join(timeout_s)
 
+    def _put(self, work: Callable[[], _Then]) -> None:
+        """Queue work for the thread; what it returns is called on the loop."""
+        self._in_thread += 1
+        self._queue.put(work)
+
     def _run(self) -> None:
         _step_back()
         while (work := self._queue.get()) is not None:
             try:
-                work()
+                then = work()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer)
-                self._report(self._failed, error)
+                then = partial(self._failed, error)
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._thread_ended, then)
+
+    def _thread_ended(self, then: _Then) -> None:
+        self._in_thread -= 1
+        if then is not None:
+            then()
+
+    def _do_here(self) -> None:
+        """Do the first of the tasks for the loop, unless the thread was given it meanwhile."""
+        if not self._here:
+            return
+        effect = self._here.popleft()
+        if self._here:
+            self._loop.call_soon(self._do_here)
+        try:
+            then = self._compute(effect)
+        except Exception as error:  # noqa: BLE001 (ends the peer, as in the thread)
+            self._failed(error)
+        else:
+            then()
 
     def _read(self) -> None:
         self._local = self._load()
@@ -134,17 +187,33 @@ class Worker:
     def _take_up(self, lie: Lie) -> None:
         self._lie, self._local = lie, self._local.lying(lie)
 
-    def _report(self, function: Callable[..., None], argument: object) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, argument)
-
-    def _compute(self, effect: Compute) -> None:
+    def _compute(self, effect: Compute) -> Callable[[], None]:
         began_s = time.thread_time()
         event = self._perform(effect)
+        took_s = time.thread_time() - began_s
         longer = self.slowness / self._share
         if longer > 1.0:
-            self._closing.wait((longer - 1.0) * (time.thread_time() - began_s))
-        self._report(self._done, event)
+            self._closing.wait((longer - 1.0) * took_s)
+        if _is_blob(event.outcome) or not self._stays_short(effect.task):
+            took_s = math.inf
+        return partial(self._computed, event, took_s)
+
+    def _computed(self, event: Computed, took_s: float) -> None:
+        self._took_s[_kind(event.token)] = took_s
+        if len(self._took_s) > _MOST_KINDS:
+            del self._took_s[next(iter(self._took_s))]
+        self._done(event)
+
+    def _stays_short(self, task: Task) -> bool:
+        """Return whether tasks like this one take about as long as it did, in all stages of the job.
+
+        A clustering that is no sum over rows may iterate on them until it converges, or train a model.
+        """
+        if not isinstance(task, BeginJob | StateTask) or self._local.X.size > _FEW_NUMBERS:
+            return False
+        job = job_of(task.job)
+        one_pass = (isinstance(stage, Additive) or not isinstance(stage, Clustering) for stage in job.protocols)
+        return not job.has_workspace and all(one_pass)
 
     def _perform(self, effect: Compute) -> Computed:
         if self._is_new(effect.token) and self._unread:
@@ -159,6 +228,16 @@ class Worker:
         if len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return True
+
+
+def _is_blob(outcome: Outcome) -> bool:
+    """Return whether the task wrote, and synced, a blob, or had no result."""
+    ref = getattr(outcome, "ref", None)
+    return ref is None or ref.payload is None
+
+
+def _kind(token: Token) -> _Kind:
+    return (token.job, token.kind) if isinstance(token, JobToken) else ("", "")
 
 
 def _step_back() -> None:

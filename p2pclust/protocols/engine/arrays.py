@@ -113,6 +113,22 @@ class Arrays(Mapping[str, NDArray[Any]]):
         """Return a copy that lacks these names."""
         return Arrays({name: array for name, array in self._arrays.items() if name not in names})
 
+    def changed_since(self, before: Arrays) -> dict[str, bool] | None:
+        """Return which arrays are not those of `before`, and whether their lengths differ.
+
+        None if names, dtypes or numbers of dimensions differ.
+        """
+        if list(self._arrays) != list(before._arrays):
+            return None
+        changed: dict[str, bool] = {}
+        for (name, array), other in zip(self._arrays.items(), before._arrays.values(), strict=True):
+            if array is other:
+                continue
+            if array.dtype != other.dtype or len(array.shape) != len(other.shape):
+                return None
+            changed[name] = array.shape != other.shape
+        return changed
+
     def blocks(self, name: str, height: int) -> Iterator[NDArray[Any]]:
         """Yield an array's rows in order, `height` at a time; each block is valid only until the next is asked for."""
         array = self._arrays[name]
@@ -163,12 +179,14 @@ class Arrays(Mapping[str, NDArray[Any]]):
         return pieces
 
     @classmethod
-    def unpack(cls, packed: object, stored: Sequence[Payload | None] = ()) -> Arrays:
+    def unpack(cls, packed: object, stored: Sequence[Payload | None] = (), before: Arrays | None = None) -> Arrays:
         """Check what :meth:`pack` made and arrived from elsewhere, and return it.
 
-        For each array, `stored` says where its bytes are if they are not in `packed`. Raise WireError for wrong types, a
-        size that does not match, or a float that is not finite.
+        For each array, `stored` says where its bytes are if they are not in `packed`. Arrays that are those of `before`,
+        bit for bit, are taken from there: most arrays of a state are as in the state of the round before. Raise WireError
+        for wrong types, a size that does not match, or a float that is not finite.
         """
+        known = {} if before is None else before._arrays
         if not isinstance(packed, list) or len(packed) > _MAX_ARRAYS:
             raise WireError("arrays: expected a short list")
         arrays: dict[str, NDArray[Any] | StoredArray] = {}
@@ -181,7 +199,12 @@ class Arrays(Mapping[str, NDArray[Any]]):
             dtype, sizes = _checked(name, code, shape, size)
             if name in arrays:
                 raise WireError(f"arrays: {name!r} comes twice")
-            arrays[name] = _read(name, raw, dtype, sizes) if payload is None else _left(name, payload, dtype, sizes)
+            if payload is not None:
+                arrays[name] = _left(name, payload, dtype, sizes)
+            else:
+                same = known.get(name)
+                taken = isinstance(same, np.ndarray) and same.shape == sizes and _is_of(same, raw, dtype)
+                arrays[name] = known[name] if taken else _read(name, raw, dtype, sizes)
         made = cls.__new__(cls)
         made._arrays = arrays
         return made
@@ -325,6 +348,11 @@ def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -
     if array.dtype.kind == "f" and not all_finite(array):
         raise WireError(f"arrays: {name}: a value is not finite")
     return array if array.shape == shape else array.reshape(shape)
+
+
+def _is_of(array: NDArray[Any], raw: bytes, dtype: np.dtype[Any]) -> bool:
+    """Return whether an array of that size was read from the same bytes."""
+    return array.dtype == dtype and not _SWAPPED and array.tobytes() == raw
 
 
 _SWAPPED = sys.byteorder != "little"

@@ -140,12 +140,12 @@ class Job:
         """Return the number by which a stage draws: its own, without the stages before it that add nothing."""
         return stage - sum(protocol.adds_nothing for protocol in self.protocols[:stage])
 
-    @property
+    @cached_property
     def by_columns(self) -> bool:
         """Whether peers hold different columns of the same rows, so that every one of them is indispensable."""
         return any(isinstance(protocol, ByColumns) for protocol in self.protocols)
 
-    @property
+    @cached_property
     def has_workspace(self) -> bool:
         """Whether peers keep notes of their own, which contain their part of the result."""
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
@@ -314,10 +314,13 @@ class JobState:
         return b"".join([record.packed for record in self.log])
 
     @classmethod
-    def decode(cls, data: bytes) -> JobState:
-        """Return the state of :meth:`encode`; raise WireError for any other bytes."""
+    def decode(cls, data: bytes, before: JobState | None = None) -> JobState:
+        """Return the state of :meth:`encode`; raise WireError for any other bytes.
+
+        Arrays that are as in the state `before` are taken from there.
+        """
         fields = unpack_canonical(data, max_items=MAX_ITEMS)
-        state = cls._unpacked(fields)
+        state = cls._unpacked(fields, before=None if before is None else before.arrays)
         if not is_canonical(fields, data):  # the log's own bytes were checked when they were read
             raise WireError("job state: not in canonical form")
         return state
@@ -340,7 +343,9 @@ class JobState:
         return state
 
     @classmethod
-    def _unpacked(cls, fields: Any, stored: Sequence[Payload | None] = ()) -> JobState:
+    def _unpacked(
+        cls, fields: Any, stored: Sequence[Payload | None] = (), before: Arrays | None = None
+    ) -> JobState:  # fmt: skip
         if (
             not isinstance(fields, list)
             or len(fields) not in _FIELDS
@@ -362,7 +367,7 @@ class JobState:
         records, last_stage = read_log(log)
         if len(records) != round_ or stage >= _MAX_STAGES or last_stage > stage:
             raise WireError("job state: its log does not match its round and stage")
-        unpacked = Arrays.unpack(arrays, stored)
+        unpacked = Arrays.unpack(arrays, stored, before)
         return cls(
             round_, stage, stage_round, known[status], reason, converged, empty_rounds, records, unpacked,
             Secured.unpacked(optional[0]) if optional else None, proof,

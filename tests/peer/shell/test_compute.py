@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgpack
 import numpy as np
 import pytest
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
 from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, Verified, VerifyBlob
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    Contribute,
+    Contributed,
+    NoResult,
+    Outcome,
+    Ref,
+    StateTask,
+    Verified,
+    VerifyBlob,
+)
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.core.tokens import TermToken, VerifyToken
+from p2pclust.peer.core.tokens import AnswerToken, TermToken, VerifyToken
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import exit_code, explain
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
+from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 
 BLOB = bytes(range(256)) * 12
@@ -165,3 +179,115 @@ def test_rows_that_take_all_memory_are_told_to_the_loop(tmp_path: Path) -> None:
     error = asyncio.run(live())
     assert exit_code(error) == 3
     assert explain(error).startswith("out of memory: give it more (memory_mb")
+
+
+# -- small tasks on the loop --------------------------------------------------------------------------------------------
+
+
+class Places:
+    """A worker whose tasks note in which thread they are done; each takes the processor time that a test says."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, rows: int = 10) -> None:
+        self.places: list[tuple[str, str]] = []
+        self.cpu_s, self.large = 0.0, False
+        self._clock = 0.0
+        self._home, self._rows = home, rows
+        monkeypatch.setattr("p2pclust.peer.shell.compute.perform", self._note)
+        monkeypatch.setattr("p2pclust.peer.shell.compute.time", SimpleNamespace(thread_time=lambda: self._clock))
+
+    def _note(self, task: StateTask, *rest: object) -> Outcome:
+        place = "loop" if threading.current_thread() is threading.main_thread() else "thread"
+        self.places.append((task.state.digest.decode(), place))
+        self._clock += self.cpu_s
+        return Contributed(Ref(b"r", 1, None if self.large else b"r"))
+
+    def run(self, use: Callable[[Worker, Callable[[], Awaitable[None]]], Awaitable[None]]) -> list[tuple[str, str]]:
+        async def live() -> None:
+            loop, store, told = asyncio.get_running_loop(), Store(self._home), asyncio.Queue[Computed | BaseException]()
+            worker = Worker(
+                lambda: Local(np.zeros((self._rows, 1))), store, Limits(), loop, told.put_nowait, told.put_nowait
+            )
+
+            async def ended() -> None:
+                async with asyncio.timeout(60):
+                    event = await told.get()
+                assert isinstance(event, Computed), event
+
+            try:
+                await use(worker, ended)
+            finally:
+                worker.close(20.0)
+                store.close()
+
+        asyncio.run(live())
+        return self.places
+
+
+def contribute(name: str, protocol: str = "llf-cm") -> Compute:
+    """Return a task about a state of that name."""
+    mathematics = msgpack.packb(cluster_job(protocol, n_clusters=2).to_dict())
+    task = Contribute(mathematics, 3, Ref(name.encode(), 1, b"s"), 0, -1, b"")
+    return Compute(AnswerToken("j", "contribute", name.encode(), -1), task)
+
+
+def in_turn(
+    *names: str, protocol: str = "llf-cm"
+) -> Callable[[Worker, Callable[[], Awaitable[None]]], Awaitable[None]]:
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        for name in names:
+            worker.submit(contribute(name, protocol))
+            await ended()
+
+    return use
+
+
+def test_a_task_is_done_on_the_loop_if_the_one_before_was_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Places(tmp_path, monkeypatch).run(in_turn("a", "b", "c")) == [("a", "thread"), ("b", "loop"), ("c", "loop")]
+
+
+def test_and_in_the_thread_again_after_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Places(tmp_path, monkeypatch)
+
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        for name, cpu_s in (("a", 0.001), ("b", 0.3), ("c", 0.001), ("d", 0.001)):
+            places.cpu_s = cpu_s
+            worker.submit(contribute(name))
+            await ended()
+
+    assert places.run(use) == [("a", "thread"), ("b", "loop"), ("c", "thread"), ("d", "loop")]
+
+
+@pytest.mark.parametrize(
+    "why", ["many rows", "writes blobs", "not additive", "a slow device"]
+)  # fmt: skip
+def test_tasks_that_may_take_long_stay_in_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    places = Places(tmp_path, monkeypatch, rows=20_000 if why == "many rows" else 10)
+    places.large = why == "writes blobs"
+
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        worker.slowness = 2.0 if why == "a slow device" else 1.0
+        await in_turn("a", "b", "c", protocol="ffcm" if why == "not additive" else "llf-cm")(worker, ended)
+
+    assert {place for _, place in places.run(use)} == {"thread"}
+
+
+def test_tasks_are_done_in_their_order_in_whichever_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Places(tmp_path, monkeypatch)
+
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        await in_turn("a")(worker, ended)
+        worker.submit(contribute("b"))
+        worker.submit(contribute("c"))
+        worker.submit(
+            Compute(TermToken("j", "combine", 1), contribute("d").task)
+        )  # the thread's, and so are those before
+        worker.submit(contribute("e"))
+        for _ in range(4):
+            await ended()
+        await in_turn("f")(worker, ended)
+
+    assert places.run(use) == [
+        ("a", "thread"), ("b", "thread"), ("c", "thread"), ("d", "thread"), ("e", "thread"), ("f", "loop")
+    ]  # fmt: skip
