@@ -11,8 +11,8 @@ Run by hand::
 models on 2048 rows; then 24 calls for one model each and one epoch, as a peer of FedAvg makes them. Rows are uniform
 random numbers: the work does not depend on them. The loop is torch.nn.Sequential, autograd and torch.optim.Adam, one
 model after the other. Work is counted by formula (products only). The rate of products is the best at 512 x 512 in the
-same process, between the measurements: of torch.mm, which the loop multiplies by, and of oneDNN's product, which large
-layers of a stack are given to.
+same process, between the measurements: of torch.mm, whose library the loop and the stack multiply by, and of oneDNN's
+product, which torch does not offer in public; on some CPUs it is faster.
 
 All run on one thread, in turns. Times are those of the calling thread, so that other work on the machine weighs less;
 on CUDA they are wall times. ``--both-cores`` adds a table of wall times on two cores, which must be idle: stacked training

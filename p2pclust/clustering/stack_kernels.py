@@ -18,7 +18,7 @@ import torch
 from torch.optim.adam import adam  # torch.optim.Adam would load the compiler: seconds, and 70 MB
 
 from p2pclust.clustering.autoencoders import Architecture
-from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayout
+from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayout, activate
 from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
@@ -70,42 +70,22 @@ def adam_step(
 
 
 class Adam:
-    """Adam over the rows of a chunk, in fused passes; all rows have taken the same number of steps.
-
-    The matrices that lie apart are moved one by one, as soon as their gradients are there; all else, and everything
-    where nothing lies apart, in one pass at the end of a step.
-    """
+    """Adam over the rows of a chunk, in one fused pass; all rows have taken the same number of steps."""
 
     def __init__(self, layout: WeightLayout, n_models: int, device: torch.device) -> None:
-        # The gradients of what lies apart are never in their place: that memory is taken, but not touched.
         self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
         self._steps = torch.zeros((), device=device)
-        self._apart = {
-            (index, m): [
-                *(rows.apart[index][m] for rows in (self.weights, self._first, self._second)),
-                self._steps.clone(),
-            ]
-            for index in layout.apart
-            for m in range(n_models)
-        }
 
     def restart(self, learning_rate: float) -> None:
         """Forget all moments and steps."""
         self._rate = learning_rate
-        for rows in (self._first, self._second):
-            rows.zero_()
-        for steps in (self._steps, *(parts[-1] for parts in self._apart.values())):
-            steps.zero_()
+        for part in (self._first, self._second, self._steps):
+            part.zero_()
 
-    def move_matrix(self, index: int, m: int, gradient: torch.Tensor) -> None:
-        """Move what lies apart of one model's layer."""
-        weights, first, second, steps = self._apart[index, m]
-        adam_step(weights, gradient, first, second, steps, self._rate)
-
-    def move_rest(self, n_models: int) -> None:
+    def move(self, n_models: int) -> None:
         """Move the first `n_models` rows; the others have taken their last step."""
         rows = (self.weights, self.gradients, self._first, self._second)
-        weights, gradients, first, second = (part.flat[:n_models] for part in rows)
+        weights, gradients, first, second = (part[:n_models] for part in rows)
         adam_step(weights, gradients, first, second, self._steps, self._rate)
 
 
@@ -139,7 +119,7 @@ class Trainer:
         self._fewest = _fewest(architecture)
         self.height = height = max(height, self._fewest)
         self._network = LayerStack(architecture, height, width, device)
-        self._layout = WeightLayout(architecture.shapes, self._network.wide)
+        self._layout = WeightLayout(architecture.shapes)
         self._adam = Adam(self._layout, height, device)
         # Zeros, because a partner without rows of its own is left with them.
         self._batch = torch.zeros((height, width, self._features), device=device)
@@ -180,18 +160,14 @@ class Trainer:
         X, models = active.X, active.models
         taken = [X[:moving].flatten(0, 1)] if len(rows) == 1 else X[:moving].unbind()
 
-        def move(index: int, m: int, gradient: torch.Tensor) -> None:
-            if m < moving:
-                adam.move_matrix(index, m, gradient)
-
         for pick, scale in zip(picks.view(len(picks), len(taken), -1), scales.unbind(), strict=True):
             for own, which, out in zip(rows, pick.unbind(), taken, strict=False):
                 torch.index_select(own, 0, which, out=out)
             output = models.forward(X)
             # Twice the difference, times each row's scale.
             torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
-            models.backward(move)
-            adam.move_rest(moving)
+            models.backward()
+            adam.move(moving)
 
     def _placed(
         self, samples: Sequence[Floats32], picks: npt.NDArray[np.int64]
@@ -233,9 +209,14 @@ def _scales(schedule: Schedule, n_features: int) -> Floats32:
 
 @torch.inference_mode()
 def errors(
-    architecture: Architecture, weights: Floats32, X: Floats32, height: int, block: int, device: torch.device
-) -> Floats32:
-    """Return the mean squared errors (n, M), in blocks of `block` rows and up to `height` models."""
+    architecture: Architecture, weights: Floats32, X: Floats32, height: int, block: int, device: torch.device,
+    precision: str = "float32",
+) -> Floats32:  # fmt: skip
+    """Return the mean squared errors (n, M), in blocks of `block` rows and up to `height` models.
+
+    Products are of numbers of this precision; the last activations and the errors are float32 in any case.
+    """
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
     layout, fewest = WeightLayout(architecture.shapes), _fewest(architecture)
     n_rows, n_models = len(X), len(weights)
     found = np.empty((n_rows, n_models), dtype=np.float32)
@@ -243,9 +224,11 @@ def errors(
         return found
     padded = torch.zeros((-(-n_rows // block) * block, architecture.n_features), device=device)
     padded[:n_rows] = torch.from_numpy(X).to(device)
+    rounded = padded.to(dtype)  # the same memory if nothing is rounded
     height = max(min(height, n_models), fewest)
-    packed = layout.rows(height, device)
-    network = LayerStack(architecture, height, block, device, backward=False)
+    packed = layout.rows(height, device, dtype)
+    network = LayerStack(architecture, height, block, device, backward=False, dtype=dtype)
+    output = torch.empty((block, architecture.n_features), device=device)
     squares, count = torch.empty((height, len(padded)), device=device), 0
     for first in range(0, n_models, height):
         chunk = weights[first : first + height]
@@ -254,10 +237,14 @@ def errors(
             models = network.bound(layout.views(packed, count))
         layout.pack(chunk, layout.views(packed, len(chunk)))
         for start in range(0, len(padded), block):
-            here = padded[start : start + block].expand(count, -1, -1)
-            for which, output in models.results(here):
-                torch.ops.aten.mse_loss.out(output, here[which], 0, out=output)
-                torch.sum(output, -1, out=squares[which, start : start + block])
+            here = slice(start, start + block)
+            rows, sums = padded[here], models.sums(rounded[here].expand(count, -1, -1))
+            # One model after the other, so that what is written stays in cache.
+            for m in range(len(chunk)):
+                output.copy_(sums[m])
+                activate(architecture.output, output, output)
+                torch.ops.aten.mse_loss.out(output, rows, 0, out=output)
+                torch.sum(output, -1, out=squares[m, here])
         found[:, first : first + height] = squares[: len(chunk), :n_rows].T.cpu().numpy()
     found /= np.float32(architecture.n_features)
     return found

@@ -67,6 +67,9 @@ class FedCRef(LabellingEstimator):
         more local epochs.
     encoding : {"float32", "float16", "int8"}, default "float32"
         As what models are sent.
+    precision : {"float32", "bfloat16"}, default "float32"
+        What models are tried on rows in. "bfloat16" is faster where the CPU multiplies such numbers fast, and labels a few
+        rows otherwise. `predict` uses float32.
     min_rows : int, default 10
         A cluster of fewer rows has no model, which would reveal its rows.
     most_local_clusters : int, default 10
@@ -138,6 +141,7 @@ class FedCRef(LabellingEstimator):
     local_epochs: int | None = None
     federated_rate: float | None = None
     encoding: str = "float32"
+    precision: str = "float32"
     min_rows: int = 10
     most_local_clusters: int = 10
     device: str = "cpu"

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from p2pclust.clustering import stacks
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
-from p2pclust.clustering.stacks import reconstruction_errors, reconstructions, train
+from p2pclust.clustering.stacks import PRECISIONS, reconstruction_errors, reconstructions, train
 from p2pclust.errors import DataError, UsageError
 
 torch = pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
@@ -25,19 +24,6 @@ stack_kernels = importlib.import_module("p2pclust.clustering.stack_kernels")
 stack_layers = importlib.import_module("p2pclust.clustering.stack_layers")
 
 SMALL = Architecture(13, hidden=(11, 5, 11))
-
-
-@contextmanager
-def multiplied(one_by_one: bool) -> Iterator[None]:
-    """Give all products to oneDNN one by one, where there is AVX-512, or none."""
-    before = stack_layers._WIDE_FLOPS
-    stack_layers._WIDE_FLOPS = 1 if one_by_one else sys.maxsize
-    stack_kernels._kept.__dict__.clear()
-    try:
-        yield
-    finally:
-        stack_layers._WIDE_FLOPS = before
-        stack_kernels._kept.__dict__.clear()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -102,21 +88,20 @@ def trained_by_torch(stack, samples, generators, *, epochs, batch, learning_rate
 
 @pytest.mark.parametrize("output", ["sigmoid", "relu", "linear"])
 @pytest.mark.parametrize("code", ["relu", "linear"])
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_gradients_are_autograd_s(output, code, one_by_one):
+def test_gradients_are_autograd_s(output, code):
     architecture = Architecture(13, hidden=(11, 5, 9), output=output, code=code)
     stack = ModelStack.random(architecture, rngs(1, 2))
     X = torch.from_numpy(np.stack([rows(16, 1), rows(16, 2)]))
     cpu = torch.device("cpu")
-    with torch.no_grad(), multiplied(one_by_one):
+    with torch.no_grad():
         network = stack_layers.LayerStack(architecture, 2, 16, cpu)
-        layout = stack_layers.WeightLayout(architecture.shapes, network.wide)
+        layout = stack_layers.WeightLayout(architecture.shapes)
         slopes = layout.rows(2, cpu)
         weights, gradients = layout.views(layout.rows(2, cpu), 2), layout.views(slopes, 2)
         layout.pack(stack.weights, weights)
         models = network.bound(weights, gradients)
         models.slope[...] = 2.0 * (models.forward(X) - X) / (16 * 13)
-        models.backward(lambda index, m, gradient: slopes.apart[index][m].copy_(gradient))
+        models.backward()
     for m in range(2):
         reference = network_of(architecture, stack.weights[m])
         torch.nn.functional.mse_loss(reference(X[m]), X[m]).backward()
@@ -129,14 +114,12 @@ def test_gradients_are_autograd_s(output, code, one_by_one):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [8, 10, 64])
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_training_is_torch_s_own_loop(batch, one_by_one):
+def test_training_is_torch_s_own_loop(batch):
     # Of different sizes, with last minibatches of every kind, one of a single row; one model has a single row at all.
     samples = [rows(n, seed) for seed, n in enumerate([30, 41, 8, 1])]
     stack = ModelStack.random(SMALL, rngs(1, 2, 3, 4))
     how = {"epochs": 3, "batch": batch, "learning_rate": 0.01}
-    with multiplied(one_by_one):
-        found = train(stack, samples, rngs=rngs(5, 6, 7, 8), **how).weights
+    found = train(stack, samples, rngs=rngs(5, 6, 7, 8), **how).weights
     expected = trained_by_torch(stack, samples, rngs(5, 6, 7, 8), **how)
     assert np.abs(found - stack.weights).max() > 0.01
     assert found == pytest.approx(expected, abs=2e-4)
@@ -148,23 +131,23 @@ def test_training_is_torch_s_own_loop(batch, one_by_one):
     d=st.integers(1, 20),
     hidden=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     batch=st.integers(1, 20),
-    one_by_one=st.booleans(),
     data=st.data(),
 )
-def test_a_model_does_not_depend_on_its_stack(sizes, d, hidden, batch, one_by_one, data):
+def test_a_model_does_not_depend_on_its_stack(sizes, d, hidden, batch, data):
     architecture = Architecture(d, hidden=tuple(hidden))
     n = len(sizes)
     chosen = data.draw(st.permutations(range(n)))[: data.draw(st.integers(1, n))]
     stack = ModelStack.random(architecture, rngs(*range(n)))
     samples = [rows(size, seed, d) for seed, size in enumerate(sizes)]
-    with multiplied(one_by_one):
-        together = train(stack, samples, rngs=rngs(*range(n)), epochs=2, batch=batch, learning_rate=0.01)
-        some = train(
-            stack[chosen], [samples[m] for m in chosen], rngs=rngs(*chosen), epochs=2, batch=batch, learning_rate=0.01
-        )
-        assert some.weights.tobytes() == together.weights[chosen].tobytes()
-        X = rows(data.draw(st.integers(1, 150)), 99, d)
-        assert np.array_equal(reconstruction_errors(some, X), reconstruction_errors(together, X)[:, chosen])
+    together = train(stack, samples, rngs=rngs(*range(n)), epochs=2, batch=batch, learning_rate=0.01)
+    some = train(
+        stack[chosen], [samples[m] for m in chosen], rngs=rngs(*chosen), epochs=2, batch=batch, learning_rate=0.01
+    )
+    assert some.weights.tobytes() == together.weights[chosen].tobytes()
+    X = rows(data.draw(st.integers(1, 150)), 99, d)
+    for precision in PRECISIONS:
+        found = reconstruction_errors(some, X, precision=precision)
+        assert np.array_equal(found, reconstruction_errors(together, X, precision=precision)[:, chosen])
 
 
 def test_the_paper_s_models_do_not_depend_on_their_stack_or_its_chunks(monkeypatch):
@@ -294,6 +277,25 @@ def test_blocks_are_fixed():
     assert reconstruction_errors(stack, X[:0]).shape == (0, 2)
     assert reconstruction_errors(stack[[]], X).shape == (300, 0)
     assert reconstructions(stack[[]], X).shape == (0, 300, 13)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("architecture", [SMALL, Architecture(784)], ids=["small", "paper"])
+def test_a_row_has_the_same_error_whatever_the_other_rows_are(precision, architecture):
+    stack, X = ModelStack.random(architecture, rngs(1, 2, 3)), rows(300, 5, architecture.n_features)
+    whole = reconstruction_errors(stack, X, precision=precision)
+    for count in (1, 2, 7, 100, 255, 300):
+        assert np.array_equal(reconstruction_errors(stack, X[:count], precision=precision), whole[:count])
+
+
+def test_errors_in_bfloat16_are_nearly_those_in_float32():
+    stack, X = ModelStack.random(SMALL, rngs(1, 2)), rows(300)
+    exact, rounded = (reconstruction_errors(stack, X, precision=precision) for precision in PRECISIONS)
+    assert rounded.dtype == np.float32
+    assert not np.array_equal(exact, rounded)
+    assert rounded == pytest.approx(exact, rel=0.02)
+    with pytest.raises(UsageError, match="precision"):
+        reconstruction_errors(stack, X, precision="float16")
 
 
 def test_what_an_encoding_costs():

@@ -48,10 +48,16 @@ def test_in_virtual_time() -> None:
     same(fitted(fleet="simulated", encoding="int8"), fitted(encoding="int8"))
 
 
+@pytest.mark.slow
+def test_in_bfloat16() -> None:
+    same(fitted(fleet="simulated", precision="bfloat16"), fitted(precision="bfloat16"))
+
+
 @pytest.mark.processes
 @pytest.mark.slow
 def test_on_processes() -> None:
     same(fitted(fleet="processes"), fitted())
+    same(fitted(fleet="processes", precision="bfloat16"), fitted(precision="bfloat16"))
 
 
 def test_labels_have_one_meaning_for_all_peers() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from p2pclust.clustering.encodings import Encoding
+from p2pclust.clustering.stacks import PRECISIONS
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.models import mutual_test
@@ -62,6 +63,8 @@ class FedCRefParameters:
         Of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode "refined", whose groups never begin anew.
     encoding : {"float32", "float16", "int8"}
         As what models are sent.
+    precision : {"float32", "bfloat16"}
+        What the products are computed in when models are tried on rows, at every peer alike. Models are trained in float32.
     min_rows : int
         A cluster of fewer rows has no model.
     most_local_clusters : int
@@ -96,6 +99,7 @@ class FedCRefParameters:
     local_epochs: int | str | None = None
     federated_rate: float | None = None
     encoding: Encoding = "float32"
+    precision: str = "float32"
     min_rows: int = 10
     most_local_clusters: int = 10
     device: str = "cpu"
@@ -123,6 +127,7 @@ class FedCRefParameters:
         for name in ("learning_rate", "federated_rate"):
             put(self, name, checks.real(f"fedcref: {name}", getattr(self, name), above=0.0))
         checks.one_of("fedcref: encoding", self.encoding, ENCODINGS)
+        checks.one_of("fedcref: precision", self.precision, PRECISIONS)
         put(self, "hidden", architecture_of("fedcref", 1, self.hidden, self.output).hidden)
         self._check_mode()
 

@@ -26,6 +26,7 @@ from p2pclust.protocols.models.fedavg import refuse_beyond
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
 from p2pclust.protocols.models.fedcref_alone import generators, train_halves, unseen_errors
 from p2pclust.protocols.models.fedcref_end import concluded
+from p2pclust.protocols.models.fedcref_errors import KnownErrors
 from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Halves, Note, digests
 from p2pclust.protocols.models.fedcref_pace import Pace
 from p2pclust.protocols.models.refinement import competing, refine_by_best_models, refine_by_popularity
@@ -129,7 +130,19 @@ class AtWork:
             decoded = [(m, stack) for m in range(start, stop) if (stack := self.decoded(models[m])) is not None]
             if decoded and len(X):
                 stack = ModelStack.concatenate([one for _, one in decoded])
-                found[:, [m for m, _ in decoded]] = reconstruction_errors(stack, X, device=self.job.device)
+                found[:, [m for m, _ in decoded]] = reconstruction_errors(
+                    stack, X, device=self.job.device, precision=self.job.precision
+                )
+        return found
+
+    def errors_of_all(self, models: Sequence[bytes]) -> Floats:
+        """Return the same for all rows of the peer; what was computed before is not computed again."""
+        known: KnownErrors = self.local.once(KnownErrors, KnownErrors)
+        job, scaling = self.job, (self.state["origin"].tobytes(), self.state["scale"].tobytes())
+        one = (self.agreed.stream, *scaling, self.architecture, job.encoding, job.precision, job.device)
+        found = known.of(one, models, lambda missing: self.errors(self.X, missing))
+        # A model that is gone has no say, whether its errors are known or not: a peer that restarted would not know them.
+        found[:, [m for m, digest in enumerate(models) if self.workspace.read(digest) is None]] = np.inf
         return found
 
     # -- models -------------------------------------------------------------------------------------------------------
@@ -189,8 +202,7 @@ class AtWork:
         own = [np.flatnonzero(note.labels == q) for q in range(clusters.counts[peer])]
         if job.mode == "refined":
             own = [rows[affinity.spread_rows(len(rows))] for rows in own]
-        table = self.errors(self.X[np.concatenate(own)], [self.agreed.model(m) for m in range(clusters.total)])
-        parts = np.split(table, np.cumsum([len(rows) for rows in own])[:-1])
+        parts = self._judged(own)
         if job.mode == "refined":
             return affinity.verdicts(clusters, peer, parts, n_features=self.local.n_features)
         assert job.alpha is not None
@@ -199,6 +211,22 @@ class AtWork:
         return mutual_test.verdicts(
             clusters, peer, parts, alpha=job.alpha, theta=job.theta, normalisation=job.normalisation
         )
+
+    def _judged(self, own: Sequence[Ints]) -> list[Floats]:
+        """Return the errors of these rows of each own cluster under all models that the test looks at; else infinite."""
+        clusters = self.agreed.clusters
+        asked = np.arange(clusters.total)
+        if self.job.mode == "refined":
+            asked = np.flatnonzero(clusters.owners != self.workspace.peer)
+        models = [self.agreed.model(m) for m in asked.tolist()]
+        table = np.full((self.local.n_samples, clusters.total), np.inf)
+        if KnownErrors.holds(self.local.n_samples, len(models)):
+            # The refinement will ask for the other rows.
+            table[:, asked] = self.errors_of_all(models)
+        else:
+            rows = np.concatenate(own)
+            table[np.ix_(rows, asked)] = self.errors(self.X[rows], models)
+        return [table[rows] for rows in own]
 
     # -- training -----------------------------------------------------------------------------------------------------
 
@@ -277,6 +305,7 @@ class AtWork:
         note = self._note
         if note is None or note.refinements != len(self.agreed.history):
             note = self._afterwards(note, rng)
+        self.local.once(KnownErrors, KnownErrors).forget()
         if note is None:
             return Arrays(labels=np.full(self.local.n_samples, UNASSIGNED, np.int64))
         return concluded(self.agreed, note)
@@ -301,11 +330,11 @@ class AtWork:
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
         if not groups:
             return None
-        by_own = self.errors(self.X, [models[q] for q in own]) if paper else unseen_errors(self, halves)
+        by_own = self.errors_of_all([models[q] for q in own]) if paper else unseen_errors(self, halves)
         if not paper and agreed.refinement == 0:
             by_groups = self._typical_errors(list(groups))
         else:
-            by_groups = self.errors(self.X, list(groups.values()))
+            by_groups = self.errors_of_all(list(groups.values()))
         # Line 4: local models first, then those of groups; equal errors go to the first. Otherwise to the groups.
         table = np.concatenate([by_own, by_groups] if paper else [by_groups, by_own], axis=1)
         mine = [agreed.n_groups + q for q in own]
@@ -322,13 +351,16 @@ class AtWork:
         Own models are left out: they have seen the row. A model that is not here has no say.
         """
         clusters, association = self.agreed.clusters, self.agreed.association
-        all_errors = self.errors(self.X, [self.agreed.model(m) for m in range(clusters.total)])
-        usable = np.isfinite(all_errors).all(axis=0) & (clusters.owners != self.workspace.peer)
+        foreign = [
+            [m for m in association.groups[group] if clusters.owners[m] != self.workspace.peer] for group in groups
+        ]
+        asked = sorted(m for members in foreign for m in members)
+        errors = dict(zip(asked, self.errors_of_all([self.agreed.model(m) for m in asked]).T, strict=True))
         found = np.full((len(self.X), len(groups)), np.inf)
-        for column, group in enumerate(groups):
-            members = [m for m in association.groups[group] if usable[m]]
-            if members:
-                found[:, column] = np.median(all_errors[:, members], axis=1)
+        for column, members in enumerate(foreign):
+            usable = [errors[m] for m in members if np.isfinite(errors[m]).all()]
+            if usable:
+                found[:, column] = np.median(np.stack(usable, axis=1), axis=1)
         return found
 
     def _competing(self, models: Sequence[bytes]) -> tuple[int, ...]:

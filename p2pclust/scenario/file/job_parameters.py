@@ -54,6 +54,7 @@ class OwnParameters(TomlTable):
     local_epochs: Annotated[int, Field(ge=1)] | None = None
     federated_rate: Annotated[float, Field(gt=0)] | None = None
     encoding: Literal["float32", "float16", "int8"] | None = None
+    precision: Literal["float32", "bfloat16"] | None = None
     min_rows: Annotated[int, Field(ge=1)] | None = None
     most_local_clusters: Annotated[int, Field(ge=2)] | None = None
     device: str | None = None
