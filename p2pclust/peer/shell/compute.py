@@ -8,7 +8,6 @@ Tasks are done one after another in either place: the thread has none while the 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import queue
 import sys
@@ -32,7 +31,7 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import Life, perform
-from p2pclust.protocols.engine.base import Additive, Clustering
+from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.local import Lie, Local
 
 __all__ = ["DataStatus", "Worker"]
@@ -40,6 +39,7 @@ __all__ = ["DataStatus", "Worker"]
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
 _MOST_KINDS = 256  # of tasks, to remember how long they took
 _QUICK_S = 0.002  # of processor time: a task that took no longer is done on the loop the next time
+_MISTRUST = 3  # so many short tasks after a long one are done in the thread still
 _FEW_NUMBERS = 16384  # in a peer's rows: more may take long in another stage of the job
 _Kind = tuple[str, str]
 """A job and what a task of it does."""
@@ -100,7 +100,7 @@ class Worker:
         self._queue: queue.SimpleQueue[Callable[[], _Then] | None] = queue.SimpleQueue()  # None: end
         self._in_thread = 0  # pieces of work that the thread has, as far as the loop knows
         self._here: deque[Compute] = deque()  # tasks that the loop does in its next turn
-        self._took_s: dict[_Kind, float] = {}  # processor time of the last task of each kind; infinity: may be long
+        self._short: dict[_Kind, int] = {}  # by kind, how many of the last tasks took little processor time
         self._put(self._read)
         # A daemon: a peer that ends does not wait for the end of a long task.
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -108,10 +108,8 @@ class Worker:
 
     def submit(self, effect: Compute) -> None:
         """Queue a task."""
-        kind = _kind(effect.token)
-        if self._in_thread or self._took_s.get(kind, math.inf) > _QUICK_S or self.slowness > self._share:
-            while self._here:  # they come first
-                self._put(partial(self._compute, self._here.popleft()))
+        short = self._short.get(_kind(effect.token), 0) > 0 and not _reads_blobs(effect.task)
+        if self._in_thread or not short or self.slowness > self._share:
             self._put(partial(self._compute, effect))
             return
         self._here.append(effect)
@@ -137,17 +135,21 @@ class Worker:
     def close(self, timeout_s: float) -> None:
         """Take no further task, and wait so long for the present one."""
         self._closing.set()
+        self._here.clear()
         self._queue.put(None)
         self._thread.join(timeout_s)
 
     def _put(self, work: Callable[[], _Then]) -> None:
-        """Queue work for the thread; what it returns is called on the loop."""
-        self._in_thread += 1
-        self._queue.put(work)
+        """Queue work for the thread, after what waits for the loop; what it returns is called on the loop."""
+        waiting: list[Callable[[], _Then]] = [partial(self._compute, effect) for effect in self._here]
+        self._here.clear()
+        for one in (*waiting, work):
+            self._in_thread += 1
+            self._queue.put(one)
 
     def _run(self) -> None:
         _step_back()
-        while (work := self._queue.get()) is not None:
+        while (work := self._queue.get()) is not None and not self._closing.is_set():
             try:
                 then = work()
             except Exception as error:  # noqa: BLE001 (handed to the loop, which ends the peer)
@@ -161,8 +163,8 @@ class Worker:
             then()
 
     def _do_here(self) -> None:
-        """Do the first of the tasks for the loop, unless the thread was given it meanwhile."""
-        if not self._here:
+        """Do the first of the tasks for the loop, unless the thread was given it meanwhile, or no task is to be done."""
+        if not self._here or self._closing.is_set():
             return
         effect = self._here.popleft()
         if self._here:
@@ -194,14 +196,15 @@ class Worker:
         longer = self.slowness / self._share
         if longer > 1.0:
             self._closing.wait((longer - 1.0) * took_s)
-        if _is_blob(event.outcome) or not self._stays_short(effect.task):
-            took_s = math.inf
-        return partial(self._computed, event, took_s)
+        short = took_s <= _QUICK_S and not _is_blob(event.outcome) and self._stays_short(effect.task)
+        return partial(self._computed, event, short)
 
-    def _computed(self, event: Computed, took_s: float) -> None:
-        self._took_s[_kind(event.token)] = took_s
-        if len(self._took_s) > _MOST_KINDS:
-            del self._took_s[next(iter(self._took_s))]
+    def _computed(self, event: Computed, short: bool) -> None:
+        kind = _kind(event.token)
+        # After a long one several short ones must come first: tasks of one kind may take long in turns.
+        self._short[kind] = self._short.get(kind, 0) + 1 if short else -_MISTRUST
+        if len(self._short) > _MOST_KINDS:
+            del self._short[next(iter(self._short))]
         self._done(event)
 
     def _stays_short(self, task: Task) -> bool:
@@ -212,7 +215,7 @@ class Worker:
         if not isinstance(task, BeginJob | StateTask) or self._local.X.size > _FEW_NUMBERS:
             return False
         job = job_of(task.job)
-        one_pass = (isinstance(stage, Additive) or not isinstance(stage, Clustering) for stage in job.protocols)
+        one_pass = (isinstance(stage, Additive) or not isinstance(stage, Labelling) for stage in job.protocols)
         return not job.has_workspace and all(one_pass)
 
     def _perform(self, effect: Compute) -> Computed:
@@ -228,6 +231,11 @@ class Worker:
         if len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return True
+
+
+def _reads_blobs(task: Task) -> bool:
+    """Return whether the task reads its state from the disk."""
+    return isinstance(task, StateTask) and task.state.payload is None
 
 
 def _is_blob(outcome: Outcome) -> bool:

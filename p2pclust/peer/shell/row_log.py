@@ -4,8 +4,9 @@ SQLite writes whole pages, and its log grows; a file that is overwritten in plac
 of a commit stay here, and in memory, until the file is full or the store is closed. Then all of them go to SQLite in one
 transaction, and the next commit overwrites the file from its start.
 
-A record is the number of its commit, the length of its rows, their bytes, and a checksum with a key that the database
-holds: so a log never adds to another database, and what a peer sends cannot look like a record. The numbers of a log's
+A record is the number of its commit, the length of its rows, and their bytes, each part followed by a checksum with a key
+that the database holds: so a log never adds to another database, and what a peer sends cannot look like a record, nor make
+the search for records long. The numbers of a log's
 records follow one another, and the first follows the number in the database; records of an earlier round of the file have
 lower numbers.
 """
@@ -28,9 +29,10 @@ __all__ = ["LOG_BYTES", "Record", "RowLog"]
 
 #: Room for 75 registers of ten centers with 64 columns.
 LOG_BYTES: Final = 512 * 1024
-_HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows
+_HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows; then a checksum of these
 _MARK: Final = b"p2pl"
 _CHECK_BYTES: Final = 16
+_HEAD_BYTES: Final = _HEADER.size + _CHECK_BYTES
 
 
 class Record(NamedTuple):
@@ -50,11 +52,15 @@ class RowLog:
         self._key = key
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._at = 0
-        missing = size_bytes - os.fstat(self._file).st_size
-        if missing > 0:  # zeros, not a hole: a sync of a hole that was filled costs as much as one of a file that grew
-            self._write(bytes(missing), size_bytes - missing)
-            os.fsync(self._file)
-            sync(path.parent)
+        try:
+            missing = size_bytes - os.fstat(self._file).st_size
+            if missing > 0:  # zeros, not a hole: a sync of a filled hole costs as much as one of a file that grew
+                self._write(bytes(missing), size_bytes - missing)
+                os.fsync(self._file)
+            sync(path.parent)  # each time: a killed peer may have made the file, and not come so far
+        except BaseException:
+            os.close(self._file)
+            raise
         self._size = max(size_bytes, size_bytes - missing)
 
     def read(self, after: int) -> tuple[list[Record], bool]:
@@ -102,21 +108,23 @@ class RowLog:
             data, place = data[n_bytes:], place + n_bytes
 
     def _packed(self, number: int, body: bytes) -> bytes:
-        head = _HEADER.pack(_MARK, number, len(body)) + body
-        return head + self._check(head)
+        head = _HEADER.pack(_MARK, number, len(body))
+        return head + self._check(head) + body + self._check(head + body)
 
     def _check(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
 
     def _record(self, data: bytes, place: int) -> tuple[Record, int] | None:
         """Return the record at a place and where the next one begins, or None if none is there."""
-        if place + _HEADER.size > len(data):
+        head, check = data[place : place + _HEADER.size], data[place + _HEADER.size : place + _HEAD_BYTES]
+        if not head.startswith(_MARK) or check != self._check(head):
             return None
-        mark, number, n_bytes = _HEADER.unpack_from(data, place)
-        end = place + _HEADER.size + n_bytes
-        if mark != _MARK or data[end : end + _CHECK_BYTES] != self._check(data[place:end]):
+        _, number, n_bytes = _HEADER.unpack(head)
+        end = place + _HEAD_BYTES + n_bytes
+        body = data[place + _HEAD_BYTES : end]
+        if data[end : end + _CHECK_BYTES] != self._check(head + body):
             return None
-        rows = msgpack.unpackb(data[place + _HEADER.size : end])
+        rows = msgpack.unpackb(body)
         return Record(number, tuple((table, row, value) for table, row, value in rows)), end + _CHECK_BYTES
 
     def _everywhere(self, data: bytes, place: int) -> Iterator[Record]:

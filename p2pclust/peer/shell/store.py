@@ -40,7 +40,8 @@ CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, check
 """
 #: Functions that bring a store of each schema to the next, in one transaction with its number (SQLite's `user_version`).
 #: The first stores had no number; otherwise they equal schema 1.
-_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (lambda db: None,)
+#: Those of schema 2 have a log, of which releases that know schema 1 only would lose the commits.
+_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (lambda db: None, lambda db: None)
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
 _COMMITS = "store.commits"
@@ -123,6 +124,7 @@ class Store:
             raise UsageError(str(failure(self.path, error))) from None  # another user's, for example
 
     def _open(self) -> None:
+        self._logged.clear()  # of a file that was set aside
         # Exclusive: two peers with one state directory would break the promises that it holds.
         self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
@@ -265,6 +267,8 @@ class Store:
         Raise FleetError if the disk is full or fails.
         """
         rows = list(rows)
+        if not rows:
+            return
         with self._lock:
             number = self._n_commits + 1
             assert self._row_log is not None, "the store is closed"

@@ -20,6 +20,7 @@ _MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
 _FIELDS: Final = 5  # of an entry
+_TYPES: Final = (int, bytes, int, bool, bytes)  # of an entry's fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,8 @@ class _EntriesReader:
 
     def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
         known, entries = self._last
-        # Checked each time: as part of a list 0 would equal false.
-        if any(len(entry) != _FIELDS or type(entry[3]) is not bool for entry in packed):
+        # Checked each time: as parts of a list 1, 1.0 and true are equal.
+        if any(len(entry) != _FIELDS or tuple(map(type, entry)) != _TYPES for entry in packed):
             raise ValueError("an entry that cannot be")
         if packed != known:
             entries = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3], _bytes(e[4])) for e in packed)

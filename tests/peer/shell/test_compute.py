@@ -223,10 +223,10 @@ class Places:
         return self.places
 
 
-def contribute(name: str, protocol: str = "llf-cm") -> Compute:
+def contribute(name: str, protocol: str = "llf-cm", *, inline: bool = True) -> Compute:
     """Return a task about a state of that name."""
     mathematics = msgpack.packb(cluster_job(protocol, n_clusters=2).to_dict())
-    task = Contribute(mathematics, 3, Ref(name.encode(), 1, b"s"), 0, -1, b"")
+    task = Contribute(mathematics, 3, Ref(name.encode(), 1, b"s" if inline else None), 0, -1, b"")
     return Compute(AnswerToken("j", "contribute", name.encode(), -1), task)
 
 
@@ -235,7 +235,7 @@ def in_turn(
 ) -> Callable[[Worker, Callable[[], Awaitable[None]]], Awaitable[None]]:
     async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
         for name in names:
-            worker.submit(contribute(name, protocol))
+            worker.submit(contribute(name))
             await ended()
 
     return use
@@ -251,16 +251,17 @@ def test_and_in_the_thread_again_after_a_long_one(tmp_path: Path, monkeypatch: p
     places = Places(tmp_path, monkeypatch)
 
     async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
-        for name, cpu_s in (("a", 0.001), ("b", 0.3), ("c", 0.001), ("d", 0.001)):
-            places.cpu_s = cpu_s
+        for name in "abcdefgh":
+            places.cpu_s = 0.3 if name == "b" else 0.001
             worker.submit(contribute(name))
             await ended()
 
-    assert places.run(use) == [("a", "thread"), ("b", "loop"), ("c", "thread"), ("d", "loop")]
+    on_loop = [name for name, place in places.run(use) if place == "loop"]
+    assert on_loop == ["b", "g", "h"], "four short ones in a row come before it is trusted again"
 
 
 @pytest.mark.parametrize(
-    "why", ["many rows", "writes blobs", "not additive", "a slow device"]
+    "why", ["many rows", "writes blobs", "reads blobs", "not additive", "trains a model", "a slow device"]
 )  # fmt: skip
 def test_tasks_that_may_take_long_stay_in_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     places = Places(tmp_path, monkeypatch, rows=20_000 if why == "many rows" else 10)
@@ -268,7 +269,10 @@ def test_tasks_that_may_take_long_stay_in_the_thread(tmp_path: Path, monkeypatch
 
     async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
         worker.slowness = 2.0 if why == "a slow device" else 1.0
-        await in_turn("a", "b", "c", protocol="ffcm" if why == "not additive" else "llf-cm")(worker, ended)
+        protocol = {"not additive": "ffcm", "trains a model": "uifca"}.get(why, "llf-cm")
+        for name in "abc":
+            worker.submit(contribute(name, protocol, inline=why != "reads blobs"))
+            await ended()
 
     assert {place for _, place in places.run(use)} == {"thread"}
 
@@ -291,3 +295,38 @@ def test_tasks_are_done_in_their_order_in_whichever_place(tmp_path: Path, monkey
     assert places.run(use) == [
         ("a", "thread"), ("b", "thread"), ("c", "thread"), ("d", "thread"), ("e", "thread"), ("f", "loop")
     ]  # fmt: skip
+
+
+def test_work_for_the_thread_comes_after_what_waits_for_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path, monkeypatch)
+    n_rows: list[int] = []
+    note = places._note
+    monkeypatch.setattr(
+        "p2pclust.peer.shell.compute.perform",
+        lambda task, local, *rest: (n_rows.append(local.n_samples), note(task, local))[1],
+    )
+
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        await in_turn("a")(worker, ended)
+        worker.submit(contribute("b"))
+        worker.replace(np.zeros((77, 1)))
+        await ended()
+        await in_turn("c")(worker, ended)
+
+    places.run(use)
+    assert n_rows == [10, 10, 77]
+
+
+def test_nothing_is_done_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(worker: Worker, ended: Callable[[], Awaitable[None]]) -> None:
+        await in_turn("a")(worker, ended)
+        worker.submit(contribute("b"))
+        worker.close(20.0)
+        worker.submit(contribute("c"))
+        turns = asyncio.Event()
+        asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(turns.set))
+        await turns.wait()
+
+    assert Places(tmp_path, monkeypatch).run(use) == [("a", "thread")]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
 from p2pclust.peer.shell import row_log
 from p2pclust.peer.shell.row_log import RowLog
 from p2pclust.peer.shell.store import Store
+from p2pclust.protocols.engine.workspace import digest_of
 
 KEY = b"k" * 32
 SIZE = 4096
@@ -147,3 +149,49 @@ def test_after_a_failed_sync_the_next_start_decides_what_is_on_the_disk(
     assert store.load().store_id == before
     assert store.load().tables["ballot"]["j"] in (b"1", b"2")
     store.close()
+
+
+@pytest.mark.parametrize("register_is", ["in the database", "in the log"])
+def test_no_row_of_a_store_that_is_set_aside_comes_into_the_next_one(tmp_path: Path, register_is: str) -> None:
+    data = b"x" * 3000
+    store = Store(tmp_path)
+    store.blobs.store(digest_of(data), data, 700)
+    store.write([("register", "j", msgpack.packb([1, 1, digest_of(data), len(data), None, False, False]))])
+    if register_is == "in the database":
+        store.close()
+        store = Store(tmp_path)
+    store.write([("ballot", "j", b"vote")])
+    killed(store)
+    blob = tmp_path / "blobs" / digest_of(data).hex()
+    blob.write_bytes(blob.read_bytes()[:-1])
+    store = Store(tmp_path)
+    assert store.set_aside == tmp_path / "store.damaged-1"
+    assert store.load().tables == {}
+    store.close()
+
+
+def test_a_write_of_nothing_is_no_commit(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    before = store.load().store_id
+    for _ in range(2):
+        store.write([])
+        killed(store)
+        store = Store(tmp_path)
+        store.write([("ballot", "j", b"1")])
+        killed(store)
+        store = Store(tmp_path)
+    assert (store.set_aside, store.forgot, store.load().store_id) == (None, "", before)
+    store.close()
+
+
+def test_marks_in_rows_do_not_make_the_search_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    check = RowLog._check
+    log = log_with(tmp_path / "log", 1)
+    log.add(2, [("note", "job", b"p2pl" * 500)])
+    log.close()
+    log = RowLog(tmp_path / "log", KEY, SIZE)
+    monkeypatch.setattr(RowLog, "_check", lambda log, data: (checked.append(len(data)), check(log, data))[1])
+    assert log.read(5) == ([], False)
+    log.close()
+    assert sum(checked) < 4 * SIZE

@@ -399,11 +399,11 @@ class TestSchema:
     def test_each_step_is_taken_once_and_in_order(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         taken: list[str] = []
         directory = self.old_store(tmp_path / "state")
-        steps = (*store_module._MIGRATIONS, lambda db: taken.append("to 2"), lambda db: taken.append("to 3"))
+        steps = (*store_module._MIGRATIONS, lambda db: taken.append("to 3"), lambda db: taken.append("to 4"))
         monkeypatch.setattr(store_module, "_MIGRATIONS", steps)
         Store(directory).close()
         Store(directory).close()
-        assert (taken, self.number(directory)) == (["to 2", "to 3"], 3)
+        assert (taken, self.number(directory)) == (["to 3", "to 4"], 4)
 
     def test_one_that_fails_leaves_everything_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         directory = self.old_store(tmp_path / "state")
@@ -427,7 +427,7 @@ class TestSchema:
         db.execute("PRAGMA user_version = 9")
         db.close()
         before = {path.name: path.read_bytes() for path in directory.iterdir()}
-        with pytest.raises(FleetError, match=r"newer release of p2pclust \(schema 9, this one knows 1\)") as caught:
+        with pytest.raises(FleetError, match=r"newer release of p2pclust \(schema 9, this one knows 2\)") as caught:
             Store(directory)
         assert caught.value.exit_code == 3
         assert "\n" not in str(caught.value)

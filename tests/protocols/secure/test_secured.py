@@ -131,3 +131,16 @@ def test_a_part_without_a_field_or_with_one_more_is_refused() -> None:
 def test_without_keys_it_is_open_for_keys() -> None:
     assert Secured(3).wants_keys
     assert not SOUND.wants_keys
+
+
+@pytest.mark.parametrize("value", [True, 1.0])
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_list_of_keys_that_only_looks_like_the_one_before_is_refused(place: int, value: object) -> None:
+    entries = (KeyEntry(1, b"K" * 32, 1, True, b"S" * 64), KeyEntry(2, b"k" * 32, 1, False, b"s" * 64))
+    part = Secured(cohort=2, asked=6, columns=1, entries=entries)
+    fields = over_the_wire(part.packed())
+    assert Secured.unpacked(fields) == part
+    changed = over_the_wire(part.packed())
+    changed[1][0][place] = value
+    with pytest.raises(WireError):
+        Secured.unpacked(changed)
