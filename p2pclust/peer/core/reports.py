@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
@@ -32,8 +33,12 @@ class Report(Effect):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in given if value is not None}
+        return {name: value for name in _names_of(type(self)) if (value := getattr(self, name)) is not None}
+
+
+@cache
+def _names_of(report: type[Report]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(report))
 
 
 @dataclass(frozen=True, slots=True)

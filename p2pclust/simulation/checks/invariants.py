@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from typing import Any
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -104,10 +104,11 @@ class Invariants(Observer):
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Check what this effect touches."""
         match effect:
+            case Send():
+                if type(effect.message) in _REVEALING:
+                    self._reveals(peer, effect)
             case Persist():
                 self._persist(peer, effect)
-            case Send() if type(effect.message) in _REVEALING:
-                self._reveals(peer, effect)
             case Compute(TermToken() as token, CombineRound() as task):
                 peers = [index for indices, _ in task.contributions for index in indices]
                 self._assert(len(peers) == len(set(peers)), "S2", f"{token}: a peer is counted twice")
@@ -123,16 +124,20 @@ class Invariants(Observer):
         for job in peer.core.jobs.jobs.values():
             if job.ledger.finished:
                 continue
-            aggregates = isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
-            kind = ("tick" if aggregates else "election") if isinstance(job, AggregatedJob) else "mix"
-            armed = timers.armed(("job", job.id, kind))
-            self._assert(armed, "L5", f"{peer.name} waits in {job.id} without its timer {kind}")
+            kind = "mix"
+            if isinstance(job, AggregatedJob):
+                kind = "tick" if job.election.role is Role.AGGREGATOR else "election"
+            if not timers.armed(("job", job.id, kind)):
+                self._broken("L5", f"{peer.name} waits in {job.id} without its timer {kind}")
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
     def _assert(self, holds: bool, name: str, what: str) -> None:
         if not holds:
-            raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
+            self._broken(name, what)
+
+    def _broken(self, name: str, what: str) -> NoReturn:
+        raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
 
     def _persist(self, peer: Peer, effect: Persist) -> None:
         key = (peer.name, peer.disk.store_id, effect.key)
@@ -208,7 +213,8 @@ class Invariants(Observer):
                 told = max(own, default=0) <= kept_incarnation
             case FactDelta() if message.owner == peer.name:
                 told = self._cancels_kept(peer, message)
-        self._assert(told, "S6", f"{peer.name} reveals what is not synced: {message.kind}")
+        if not told:
+            self._broken("S6", f"{peer.name} reveals what is not synced: {message.kind}")
 
     def _cancels_kept(self, peer: Peer, message: FactDelta) -> bool:
         """Return whether each cancel of the peer was on its disk when it was first revealed.

@@ -312,6 +312,11 @@ class Membership(MemberTable):
         self._spread(self._me.update())
         self._forgot = True
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether `take_changes`, `take_links_changed` or `take_forgot` has something to return."""
+        return bool(self._changes) or self._forgot or self._links_changed
+
     def take_links_changed(self) -> bool:
         """Return whether a link broke or works again since the last call."""
         changed, self._links_changed = self._links_changed, False

@@ -178,6 +178,11 @@ class Facts:
         """Return all facts that are held."""
         return [fact for known in self._known.values() for fact in known.values()]
 
+    @property
+    def has_news(self) -> bool:
+        """Whether facts came since the last call of `take_news`."""
+        return bool(self._news)
+
     def take_news(self) -> list[Fact]:
         """Return the facts that came since the last call, oldest first."""
         news, self._news = self._news, []
