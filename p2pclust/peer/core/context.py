@@ -103,7 +103,10 @@ class Context:
 
     @property
     def timing(self) -> Timing:
-        """The durations of the preset, stretched to the farthest peer of the overlay."""
+        """The durations of the preset, stretched to the farthest peer of the overlay.
+
+        Those between neighbours and within a peer are not: `preset` has the same, and needs no map.
+        """
         reach = self.routing.reach
         if self._stretched is None or self._stretched[0] != reach:
             self._stretched = (reach, self.preset.over(reach))

@@ -225,7 +225,7 @@ class Core:
 
     def _wake_up(self, passed_s: float) -> None:
         """Detect that this process was asleep, stopped, or without a processor."""
-        if passed_s > 2 * self._ctx.timing.probe_period_s:  # something happens at least once per period
+        if passed_s > 2 * self._ctx.preset.probe_period_s:  # something happens at least once per period
             self.membership.overslept(passed_s)
 
     def _start(self) -> None:

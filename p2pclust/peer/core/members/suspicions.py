@@ -27,7 +27,7 @@ class Suspicions:
     @property
     def shortest_s(self) -> float:
         """The duration of a suspicion that three other peers confirm."""
-        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
+        return self._ctx.preset.suspicion_s(len(self._table.members) + 1)
 
     def begin(self, member: Member, by: str) -> None:
         """Begin a suspicion of a member."""

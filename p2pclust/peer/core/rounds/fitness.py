@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.spread.facts import FITNESS, Facts
+from p2pclust.peer.core.spread.facts import FITNESS, Fact, Facts
 
 __all__ = ["Fitness"]
 
@@ -23,6 +23,7 @@ class Fitness:
         self.own = own
         self._facts = facts
         self._membership = membership
+        self._read: dict[str, tuple[Fact, float]] = {}  # by peer, the newest fact that was read
 
     def tell(self) -> None:
         """Publish this peer's fitness."""
@@ -43,7 +44,10 @@ class Fitness:
 
     def _of(self, name: str) -> float:
         fact = self._facts.get(name, FITNESS)
-        told = (
-            _USUAL if fact is None else int(fact.value) / 100 if fact.value.isdigit() and len(fact.value) < 4 else 0.0
-        )
-        return min(told, 1.0)
+        if fact is None:
+            return _USUAL
+        read = self._read.get(name)
+        if read is None or read[0] is not fact:
+            valid = fact.value.isdigit() and len(fact.value) < 4
+            read = self._read[name] = (fact, min(int(fact.value) / 100, 1.0) if valid else 0.0)
+        return read[1]

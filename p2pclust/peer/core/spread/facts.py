@@ -114,7 +114,7 @@ class Facts:
 
     def start(self) -> None:
         """Begin anti-entropy."""
-        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.timing.sync_period_s)
+        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.preset.sync_period_s)
 
     def publish(self, key: str, value: bytes) -> None:
         """Set one of this peer's keys, and send it to the neighbours."""
@@ -206,7 +206,7 @@ class Facts:
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
-        self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(key, self._ctx.preset.sync_period_s * self._ctx.uniform(0.9, 1.1))
         if self._floor_next:
             self._raise_floor()
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
@@ -316,7 +316,7 @@ class Facts:
         if not delta.keys:
             if self._ctx.now < self._asked_until.get(delta.owner, 0.0):
                 return
-            self._asked_until[delta.owner] = self._ctx.now + self._ctx.timing.probe_timeout_s
+            self._asked_until[delta.owner] = self._ctx.now + self._ctx.preset.probe_timeout_s
         self._ctx.send(source, self._digest(source, answer=True))
 
     def _as_held(self, delta: FactDelta) -> FactDelta:
