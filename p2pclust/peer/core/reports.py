@@ -37,7 +37,7 @@ class Report(Effect):
 
 
 @cache
-def _names_of(report: type[Report]) -> tuple[str, ...]:
+def _names_of(report: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(report))
 
 

@@ -67,6 +67,8 @@ class Routing:
         self._silent: dict[str, None] = {}  # peers that carry no messages
         self._broken: dict[str, None] = {}  # neighbours that live, but do not answer over their links
         self._ways: Ways | None = None
+        self._before: Ways | None = None  # before the map changed
+        self._changed: dict[str, None] = {}  # peers whose neighbours may differ from then
         self._reach = 0  # 0: not computed yet
 
     def linked(self, name: str) -> bool:
@@ -113,16 +115,16 @@ class Routing:
 
         A peer that is farther away than this one would send it back here.
         """
-        far, first = self._map().distances(target), self.hop(target)
-        here = far.get(self._me, -1)
-        found = [name for name in self._working() if name != first and far.get(name, here + 1) <= here]
-        return sorted(found, key=lambda name: (far[name], name))
+        ways, first = self._map(), self.hop(target)
+        here = ways.distance(self._me, target)
+        far = {name: ways.distance(name, target) for name in self._working() if name != first}
+        return sorted((name for name in far if 0 <= far[name] <= here), key=lambda name: (far[name], name))
 
     @property
     def reach(self) -> int:
         """The distance of the farthest peer in links; 1 on a full mesh."""
         if self._reach == 0:
-            self._reach = 1 if self.whole else max(1, *self._map().distances(self._me).values())
+            self._reach = 1 if self.whole else max(1, self._map().radius(self._me))
         return self._reach
 
     @property
@@ -208,21 +210,43 @@ class Routing:
             del self._silent[name]
         else:
             self._silent[name] = None
-        self._forget_ways()
+        self._changes(name, self._claims.get(name, ()))
 
     def _claim(self, owner: str, names: tuple[str, ...]) -> None:
-        if owner in self._claims:
-            self._claimed -= _print(owner, self._claims[owner])
+        before = self._claims.get(owner)
+        if before is not None:
+            self._claimed -= _print(owner, before)
         self._claims[owner] = names
         self._claimed += _print(owner, names)
-        self._forget_ways()
+        self._changes(owner, (*(before or ()), *names))
 
-    def _forget_ways(self) -> None:
-        self._ways, self._reach = None, 0
+    def _changes(self, name: str, near: Sequence[str]) -> None:
+        """Note that the links between a peer and these others may differ from now on."""
+        self._changed.update(dict.fromkeys((name, *near)))
+        if self._ways is not None:
+            self._before, self._ways = self._ways, None
+        self._reach = 0
 
     def _map(self) -> Ways:
         if self._ways is None:
             key = self._claimed, sum(map(_print, self._silent))
-            self._ways = _shared.get(key) or Ways(mutual(self._claims), self._silent)
-            _shared[key] = self._ways
+            ways = _shared.get(key) or self._after_changes() or Ways(mutual(self._claims), self._silent)
+            if self._before is not None:
+                ways.take_over(self._me, self._before, self._changed)
+            _shared[key] = self._ways = ways
+            self._before = None
+            self._changed.clear()
         return self._ways
+
+    def _after_changes(self) -> Ways | None:
+        """Return the present map, made from the one before; None if that is not possible."""
+        if self._before is None:
+            return None
+        near = {name: self._mutual(name) for name in self._changed if name in self._claims}
+        return self._before.changed(near, self._silent)
+
+    def _mutual(self, name: str) -> list[str]:
+        """Return the neighbours of a peer that carry messages: those that both ends claim, sorted."""
+        claims, silent = self._claims, self._silent
+        near = sorted(dict.fromkeys(claims[name]))
+        return [other for other in near if other not in silent and other != name and name in claims.get(other, ())]
