@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar
 
 from p2pclust.peer.core.effects import Effect
@@ -33,12 +32,15 @@ class Report(Effect):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        return {name: value for name in _names_of(type(self)) if (value := getattr(self, name)) is not None}
+        kind = type(self)
+        names = _names.get(kind)
+        if names is None:
+            names = _names[kind] = tuple(field.name for field in fields(self))
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-@cache
-def _names_of(report: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(report))
+#: The names of the fields of each class of reports, as far as they were asked for.
+_names: dict[type, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
