@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -108,6 +109,12 @@ class StoreContents:
     )  # n_chunks and those that are there
 
 
+@lru_cache(maxsize=4)
+def _without_keys(roster: tuple[str, ...]) -> Mapping[str, str]:
+    """Return an empty text for each peer of a roster, once for all peers of this process that have it."""
+    return dict.fromkeys(roster, "")
+
+
 class Core:
     """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash."""
 
@@ -125,7 +132,7 @@ class Core:
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
-        keys = identity.keys or dict.fromkeys(identity.roster, "")
+        keys = identity.keys or _without_keys(identity.roster)
         self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys, signs_facts=identity.signs_facts)
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
@@ -230,7 +237,7 @@ class Core:
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
-        self.membership.start(dict(self.identity.join))
+        self.membership.start(self.identity.join)
         self.facts.start()
         if not self._ctx.routing.told:
             self.facts.publish(LINKS, self._ctx.routing.own_claim)

@@ -38,6 +38,19 @@ def _print(owner: str, names: tuple[str, ...] = ()) -> int:
     return int.from_bytes(blake2b("\0".join((owner, *names)).encode(), digest_size=16).digest())
 
 
+#: The last overlay that was given, its links, and their print: peers of one process are given the same object.
+_last: tuple[Mapping[str, Sequence[str]], dict[str, tuple[str, ...]], int] = ({}, {}, 0)
+
+
+def _given(overlay: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, tuple[str, ...]], int]:
+    """Return the links that peers are given at the start, and their print."""
+    global _last  # noqa: PLW0603 - what follows from the same overlay is the same
+    if _last[0] is not overlay:
+        links = {name: tuple(near) for name, near in overlay.items()}
+        _last = (overlay, links, sum(_print(name, near) for name, near in links.items()))
+    return _last[1], _last[2]
+
+
 class Routing:
     """The map of one peer.
 
@@ -57,13 +70,14 @@ class Routing:
         self._me = me
         self.whole = overlay is None  # a full mesh
         self.mapped = overlay is not None and len(overlay) > 1  # all links were known at the start
-        self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
+        self._given, self._claimed = _given(overlay or {})
+        self._claims: dict[str, tuple[str, ...]] = {}  # those that differ from these
         #: Whether all peers were given this peer's links at the start: then it need not publish them.
         self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
+            self._claimed += _print(me, tuple(links)) - (_print(me, self._given[me]) if me in self._given else 0)
             self._claims[me] = tuple(links)
-        self._claimed = sum(_print(name, near) for name, near in self._claims.items())
-        self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
+        self._own: dict[str, None] = dict.fromkeys(self._claimed_by(me))
         self._silent: dict[str, None] = {}  # peers that carry no messages
         self._broken: dict[str, None] = {}  # neighbours that live, but do not answer over their links
         self._ways: Ways | None = None
@@ -179,7 +193,7 @@ class Routing:
 
     def replacement(self, lost: str) -> str:
         """Return a peer to link to in place of a dead neighbour; empty if there is none."""
-        links = mutual(self._claims)
+        links = mutual({**self._given, **self._claims})
         left = [name for name in links.get(lost, ()) if name not in self._silent]
         return paired(left, links).get(self._me, "")
 
@@ -199,7 +213,11 @@ class Routing:
             raise WireError(f"links: {type(error).__name__}") from None
         if not isinstance(names, list) or not all(type(name) is str for name in names):
             raise WireError("links: no list of names")
-        if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
+        if (
+            not self.whole
+            and owner != self._me
+            and not (self._knows(owner) and self._claimed_by(owner) == tuple(names))
+        ):
             self._claim(owner, tuple(names))
 
     def carries(self, name: str, does: bool) -> None:
@@ -210,15 +228,24 @@ class Routing:
             del self._silent[name]
         else:
             self._silent[name] = None
-        self._changes(name, self._claims.get(name, ()))
+        self._changes(name, self._claimed_by(name))
 
     def _claim(self, owner: str, names: tuple[str, ...]) -> None:
-        before = self._claims.get(owner)
-        if before is not None:
+        before = self._claimed_by(owner)
+        if self._knows(owner):
             self._claimed -= _print(owner, before)
         self._claims[owner] = names
         self._claimed += _print(owner, names)
-        self._changes(owner, (*(before or ()), *names))
+        self._changes(owner, (*before, *names))
+
+    def _knows(self, name: str) -> bool:
+        """Return whether a peer's links are known."""
+        return name in self._claims or name in self._given
+
+    def _claimed_by(self, name: str) -> tuple[str, ...]:
+        """Return the neighbours that a peer claims; none if it is not known."""
+        own = self._claims.get(name)
+        return self._given.get(name, ()) if own is None else own
 
     def _changes(self, name: str, near: Sequence[str]) -> None:
         """Note that the links between a peer and these others may differ from now on."""
@@ -230,7 +257,9 @@ class Routing:
     def _map(self) -> Ways:
         if self._ways is None:
             key = self._claimed, sum(map(_print, self._silent))
-            ways = _shared.get(key) or self._after_changes() or Ways(mutual(self._claims), self._silent)
+            ways = (
+                _shared.get(key) or self._after_changes() or Ways(mutual({**self._given, **self._claims}), self._silent)
+            )
             if self._before is not None:
                 ways.take_over(self._me, self._before, self._changed)
             _shared[key] = self._ways = ways
@@ -242,11 +271,11 @@ class Routing:
         """Return the present map, made from the one before; None if that is not possible."""
         if self._before is None:
             return None
-        near = {name: self._mutual(name) for name in self._changed if name in self._claims}
+        near = {name: self._mutual(name) for name in self._changed if self._knows(name)}
         return self._before.changed(near, self._silent)
 
     def _mutual(self, name: str) -> list[str]:
         """Return the neighbours of a peer that carry messages: those that both ends claim, sorted."""
-        claims, silent = self._claims, self._silent
-        near = sorted(dict.fromkeys(claims[name]))
-        return [other for other in near if other not in silent and other != name and name in claims.get(other, ())]
+        near = sorted(dict.fromkeys(self._claimed_by(name)))
+        working = (other for other in near if other not in self._silent and other != name)
+        return [other for other in working if name in self._claimed_by(other)]

@@ -19,7 +19,7 @@ Membership is a hint: it says which peers to try, and which not to wait for. No 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
@@ -64,12 +64,12 @@ class Membership(MemberTable):
 
     # -- life -------------------------------------------------------------------------------------------------------
 
-    def start(self, addresses: dict[str, str]) -> None:
+    def start(self, addresses: Mapping[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
         self._began_at = self._ctx.now
+        self._addresses = addresses
         for name, address in sorted(addresses.items()):
             if name in self.members:
-                self.members[name].address = address
                 self._link(name, address)
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.preset.probe_period_s / 5))
         if self._ctx.routing.whole and any(name not in addresses for name in self.members):
@@ -190,8 +190,7 @@ class Membership(MemberTable):
     def enrol(self, name: str) -> None:
         """Add a peer to the fleet."""
         if name not in self.members and name != self._ctx.me:
-            self.members[name] = Member(name)
-            self.members = dict(sorted(self.members.items()))
+            self.members.enrol(Member(name))
             self._news.resize(len(self.members) + 1)
 
     def renew(self, name: str) -> None:
@@ -202,7 +201,7 @@ class Membership(MemberTable):
 
     def expel(self, name: str) -> None:
         """Remove a peer from the fleet."""
-        member = self.members.pop(name, None)
+        member = self.members.expel(name)
         if member is None:
             return
         self._suspicions.end(member)
@@ -210,7 +209,7 @@ class Membership(MemberTable):
         self._probes.help_no_more(name)
         self._news.forget(name)
         self._news.resize(len(self.members) + 1)
-        for other in self.members.values():
+        for other in self.members.looked_at():
             other.refused_by.pop(name, None)
             other.confirmed_by.pop(name, None)
         self._changes.append((name, member.status))

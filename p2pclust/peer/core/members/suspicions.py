@@ -55,7 +55,7 @@ class Suspicions:
 
     def overslept(self, passed_s: float) -> None:
         """Prolong all suspicions by the time in which this peer was stopped."""
-        for member in self._table.members.values():
+        for member in self._table.members.looked_at():
             if member.suspected_by:
                 member.suspected_at += passed_s
         self._ctx.timers.postpone(("member", "suspicion"), passed_s)
