@@ -56,6 +56,17 @@ _REVEALING = frozenset((
 ))  # fmt: skip
 
 
+#: The reports that are checked.
+_CHECKED = frozenset(("submitted", "job", "catches-up", "elected", "finished"))
+
+
+def _shown(what: str | Report) -> str:
+    """Return something that happened in words."""
+    if isinstance(what, str):
+        return what
+    return f"{what.verb} " + " ".join(f"{k}={v}" for k, v in what.fields.items() if k not in ("job", "roster"))
+
+
 def majority(n: int) -> int:
     """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""
     return next(k for k in range(n + 1) if 2 * k > n)
@@ -81,20 +92,25 @@ class Invariants(Observer):
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
         self._cancels: dict[tuple[str, str], None] = {}  # who has revealed a cancel of its own, and of which job
-        self.story: deque[str] = deque(maxlen=_STORY)
+        self._happened: deque[tuple[float, str, str | Report]] = deque(maxlen=_STORY)
+
+    @property
+    def story(self) -> list[str]:
+        """The last things that happened, oldest first."""
+        return [f"{now:9.3f} {peer} {_shown(what)}" for now, peer, what in self._happened]
 
     def started(self, world: World, peer: Peer) -> None:
         """A restarted peer knows at least what it knew (S7)."""
-        self.story.append(f"{world.now:9.3f} {peer.name} starts life {peer.life}, {peer.disk.store_id}")
+        self._happened.append((world.now, peer.name, f"starts life {peer.life}, {peer.disk.store_id}"))
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         """What was not synced was never adopted."""
         self._unsynced.pop(peer.name, None)
-        self.story.append(f"{world.now:9.3f} {peer.name} crashes, {lost_writes} unsynced rows lost")
+        self._happened.append((world.now, peer.name, f"crashes, {lost_writes} unsynced rows lost"))
 
     def restored(self, world: World, peer: Peer) -> None:
         """What was on the disk may be there no more."""
-        self.story.append(f"{world.now:9.3f} an older store of {peer.name} is put back")
+        self._happened.append((world.now, peer.name, "gets an older store back"))
         of = (peer.name, peer.disk.store_id)
         self._incarnations.pop(of, None)
         for known in (self._positions, self._terms):
@@ -265,10 +281,11 @@ class Invariants(Observer):
         committed.append(digest)
 
     def _report(self, world: World, peer: Peer, effect: Report) -> None:
-        fields = effect.fields
         if effect.verb not in ("member", "combined"):
-            shown = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("job", "roster"))
-            self.story.append(f"{world.now:9.3f} {peer.name} {effect.verb} {shown}")
+            self._happened.append((world.now, peer.name, effect))
+        if effect.verb not in _CHECKED:
+            return
+        fields = effect.fields
         if effect.verb in ("submitted", "job") and peer.core is not None:
             job = peer.core.jobs.jobs.get(str(fields["job"]))
             if job is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -75,7 +75,7 @@ class MemberMap(Mapping[str, Member]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names and name != self._me
+        return name in self._made or (name in self._names and name != self._me)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._names if name != self._me)
@@ -86,6 +86,11 @@ class MemberMap(Mapping[str, Member]):
     def known(self, name: str) -> Member | None:
         """Return a member that was looked at; None if nothing was heard of it, or it is not enrolled."""
         return self._made.get(name)
+
+    def among(self, names: Iterable[str]) -> list[Member]:
+        """Return those of these peers that are members, in their order."""
+        made = self._made
+        return [made[name] if name in made else self[name] for name in names if name in made or name in self]
 
     def looked_at(self) -> list[Member]:
         """Return the members that were looked at, sorted: of the others nothing was heard."""
@@ -197,7 +202,7 @@ class MemberTable:
     def _linked(self) -> list[Member]:
         if self._ctx.routing.whole:
             return list(self.members.values())
-        return [self.members[name] for name in self._ctx.routing.own if name in self.members]
+        return self.members.among(self._ctx.routing.own)
 
     def _needed(self, name: str) -> int:
         """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""

@@ -219,7 +219,8 @@ class Facts:
             case FactDigest():
                 self._compare(source, message)
             case FactDelta():
-                self._apply(source, message)
+                if not self._holds(message):
+                    self._apply(source, message)
 
     def _digest(self, to: str, *, answer: bool) -> FactDigest:
         owners = tuple(sorted(self._highest))
@@ -310,6 +311,14 @@ class Facts:
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
             self._push(self._as_held(delta), source)
+
+    def _holds(self, delta: FactDelta) -> bool:
+        """Return whether all facts in a delta of another peer, of which there are some, are held here already."""
+        known = self._known.get(delta.owner)
+        if known is None or not delta.keys or delta.owner == self._ctx.me or delta.after > self._highest[delta.owner]:
+            return False
+        pairs = zip(delta.keys, delta.versions, strict=False)
+        return all(key in known and version <= known[key].version for key, version in pairs)
 
     def _ask(self, source: str, delta: FactDelta) -> None:
         """Ask for what is missing; for facts that are only named not while another neighbour's answer may be under way."""
