@@ -57,6 +57,8 @@ def _run_now(work: Coroutine[Any, Any, T]) -> T:
 class _Reporter(Observer):
     """Turns reports into events, and lets sleeping devices sleep on in their next life."""
 
+    watches = (Report,)
+
     def __init__(self, record: Record, devices: Devices) -> None:
         self._record = record
         self._devices = devices

@@ -75,6 +75,8 @@ def majority(n: int) -> int:
 class Invariants(Observer):
     """Watches one world."""
 
+    watches = (Send, Persist, Compute, Report)
+
     def __init__(self) -> None:
         self._aggregators: dict[tuple[str, int], str] = {}
         self._states: dict[tuple[str, int, int], bytes] = {}

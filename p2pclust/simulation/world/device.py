@@ -42,7 +42,7 @@ class SimulatedDevice:
 
     def before(self, effect: Effect) -> None:
         """Let the observers see an effect."""
-        for look in self._world.on_effect:
+        for look in self._world.looks_at(type(effect)):
             look(self._world, self._peer, effect)
 
     def report(self, effect: Report) -> None:

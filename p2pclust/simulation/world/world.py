@@ -43,6 +43,8 @@ __all__ = ["World"]
 
 #: Decides, before an effect is performed, whether the peer crashes instead.
 CrashPoint = Callable[[Peer, Effect], bool]
+#: Lets an observer see an effect.
+Look = Callable[["World", Peer, Effect], None]
 
 
 class World:
@@ -106,8 +108,16 @@ class World:
         """Let more observers see everything from now on."""
         self.observers = (*self.observers, *observers)
         # These two are called so often that only observers with a method of their own are.
-        self.on_effect = [one.effect for one in self.observers if type(one).effect is not Observer.effect]
+        self._looks: dict[type[Effect], list[Look]] = {}
         self._on_step = [one.stepped for one in self.observers if type(one).stepped is not Observer.stepped]
+
+    def looks_at(self, kind: type[Effect]) -> list[Look]:
+        """Return what the observers call before an effect of a class."""
+        looks = self._looks.get(kind)
+        if looks is None:
+            own = (one for one in self.observers if type(one).effect is not Observer.effect)
+            looks = self._looks[kind] = [one.effect for one in own if issubclass(kind, one.watches)]
+        return looks
 
     # -- time -------------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,8 @@ class Facts:
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
         self._minors: dict[str, int] = {}
+        #: How often a fact with the fitness of any peer came or went.
+        self.fitness_changes = 0
         #: Whether this peer still says what others remember that a former life of it said.
         self.stands: Callable[[str, bytes], bool] = lambda key, value: True
 
@@ -152,6 +154,7 @@ class Facts:
         known, floor = self._known[owner], self._floor(owner)
         for key in [key for key, fact in known.items() if fact.version < floor]:
             del known[key]
+        self.fitness_changes += 1
 
     def _push(self, delta: FactDelta, source: str) -> None:
         """Send news to all neighbours except its sender; along a sparse overlay only what is urgent."""
@@ -199,6 +202,7 @@ class Facts:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         self._known.pop(owner, None)
         self._highest.pop(owner, None)
+        self.fitness_changes += 1
 
     def greet(self, name: str) -> None:
         """Compare facts with a new member at once."""
@@ -359,5 +363,6 @@ class Facts:
     def _keep(self, fact: Fact) -> None:
         if fact.key in _UNHURRIED:
             self._seen[fact.key] = None
+            self.fitness_changes += fact.key == FITNESS
         self._known.setdefault(fact.owner, {})[fact.key] = fact
         self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))
