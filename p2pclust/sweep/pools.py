@@ -6,19 +6,15 @@ running cells at once.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from p2pclust.errors import FleetError, UsageError
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.work import timed_work
+from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
 __all__ = ["Finished", "Pool", "here", "on_cores", "through_dask"]
-
-_ANSWER_S: Final = 10
 
 
 class Finished(NamedTuple):
@@ -66,44 +62,13 @@ def through_dask(address: str) -> Pool:
     FleetError
         While running, if a cell kills workers repeatedly, or the scheduler is gone.
     """
-    distributed = _dask()
+    scheduler = Scheduler(address)
 
     def run(cells: Sequence[Cell]) -> Iterator[Finished]:
-        try:
-            client = distributed.Client(address, timeout=_ANSWER_S, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise UsageError(
-                f"--scheduler {address}: no scheduler answers there: start one with 'dask scheduler', and workers with "
-                "'dask worker ADDRESS'"
-            ) from error
         # The key is the digest of the cell, so a repeated request returns the existing result.
-        futures = {
-            client.submit(timed_work, cell.encode(), key=f"p2pclust-{cell.digest}", pure=True): cell for cell in cells
-        }
-        try:
-            for future in distributed.as_completed(list(futures), loop=client.loop):
-                text, seconds = _result_of(future, distributed)
-                yield Finished(futures.pop(future), text, seconds)
-        finally:
-            client.cancel(list(futures))
-            client.close(timeout=_ANSWER_S)
+        keyed = {f"p2pclust-{cell.digest}": cell for cell in cells}
+        texts = {key: cell.encode() for key, cell in keyed.items()}
+        for key, found in scheduler.do(timed_work, texts, what="a cell", advice="finished cells are kept"):
+            yield Finished(keyed[key], *found)
 
     return run
-
-
-def _dask() -> Any:
-    """Return the package, which is an extra; its functions have no types."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'p2pclust[sweep]'") from error
-
-
-def _result_of(future: Any, distributed: Any) -> tuple[str, float]:
-    try:
-        found: tuple[str, float] = future.result()
-    except ModuleNotFoundError as error:
-        raise UsageError(f"a Dask worker lacks {error.name}: install p2pclust there, with the same extras") from error
-    except (distributed.KilledWorker, CancelledError) as error:
-        raise FleetError(f"Dask gave up a cell: {str(error).splitlines()[0]}; finished cells are kept") from error
-    return found

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = ["as_mask", "members_of", "packed", "unpacked"]
+
+
+#: Where more than one bit of so many is set, reading all is faster than looking for the next.
+_DENSE: Final = 8
 
 
 def as_mask(members: Iterable[int]) -> int:
@@ -29,6 +34,8 @@ def members_of(mask: int) -> tuple[int, ...]:
     >>> members_of(0b1001)
     (0, 3)
     """
+    if _DENSE * mask.bit_count() > mask.bit_length():
+        return tuple([member for member, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"])
     found = []
     while mask:
         low = mask & -mask

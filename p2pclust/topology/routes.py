@@ -7,6 +7,7 @@ the same ways.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -14,6 +15,8 @@ from typing import Final
 __all__ = ["Ways", "even_tree", "mutual", "paired", "spanning_tree"]
 
 _BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
+
+_SHORT: Final = 2**15  # distances in fewer peers fit into two bytes
 
 Neighbours = Mapping[str, Sequence[str]]
 
@@ -69,41 +72,114 @@ class Ways:
 
     def __init__(self, neighbours: Neighbours, without: Collection[str] = ()) -> None:
         gone = frozenset(without)
-        self._neighbours = neighbours
-        if gone:
-            self._neighbours = {
-                name: tuple(other for other in near if other not in gone) for name, near in neighbours.items()
-            }
-        self._from: dict[str, dict[str, int]] = {}
+        #: Peers have numbers here: with a thousand of them, names would take most of the memory.
+        self._numbers = {name: number for number, name in enumerate(_named(neighbours))}
+        self._names = tuple(self._numbers)
+        self._near = [
+            tuple(self._numbers[other] for other in neighbours.get(name, ()) if other not in gone)
+            for name in self._names
+        ]
+        self._gone = gone
+        self._from: dict[int, array[int]] = {}  # by peer, the distance to each other; -1 where there is no way
+
+    def changed(self, neighbours: Neighbours, without: Collection[str] = ()) -> Ways | None:
+        """Return an overlay in which some peers have these neighbours instead; None if it has peers that this one lacks.
+
+        `neighbours` names all peers whose neighbours differ, and lacks the dead among them; `without` are all dead peers.
+        """
+        if any(other not in self._numbers for name, near in neighbours.items() for other in (name, *near)):
+            return None
+        made = Ways({})
+        made._numbers, made._names, made._gone = self._numbers, self._names, frozenset(without)
+        made._near = self._near.copy()
+        for name, near in neighbours.items():
+            made._near[self._numbers[name]] = tuple(self._numbers[other] for other in near)
+        return made
+
+    def take_over(self, source: str, before: Ways, changed: Iterable[str]) -> None:
+        """Take the distances from a peer over from an earlier overlay, if they are the same in this one.
+
+        `changed` are the peers whose neighbours differ, or that died. Distances are right if each peer is one farther away
+        than the nearest of its neighbours; only for these peers that may have changed.
+        """
+        number = self._numbers.get(source, -1)
+        far = before._from.get(number)
+        if far is None or number in self._from or self._numbers is not before._numbers:
+            return
+        differ = [self._numbers[name] for name in changed if name in self._numbers and name != source]
+        dead = [other for other in differ if self._names[other] in self._gone]
+        if any(far[other] >= 0 for other in dead):
+            far = far[:]
+            for other in dead:
+                far[other] = -1
+        for other in differ:
+            if self._names[other] in self._gone:
+                continue
+            nearest = min((far[near] for near in self._near[other] if far[near] >= 0), default=-2)
+            if far[other] != nearest + 1:
+                return
+        self._from[number] = far
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """Return a peer's neighbours that carry anything."""
-        return tuple(self._neighbours.get(name, ()))
+        number = self._numbers.get(name)
+        return () if number is None else tuple(self._names[other] for other in self._near[number])
 
     def distances(self, source: str) -> Mapping[str, int]:
         """Return how many links away each peer is that can be reached, nearest first."""
-        if source not in self._from:
-            found, waiting = {source: 0}, deque([source])
-            while waiting:
-                name = waiting.popleft()
-                for other in self.neighbours(name):
-                    if other not in found:
-                        found[other] = found[name] + 1
-                        waiting.append(other)
-            self._from[source] = found
-        return self._from[source]
+        found, waiting = {source: 0}, deque([source])
+        while waiting:
+            name = waiting.popleft()
+            for other in self.neighbours(name):
+                if other not in found:
+                    found[other] = found[name] + 1
+                    waiting.append(other)
+        return found
 
     def distance(self, source: str, target: str) -> int:
         """Return the number of links on the shortest way between two peers; -1 if there is none."""
-        return self.distances(target).get(source, -1)
+        here, there = self._numbers.get(source), self._numbers.get(target)
+        if here is None or there is None:
+            return 0 if source == target else -1
+        return self._distances(there)[here]
+
+    def radius(self, source: str) -> int:
+        """Return the distance of the farthest peer that can be reached."""
+        number = self._numbers.get(source)
+        return 0 if number is None else max(self._distances(number))
 
     def next_hops(self, source: str, target: str) -> tuple[str, ...]:
         """Return the neighbours of `source` on shortest ways to `target`, sorted; empty if there is no way."""
-        # Searched from the target, because the next peer on the way asks for the same target.
-        far = self.distances(target)
-        if source == target or source not in far:
+        here, there = self._numbers.get(source), self._numbers.get(target)
+        if here is None or there is None:
             return ()
-        return tuple(name for name in self.neighbours(source) if far.get(name) == far[source] - 1)
+        # Searched from the target, because the next peer on the way asks for the same target.
+        far = self._distances(there)
+        nearer = far[here] - 1
+        return () if nearer < 0 else tuple(self._names[other] for other in self._near[here] if far[other] == nearer)
+
+    def _distances(self, source: int) -> array[int]:
+        known = self._from.get(source)
+        if known is not None:
+            return known
+        far, edge, steps = [-1] * len(self._names), [source], 0
+        far[source] = 0
+        while edge:
+            steps += 1
+            reached: list[int] = []
+            for peer in edge:
+                for other in self._near[peer]:
+                    if far[other] < 0:
+                        far[other] = steps
+                        reached.append(other)
+            edge = reached
+        self._from[source] = found = array("h" if len(far) < _SHORT else "i", far)
+        return found
+
+
+def _named(neighbours: Neighbours) -> dict[str, None]:
+    """Return all peers that have neighbours, or are one."""
+    return dict.fromkeys(neighbours) | dict.fromkeys(other for near in neighbours.values() for other in near)
 
 
 def even_tree(root: str, members: Iterable[str]) -> dict[str, str]:

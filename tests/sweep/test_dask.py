@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from files import JOB, begun, written
+from tests.dask_cluster import two_workers
 
 from p2pclust.errors import UsageError
 from p2pclust.sweep import pools
@@ -15,18 +16,13 @@ from p2pclust.sweep.cells import Cell, check
 from p2pclust.sweep.runner import sweep_to
 from p2pclust.sweep.spec import load_sweep
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'p2pclust[sweep]'")
-
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A scheduler with two workers, which are processes."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
-    ) as cluster:
-        yield cluster.scheduler_address
+    with two_workers() as address:
+        yield address
 
 
 def cells(folder: Path, text: str = JOB) -> tuple[Cell, ...]:
@@ -71,7 +67,7 @@ def test_what_a_worker_refuses_is_refused_here(address: str, tmp_path: Path) -> 
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_ANSWER_S", 0.5)
+    monkeypatch.setattr("p2pclust.tools.dask._ANSWER_S", 0.5)
     for wrong in ("tcp://127.0.0.1:9", "nonsense://"):
         with pytest.raises(UsageError, match=r"--scheduler .*: no scheduler answers there"):
             list(pools.through_dask(wrong)(cells(tmp_path)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import NamedTuple
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.cli.lab.seeds import Asked, in_worker, try_seeds
+from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
 __all__ = ["BugFound", "bug_names", "look_for_all"]
@@ -27,14 +30,26 @@ def bug_names() -> list[str]:
     return list(BUGS)
 
 
-def look_for_all(seeds: range, n_workers: int) -> Iterator[BugFound]:
+def look_for_all(seeds: range, workers: int | Scheduler) -> Iterator[BugFound]:
     """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
-    tasks = ((name, seeds) for name in bug_names())
-    if n_workers <= 1:
+    tasks = [(name, seeds) for name in bug_names()]
+    if isinstance(workers, Scheduler):
+        edition = f"{version('p2pclust')}-{seeds.start}:{seeds.stop}"
+        texts = {f"p2pclust-bug-{edition}-{name}": json.dumps([name, seeds.start, seeds.stop]) for name, _ in tasks}
+        for _, line in workers.do(_look_for_text, texts, what="a planted bug", advice="try fewer seeds"):
+            yield BugFound(*json.loads(line))
+    elif workers <= 1:
         yield from (_look_for(task) for task in tasks)
-        return
-    for _, found in in_processes(_look_for, tasks, n_workers, advice="run again with --jobs 1 to see why"):
-        yield found
+    else:
+        for _, found in in_processes(_look_for, tasks, workers, advice="run again with --jobs 1 to see why"):
+            yield found
+
+
+def _look_for_text(text: str) -> str:
+    """Look for the bug that a text names, in a worker of Dask; return what was found as a line of JSON."""
+    name, first, last = json.loads(text)
+    with in_worker():
+        return json.dumps(_look_for((name, range(first, last))))
 
 
 def _look_for(task: tuple[str, range]) -> BugFound:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from p2pclust.errors import UsageError
 from p2pclust.simulation.mixture import kind_of
+from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
 if TYPE_CHECKING:
     from p2pclust.simulation.fleets.fleet import RandomResult
     from p2pclust.simulation.swarms.swarm import SeedResult
 
-__all__ = ["ALL", "PROTOCOLS", "Asked", "Finding", "KeptFindings", "asked_of", "explore", "try_seeds"]
+__all__ = ["ALL", "PROTOCOLS", "Asked", "Finding", "KeptFindings", "asked_of", "explore", "in_worker", "try_seeds"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Asked(NamedTuple):
 
 #: In a worker: a simulated fleet is many objects that stay, and looking at them often takes a tenth of the time.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
+_alone = threading.Lock()
 #: Swarms of one kind of job each; the others draw worlds of any kind.
 _OF_ONE_KIND: Final = (
     "fedcref",
@@ -103,6 +107,8 @@ def try_seeds(seeds: range, asked: Asked = Asked()) -> Iterator[Finding]:  # noq
             begun = time.process_time()
             try:
                 outcome = _swarm(asked_of(seed, asked))(seed)
+            except ModuleNotFoundError:
+                raise  # the worker's machine lacks an extra
             except Exception:  # noqa: BLE001 - a crash of the agent is a finding, reported with its traceback
                 yield Finding(seed, traceback.format_exc(), "", 0.0, 0, {}, time.process_time() - begun)
             else:
@@ -124,21 +130,52 @@ def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
     return partial(kind.run, overlay=asked.overlay)
 
 
-def explore(seeds: Sequence[int], asked: Asked, n_workers: int) -> Iterator[Finding]:
-    """Run seeds, in any order; with one worker in this process, for a debugger."""
-    if n_workers <= 1:
+def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:
+    """Run seeds, in any order: with one worker in this process, for a debugger; with more in processes, or through Dask."""
+    if isinstance(workers, Scheduler):
+        edition = "-".join([version("p2pclust"), *(part or "" for part in asked)])
+        texts = {f"p2pclust-seed-{edition}-{seed}": json.dumps([seed, *asked]) for seed in seeds}
+        for _, line in workers.do(
+            _try_text, texts, what="a seed", advice="--resume FILE keeps those that are finished"
+        ):
+            yield Finding(**json.loads(line))
+    elif workers <= 1:
         for seed in seeds:
             yield from try_seeds(range(seed, seed + 1), asked)
-        return
-    tasks = ((seed, asked) for seed in seeds)
-    for _, finding in in_processes(_try_one, tasks, n_workers, advice="run again with --jobs 1 to see why"):
-        yield finding
+    else:
+        tasks = ((seed, asked) for seed in seeds)
+        for _, finding in in_processes(_try_one, tasks, workers, advice="run again with --jobs 1 to see why"):
+            yield finding
 
 
 def _try_one(task: tuple[int, Asked]) -> Finding:
     seed, asked = task
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     return next(try_seeds(range(seed, seed + 1), asked))
+
+
+def _try_text(text: str) -> str:
+    """Run the seed that a text names, in a worker of Dask; return the finding as a line of JSON."""
+    seed, *asked = json.loads(text)
+    with in_worker():
+        return json.dumps(asdict(next(try_seeds(range(seed, seed + 1), Asked(*asked)))))
+
+
+@contextlib.contextmanager
+def in_worker() -> Iterator[None]:
+    """Run here what simulates in a worker of Dask: nothing else does at the same time, with one thread of linear algebra.
+
+    Such a worker may have several threads, and a planted bug changes the modules of the whole process.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - loads the libraries that it limits
+
+    before = gc.get_threshold()
+    with _alone, threadpool_limits(limits=1):
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+        try:
+            yield
+        finally:
+            gc.set_threshold(*before)
 
 
 class KeptFindings:

@@ -16,6 +16,7 @@ from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.simulation.mixture import RECOVERIES, least, rare
+from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def simulate(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
     ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep the results of seeds in this file, and run only those that it lacks."),
@@ -84,17 +88,19 @@ def simulate(
       p2pclust simulate --seeds 0:100 --protocol fedcref
       p2pclust simulate --seeds 0:100 --overlay sparse
       p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl
+      p2pclust simulate --seeds 0:30000 --protocol all --resume seeds.jsonl --scheduler tcp://10.0.0.1:8786
       p2pclust simulate --seeds 0:300 --mutant all
     """
     first, last = _range(seeds)
     if seed_trace and as_json:
         raise UsageError("--seed-trace and --json both write to standard output: choose one")
+    workers = _workers(jobs, scheduler)
     if mutant == "all":
-        raise typer.Exit(_all_bugs(range(first, last), jobs or n_cores(), as_json=as_json))
+        raise typer.Exit(_all_bugs(range(first, last), workers, as_json=as_json))
     asked = _checked(Asked(protocol, mutant, overlay))
     if last == first + 1 and not as_json:
         _show_world(first, asked)
-    findings = _findings(range(first, last), asked, jobs or n_cores(), resume)
+    findings = _findings(range(first, last), asked, workers, resume)
     if seed_trace:
         for finding in findings:
             typer.echo(f"{finding.seed} {finding.trace}")
@@ -107,6 +113,13 @@ def simulate(
         _show_smallest(failed[0], asked)
     if failed or _rare(findings, asked):
         raise typer.Exit(1)
+
+
+def _workers(jobs: int | None, scheduler: str | None) -> int | Scheduler:
+    """Return how many processes run seeds, or the scheduler that hands them out."""
+    if scheduler is not None and jobs is not None:
+        raise UsageError("--jobs is for this machine, --scheduler has its own workers: choose one")
+    return jobs or n_cores() if scheduler is None else Scheduler(scheduler)
 
 
 def _show_world(seed: int, asked: Asked) -> None:
@@ -135,14 +148,16 @@ def _show_smallest(failed: Finding, asked: Asked) -> None:
             stderr().print(Text(line), soft_wrap=True)
 
 
-def _findings(seeds: range, asked: Asked, n_workers: int, resume: Path | None) -> list[Finding]:
+def _findings(seeds: range, asked: Asked, workers: int | Scheduler, resume: Path | None) -> list[Finding]:
     """Run the seeds that a file of earlier results lacks, and return all findings in the order of seeds."""
     kept = KeptFindings(resume, asked)
     findings = [finding for finding in kept.load() if finding.seed in seeds]
     known = {finding.seed for finding in findings}
     left = [seed for seed in seeds if seed not in known]
+    few = workers if isinstance(workers, Scheduler) else min(workers, len(left))
+    running = explore(left, asked, few) if left else iter(())
     with progress_bar("seeds", len(seeds)) as advance, kept:
-        for finding in explore(left, asked, min(n_workers, len(left))):
+        for finding in running:
             findings.append(finding)
             kept.add(finding)
             if advance is not None:
@@ -150,11 +165,11 @@ def _findings(seeds: range, asked: Asked, n_workers: int, resume: Path | None) -
     return sorted(findings, key=lambda finding: finding.seed)
 
 
-def _all_bugs(seeds: range, n_workers: int, *, as_json: bool) -> int:
+def _all_bugs(seeds: range, workers: int | Scheduler, *, as_json: bool) -> int:
     """Look for each planted bug, print the table, and return the exit code."""
     found: list[BugFound] = []
     with progress_bar("bugs", len(bug_names())) as advance:
-        for one in look_for_all(seeds, n_workers):
+        for one in look_for_all(seeds, workers):
             found.append(one)
             if advance is not None:
                 advance(len(found))

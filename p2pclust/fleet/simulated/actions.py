@@ -28,6 +28,8 @@ _FOREVER_S = 1e6
 class _Tasks(Observer):
     """Counts what devices compute."""
 
+    watches = (Compute,)
+
     def __init__(self) -> None:
         self.tasks: dict[str, int] = {}
         self.numbers: dict[str, int] = {}

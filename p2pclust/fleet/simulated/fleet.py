@@ -57,6 +57,8 @@ def _run_now(work: Coroutine[Any, Any, T]) -> T:
 class _Reporter(Observer):
     """Turns reports into events, and lets sleeping devices sleep on in their next life."""
 
+    watches = (Report,)
+
     def __init__(self, record: Record, devices: Devices) -> None:
         self._record = record
         self._devices = devices
@@ -103,6 +105,7 @@ class _SimulatedFleet(FleetPort):
         self.devices = Devices(spec, self.record, self._actions)
         self._world.watch(_Reporter(self.record, self.devices))
         self.faults = FaultEngine(spec, self.record, self._actions, self.devices)
+        self._behind = ""  # a peer that did not see all others when this was last looked at
         self._aggregating: dict[bool, str] = {}  # of the submitted job (False), and of one within it (True)
         self._world.crash_point = self._at_effect
 
@@ -137,9 +140,16 @@ class _SimulatedFleet(FleetPort):
         return not any(core.membership.present(name) for core in cores for name in left)
 
     def _all_linked(self) -> bool:
-        # Evaluated after every event: the first peer that does not see all others settles it.
-        own = (peer for name, peer in self._world.peers.items() if self.faults.belongs(name))
-        return all(peer.core is not None and peer.core.membership.all_here() for peer in own)
+        # Evaluated after every event: the peer that did not see all others then most often settles it.
+        if self._behind and self.faults.belongs(self._behind) and not self._sees_all(self._behind):
+            return False
+        own = (name for name in self._world.peers if self.faults.belongs(name))
+        self._behind = next((name for name in own if not self._sees_all(name)), "")
+        return not self._behind
+
+    def _sees_all(self, name: str) -> bool:
+        core = self._world.peers[name].core
+        return core is not None and core.membership.all_here()
 
     def linked(self) -> bool:
         peers = self._world.peers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
@@ -134,12 +135,8 @@ _LATER: Final = {kind: _later(cls) for kind, cls in _KINDS.items() if _later(cls
 _OPTIONAL: Final = {kind: _optional(cls) for kind, cls in _KINDS.items()}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Update):
-        return [value.name, value.status, value.incarnation, value.address, value.store_id, value.by]
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
+#: An update as it is sent.
+_plain = attrgetter("name", "status", "incarnation", "address", "store_id", "by")
 
 
 def encode(message: Message) -> list[bytes]:
@@ -155,7 +152,8 @@ def encode(message: Message) -> list[bytes]:
     header = {}
     for name, _ in fields:
         value = getattr(message, name)
-        header[name] = _plain(value) if type(value) is tuple else value
+        updates = type(value) is tuple and value and type(value[0]) is Update  # a tuple has values of one type
+        header[name] = [_plain(update) for update in value] if updates else value
     for name in _LATER.get(message.kind, ()):
         if not header[name]:
             del header[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,7 @@ TimerKey = tuple[str, ...]
 
 #: How long a route through a relay is kept after a message came that way.
 _ROUTE_S = 30.0
+_NEVER = float("inf")
 
 
 class Timers:
@@ -28,15 +29,18 @@ class Timers:
     def __init__(self) -> None:
         self._at: dict[TimerKey, tuple[float, int]] = {}
         self._armed = 0
-        self._next: float | None = float("inf")  # the instant of the earliest; None: not computed yet
+        self._next: float | None = _NEVER  # the instant of the earliest; None: not computed yet
 
     def set(self, key: TimerKey, at: float) -> None:
         """Arm the timer, or move it."""
-        self.cancel(key)
+        before = self._at.pop(key, None)
         self._armed += 1
         self._at[key] = (at, self._armed)
-        if self._next is not None and at < self._next:
-            self._next = at
+        if self._next is not None:
+            if at <= self._next:
+                self._next = at
+            elif before is not None and before[0] == self._next:
+                self._next = None
 
     def cancel(self, key: TimerKey) -> None:
         """Disarm the timer if it is armed."""
@@ -66,7 +70,7 @@ class Timers:
     def next_at(self) -> float:
         """Return the instant of the earliest timer; infinity if none is armed."""
         if self._next is None:
-            self._next = min(self._at.values())[0] if self._at else float("inf")
+            self._next = min(self._at.values())[0] if self._at else _NEVER
         return self._next
 
     def pop_due(self, now: float) -> TimerKey | None:
@@ -99,7 +103,10 @@ class Context:
 
     @property
     def timing(self) -> Timing:
-        """The durations of the preset, stretched to the farthest peer of the overlay."""
+        """The durations of the preset, stretched to the farthest peer of the overlay.
+
+        Those between neighbours and within a peer are not: `preset` has the same, and needs no map.
+        """
         reach = self.routing.reach
         if self._stretched is None or self._stretched[0] != reach:
             self._stretched = (reach, self.preset.over(reach))
@@ -141,7 +148,7 @@ class Context:
         """
         hop, hops_left = self.routing.hop(relay.target), min(relay.hops_left, most_hops) - 1
         if hops_left >= 0 and hop not in ("", source):
-            self.effects.append(Send(hop, replace(relay, hops_left=hops_left)))
+            self.effects.append(Send(hop, Relay(relay.origin, relay.target, relay.signature, relay.inner, hops_left)))
 
     def heard(self, source: str, via: str) -> None:
         """Remember the relay that a peer's message came through: answers go back through it.
@@ -149,12 +156,15 @@ class Context:
         Use does not prolong a route: otherwise two peers would never try the direct way again.
         """
         if not via:
-            self._routes.pop(source, None)
+            if self._routes:
+                self._routes.pop(source, None)
         elif self.now >= self._routes.get(source, ("", 0.0))[1]:
             self._routes[source] = (via, self.now + _ROUTE_S)
 
     def way_to(self, name: str) -> str:
         """Return the relay that a peer was last heard through, as long as that is remembered; empty otherwise."""
+        if not self._routes:
+            return ""
         via, until = self._routes.get(name, ("", 0.0))
         return via if self.now < until and via not in self.barred else ""
 

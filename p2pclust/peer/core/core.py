@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -46,6 +48,7 @@ from p2pclust.peer.core.messages import (
     FactDigest,
     Gossip,
     MemberSync,
+    Message,
     Ping,
     PingRequest,
     Refusal,
@@ -66,10 +69,13 @@ from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
 
-_MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
-_FACTS = (FactDigest, FactDelta)
-_ROSTERS = (RosterOffer, RosterRequest, RosterCopy)
-_BLOBS = (BlobRequest, BlobChunk, BlobMissing)
+#: The machine that receives each kind of message; the other kinds are about one job.
+_RECEIVERS: Final[dict[type[Message], str]] = {
+    **dict.fromkeys((Ping, Ack, PingRequest, Gossip, MemberSync, Refusal), "membership"),
+    **dict.fromkeys((FactDigest, FactDelta), "facts"),
+    **dict.fromkeys((RosterOffer, RosterRequest, RosterCopy), "enrolment"),
+    **dict.fromkeys((BlobRequest, BlobChunk, BlobMissing), "blobs"),
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,12 @@ class StoreContents:
     )  # n_chunks and those that are there
 
 
+@lru_cache(maxsize=4)
+def _without_keys(roster: tuple[str, ...]) -> Mapping[str, str]:
+    """Return an empty text for each peer of a roster, once for all peers of this process that have it."""
+    return dict.fromkeys(roster, "")
+
+
 class Core:
     """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash."""
 
@@ -120,12 +132,18 @@ class Core:
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
-        keys = identity.keys or dict.fromkeys(identity.roster, "")
+        keys = identity.keys or _without_keys(identity.roster)
         self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys, signs_facts=identity.signs_facts)
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
+        self._receivers: dict[str, Membership | Facts | Blobs | Enrolment] = {
+            "membership": self.membership,
+            "facts": self.facts,
+            "enrolment": self.enrolment,
+            "blobs": self.blobs,
+        }
         self._machines: dict[str, Membership | Facts | Blobs | Jobs | Enrolment] = {
             "roster": self.enrolment,
             "member": self.membership,
@@ -175,11 +193,24 @@ class Core:
         ctx = self._ctx
         self._wake_up(now - ctx.now)
         ctx.now = now
+        if isinstance(event, Arrived):
+            self._arrived(event)
+        else:
+            self._take(event)
+        if ctx.timers.next_at() <= now:
+            self._fire_due()
+        if self.membership.unsettled or self.facts.has_news:
+            self._settle()
+        self.jobs.look()
+        self._sweep()
+        effects, ctx.effects = ctx.effects, []
+        return effects
+
+    def _take(self, event: Event) -> None:
+        """Pass on an event other than a message."""
         match event:
             case Started():
                 self._start()
-            case Arrived():
-                self._arrived(event)
             case Computed():
                 self._computed(event)
             case LinkChecked():
@@ -198,21 +229,15 @@ class Core:
                 self.enrolment.expired(event.names)
             case Leave():
                 self.membership.leave()
-        self._fire_due()
-        self._settle()
-        self.jobs.look()
-        self._sweep()
-        effects, ctx.effects = ctx.effects, []
-        return effects
 
     def _wake_up(self, passed_s: float) -> None:
         """Detect that this process was asleep, stopped, or without a processor."""
-        if passed_s > 2 * self._ctx.timing.probe_period_s:  # something happens at least once per period
+        if passed_s > 2 * self._ctx.preset.probe_period_s:  # something happens at least once per period
             self.membership.overslept(passed_s)
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
-        self.membership.start(dict(self.identity.join))
+        self.membership.start(self.identity.join)
         self.facts.start()
         if not self._ctx.routing.told:
             self.facts.publish(LINKS, self._ctx.routing.own_claim)
@@ -221,34 +246,30 @@ class Core:
         self.jobs.start()
 
     def _arrived(self, event: Arrived) -> None:
-        message = event.message
+        source, via, message = event.source, event.via, event.message
         members = self.membership.members
-        if event.source not in members or (event.via and event.via not in members):
+        if source not in members or (via and via not in members):
             return  # not enrolled, or this peer itself
-        linking = self.identity.partial_view or event.source in self._newcomers
-        if linking and not event.via and not self.routing.linked(event.source):
-            self._linked(event.source, up=True)  # it has linked to this peer
+        linking = self.identity.partial_view or source in self._newcomers
+        if linking and not via and not self.routing.linked(source):
+            self._linked(source, up=True)  # it has linked to this peer
         if isinstance(message, Relay):
             if (
                 message.target in members and message.origin not in self._ctx.barred
             ):  # the shell opens relays for this peer
-                self._ctx.carry(message, event.source, len(members))
+                self._ctx.carry(message, source, len(members))
             return
-        self._ctx.heard(event.source, event.via)
-        if isinstance(message, MemberSync | FactDigest) and not event.via:
-            self.enrolment.heard(event.source, message.serial)
-        if isinstance(message, FactDigest) and self._minors.get(event.source, WIRE_MINOR) != message.minor:
-            self._tell_version(event.source, message.minor)
-        if isinstance(message, _ROSTERS):
-            self.enrolment.receive(event.source, message)
-        elif isinstance(message, _MEMBERSHIP):
-            self.membership.receive(event.source, message)
-        elif isinstance(message, _FACTS):
-            self.facts.receive(event.source, message)
-        elif isinstance(message, _BLOBS):
-            self.blobs.receive(event.source, message)
-        else:
-            self.jobs.receive(event.source, message)
+        self._ctx.heard(source, via)
+        receiver = _RECEIVERS.get(type(message))
+        if receiver is None:
+            self.jobs.receive(source, message)
+            return
+        if isinstance(message, MemberSync | FactDigest):
+            if not via:
+                self.enrolment.heard(source, message.serial)
+            if isinstance(message, FactDigest) and self._minors.get(source, WIRE_MINOR) != message.minor:
+                self._tell_version(source, message.minor)
+        self._receivers[receiver].receive(source, message)
 
     def _tell_version(self, name: str, minor: int) -> None:
         """Report the minor version of a peer's wire format; peers of different minor versions understand each other."""
@@ -362,7 +383,7 @@ class Core:
         round), and a worker writes while the loop goes on.
         """
         for effect in self._ctx.effects:
-            if isinstance(effect, Compute):
+            if type(effect) is Compute:
                 self._running[effect.token] = None
-        if self.blobs.any() and not self._running:
+        if not self._running and self.blobs.any():
             self.blobs.keep_only(frozenset(self.jobs.blobs_in_use()), unfinished=self.jobs.unfinished())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgpack
 import numpy as np
@@ -216,13 +217,20 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        """Read a document that may be hostile.
+        """Read a document that may be hostile; peers of one process, as simulated ones are, share what they read.
 
         Raises
         ------
         WireError
             If it is not one.
         """
+        known = _read.get(data)
+        if known is None:
+            known = _read[data] = cls._decode(data)
+        return known
+
+    @classmethod
+    def _decode(cls, data: bytes) -> Document:
         if len(data) > _MAX_BYTES:
             raise WireError("job document too large")
         try:
@@ -252,6 +260,10 @@ class Document:
             return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, pins)
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
+
+
+#: The documents that some peer of this process uses, by their bytes.
+_read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
 
 
 def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, bytes, str, bool, int]:

@@ -26,4 +26,5 @@ def has_majority(names: Iterable[str], roster: tuple[str, ...]) -> bool:
     >>> has_majority(["a", "a", "z"], ("a", "b", "c")), has_majority(["a", "c"], ("a", "b", "c"))
     (False, True)
     """
-    return len(set(names) & set(roster)) >= majority(len(roster))
+    needed, different = majority(len(roster)), set(names)
+    return len(different) >= needed and len(different & set(roster)) >= needed

@@ -32,8 +32,15 @@ class Report(Effect):
     @property
     def fields(self) -> dict[str, Any]:
         """The fields in plain values, without those that are None."""
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in given if value is not None}
+        kind = type(self)
+        names = _names.get(kind)
+        if names is None:
+            names = _names[kind] = tuple(field.name for field in fields(self))
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+#: The names of the fields of each class of reports, as far as they were asked for.
+_names: dict[type, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)

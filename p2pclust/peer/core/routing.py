@@ -38,6 +38,19 @@ def _print(owner: str, names: tuple[str, ...] = ()) -> int:
     return int.from_bytes(blake2b("\0".join((owner, *names)).encode(), digest_size=16).digest())
 
 
+#: The last overlay that was given, its links, and their print: peers of one process are given the same object.
+_last: tuple[Mapping[str, Sequence[str]], dict[str, tuple[str, ...]], int] = ({}, {}, 0)
+
+
+def _given(overlay: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, tuple[str, ...]], int]:
+    """Return the links that peers are given at the start, and their print."""
+    global _last  # noqa: PLW0603 - what follows from the same overlay is the same
+    if _last[0] is not overlay:
+        links = {name: tuple(near) for name, near in overlay.items()}
+        _last = (overlay, links, sum(_print(name, near) for name, near in links.items()))
+    return _last[1], _last[2]
+
+
 class Routing:
     """The map of one peer.
 
@@ -57,16 +70,19 @@ class Routing:
         self._me = me
         self.whole = overlay is None  # a full mesh
         self.mapped = overlay is not None and len(overlay) > 1  # all links were known at the start
-        self._claims: dict[str, tuple[str, ...]] = {name: tuple(near) for name, near in (overlay or {}).items()}
+        self._given, self._claimed = _given(overlay or {})
+        self._claims: dict[str, tuple[str, ...]] = {}  # those that differ from these
         #: Whether all peers were given this peer's links at the start: then it need not publish them.
         self.told = self.whole or (self.mapped and links is None)
         if links is not None and not self.whole:
+            self._claimed += _print(me, tuple(links)) - (_print(me, self._given[me]) if me in self._given else 0)
             self._claims[me] = tuple(links)
-        self._claimed = sum(_print(name, near) for name, near in self._claims.items())
-        self._own: dict[str, None] = dict.fromkeys(self._claims.get(me, ()))
+        self._own: dict[str, None] = dict.fromkeys(self._claimed_by(me))
         self._silent: dict[str, None] = {}  # peers that carry no messages
         self._broken: dict[str, None] = {}  # neighbours that live, but do not answer over their links
         self._ways: Ways | None = None
+        self._before: Ways | None = None  # before the map changed
+        self._changed: dict[str, None] = {}  # peers whose neighbours may differ from then
         self._reach = 0  # 0: not computed yet
 
     def linked(self, name: str) -> bool:
@@ -113,16 +129,16 @@ class Routing:
 
         A peer that is farther away than this one would send it back here.
         """
-        far, first = self._map().distances(target), self.hop(target)
-        here = far.get(self._me, -1)
-        found = [name for name in self._working() if name != first and far.get(name, here + 1) <= here]
-        return sorted(found, key=lambda name: (far[name], name))
+        ways, first = self._map(), self.hop(target)
+        here = ways.distance(self._me, target)
+        far = {name: ways.distance(name, target) for name in self._working() if name != first}
+        return sorted((name for name in far if 0 <= far[name] <= here), key=lambda name: (far[name], name))
 
     @property
     def reach(self) -> int:
         """The distance of the farthest peer in links; 1 on a full mesh."""
         if self._reach == 0:
-            self._reach = 1 if self.whole else max(1, *self._map().distances(self._me).values())
+            self._reach = 1 if self.whole else max(1, self._map().radius(self._me))
         return self._reach
 
     @property
@@ -177,7 +193,7 @@ class Routing:
 
     def replacement(self, lost: str) -> str:
         """Return a peer to link to in place of a dead neighbour; empty if there is none."""
-        links = mutual(self._claims)
+        links = mutual({**self._given, **self._claims})
         left = [name for name in links.get(lost, ()) if name not in self._silent]
         return paired(left, links).get(self._me, "")
 
@@ -197,7 +213,11 @@ class Routing:
             raise WireError(f"links: {type(error).__name__}") from None
         if not isinstance(names, list) or not all(type(name) is str for name in names):
             raise WireError("links: no list of names")
-        if not self.whole and owner != self._me and self._claims.get(owner) != tuple(names):
+        if (
+            not self.whole
+            and owner != self._me
+            and not (self._knows(owner) and self._claimed_by(owner) == tuple(names))
+        ):
             self._claim(owner, tuple(names))
 
     def carries(self, name: str, does: bool) -> None:
@@ -208,21 +228,54 @@ class Routing:
             del self._silent[name]
         else:
             self._silent[name] = None
-        self._forget_ways()
+        self._changes(name, self._claimed_by(name))
 
     def _claim(self, owner: str, names: tuple[str, ...]) -> None:
-        if owner in self._claims:
-            self._claimed -= _print(owner, self._claims[owner])
+        before = self._claimed_by(owner)
+        if self._knows(owner):
+            self._claimed -= _print(owner, before)
         self._claims[owner] = names
         self._claimed += _print(owner, names)
-        self._forget_ways()
+        self._changes(owner, (*before, *names))
 
-    def _forget_ways(self) -> None:
-        self._ways, self._reach = None, 0
+    def _knows(self, name: str) -> bool:
+        """Return whether a peer's links are known."""
+        return name in self._claims or name in self._given
+
+    def _claimed_by(self, name: str) -> tuple[str, ...]:
+        """Return the neighbours that a peer claims; none if it is not known."""
+        own = self._claims.get(name)
+        return self._given.get(name, ()) if own is None else own
+
+    def _changes(self, name: str, near: Sequence[str]) -> None:
+        """Note that the links between a peer and these others may differ from now on."""
+        self._changed.update(dict.fromkeys((name, *near)))
+        if self._ways is not None:
+            self._before, self._ways = self._ways, None
+        self._reach = 0
 
     def _map(self) -> Ways:
         if self._ways is None:
             key = self._claimed, sum(map(_print, self._silent))
-            self._ways = _shared.get(key) or Ways(mutual(self._claims), self._silent)
-            _shared[key] = self._ways
+            ways = (
+                _shared.get(key) or self._after_changes() or Ways(mutual({**self._given, **self._claims}), self._silent)
+            )
+            if self._before is not None:
+                ways.take_over(self._me, self._before, self._changed)
+            _shared[key] = self._ways = ways
+            self._before = None
+            self._changed.clear()
         return self._ways
+
+    def _after_changes(self) -> Ways | None:
+        """Return the present map, made from the one before; None if that is not possible."""
+        if self._before is None:
+            return None
+        near = {name: self._mutual(name) for name in self._changed if self._knows(name)}
+        return self._before.changed(near, self._silent)
+
+    def _mutual(self, name: str) -> list[str]:
+        """Return the neighbours of a peer that carry messages: those that both ends claim, sorted."""
+        near = sorted(dict.fromkeys(self._claimed_by(name)))
+        working = (other for other in near if other not in self._silent and other != name)
+        return [other for other in working if name in self._claimed_by(other)]

@@ -167,7 +167,10 @@ class Performer:
                 self._store.write(rows, sync=sync)
                 rows, sync = [], False
             self._agent.before(effect)
-            self.perform(effect)
+            if type(effect) is Send:  # most are
+                self._send(effect)
+            else:
+                self.perform(effect)
         if rows:
             self._store.write(rows, sync=sync)
 

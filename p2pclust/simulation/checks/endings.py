@@ -27,6 +27,8 @@ _Key = tuple[str, str]  # store and job
 class Endings(Observer):
     """Watches one world."""
 
+    watches = (Persist, Report)
+
     def __init__(self) -> None:
         self._documents: dict[str, Document] = {}
         self._deleted: dict[_Key, None] = {}

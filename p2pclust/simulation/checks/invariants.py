@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from typing import Any
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -56,6 +56,17 @@ _REVEALING = frozenset((
 ))  # fmt: skip
 
 
+#: The reports that are checked.
+_CHECKED = frozenset(("submitted", "job", "catches-up", "elected", "finished"))
+
+
+def _shown(what: str | Report) -> str:
+    """Return something that happened in words."""
+    if isinstance(what, str):
+        return what
+    return f"{what.verb} " + " ".join(f"{k}={v}" for k, v in what.fields.items() if k not in ("job", "roster"))
+
+
 def majority(n: int) -> int:
     """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""
     return next(k for k in range(n + 1) if 2 * k > n)
@@ -63,6 +74,8 @@ def majority(n: int) -> int:
 
 class Invariants(Observer):
     """Watches one world."""
+
+    watches = (Send, Persist, Compute, Report)
 
     def __init__(self) -> None:
         self._aggregators: dict[tuple[str, int], str] = {}
@@ -81,20 +94,25 @@ class Invariants(Observer):
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
         self._cancels: dict[tuple[str, str], None] = {}  # who has revealed a cancel of its own, and of which job
-        self.story: deque[str] = deque(maxlen=_STORY)
+        self._happened: deque[tuple[float, str, str | Report]] = deque(maxlen=_STORY)
+
+    @property
+    def story(self) -> list[str]:
+        """The last things that happened, oldest first."""
+        return [f"{now:9.3f} {peer} {_shown(what)}" for now, peer, what in self._happened]
 
     def started(self, world: World, peer: Peer) -> None:
         """A restarted peer knows at least what it knew (S7)."""
-        self.story.append(f"{world.now:9.3f} {peer.name} starts life {peer.life}, {peer.disk.store_id}")
+        self._happened.append((world.now, peer.name, f"starts life {peer.life}, {peer.disk.store_id}"))
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         """What was not synced was never adopted."""
         self._unsynced.pop(peer.name, None)
-        self.story.append(f"{world.now:9.3f} {peer.name} crashes, {lost_writes} unsynced rows lost")
+        self._happened.append((world.now, peer.name, f"crashes, {lost_writes} unsynced rows lost"))
 
     def restored(self, world: World, peer: Peer) -> None:
         """What was on the disk may be there no more."""
-        self.story.append(f"{world.now:9.3f} an older store of {peer.name} is put back")
+        self._happened.append((world.now, peer.name, "gets an older store back"))
         of = (peer.name, peer.disk.store_id)
         self._incarnations.pop(of, None)
         for known in (self._positions, self._terms):
@@ -104,10 +122,11 @@ class Invariants(Observer):
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Check what this effect touches."""
         match effect:
+            case Send():
+                if type(effect.message) in _REVEALING:
+                    self._reveals(peer, effect)
             case Persist():
                 self._persist(peer, effect)
-            case Send() if type(effect.message) in _REVEALING:
-                self._reveals(peer, effect)
             case Compute(TermToken() as token, CombineRound() as task):
                 peers = [index for indices, _ in task.contributions for index in indices]
                 self._assert(len(peers) == len(set(peers)), "S2", f"{token}: a peer is counted twice")
@@ -123,16 +142,20 @@ class Invariants(Observer):
         for job in peer.core.jobs.jobs.values():
             if job.ledger.finished:
                 continue
-            aggregates = isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
-            kind = ("tick" if aggregates else "election") if isinstance(job, AggregatedJob) else "mix"
-            armed = timers.armed(("job", job.id, kind))
-            self._assert(armed, "L5", f"{peer.name} waits in {job.id} without its timer {kind}")
+            kind = "mix"
+            if isinstance(job, AggregatedJob):
+                kind = "tick" if job.election.role is Role.AGGREGATOR else "election"
+            if not timers.armed(("job", job.id, kind)):
+                self._broken("L5", f"{peer.name} waits in {job.id} without its timer {kind}")
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
     def _assert(self, holds: bool, name: str, what: str) -> None:
         if not holds:
-            raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
+            self._broken(name, what)
+
+    def _broken(self, name: str, what: str) -> NoReturn:
+        raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
 
     def _persist(self, peer: Peer, effect: Persist) -> None:
         key = (peer.name, peer.disk.store_id, effect.key)
@@ -208,7 +231,8 @@ class Invariants(Observer):
                 told = max(own, default=0) <= kept_incarnation
             case FactDelta() if message.owner == peer.name:
                 told = self._cancels_kept(peer, message)
-        self._assert(told, "S6", f"{peer.name} reveals what is not synced: {message.kind}")
+        if not told:
+            self._broken("S6", f"{peer.name} reveals what is not synced: {message.kind}")
 
     def _cancels_kept(self, peer: Peer, message: FactDelta) -> bool:
         """Return whether each cancel of the peer was on its disk when it was first revealed.
@@ -259,10 +283,11 @@ class Invariants(Observer):
         committed.append(digest)
 
     def _report(self, world: World, peer: Peer, effect: Report) -> None:
-        fields = effect.fields
         if effect.verb not in ("member", "combined"):
-            shown = " ".join(f"{k}={v}" for k, v in fields.items() if k not in ("job", "roster"))
-            self.story.append(f"{world.now:9.3f} {peer.name} {effect.verb} {shown}")
+            self._happened.append((world.now, peer.name, effect))
+        if effect.verb not in _CHECKED:
+            return
+        fields = effect.fields
         if effect.verb in ("submitted", "job") and peer.core is not None:
             job = peer.core.jobs.jobs.get(str(fields["job"]))
             if job is not None:

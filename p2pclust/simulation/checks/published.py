@@ -24,6 +24,8 @@ _EVERY_S: Final = 0.5
 class Published(Observer):
     """Notes what each peer sends of its own facts, before a liar changes it on the way, and compares what all peers hold."""
 
+    watches = (ForgedFact, Send)
+
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, int], bytes] = {}  # by owner, key and version
         self._cancelled: dict[str, None] = {}

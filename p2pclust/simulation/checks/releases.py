@@ -21,6 +21,8 @@ _KNOWN: Final = frozenset(("stages", "seed", "participation"))
 class OlderPeers(Observer):
     """Watches what the workers of older peers are asked."""
 
+    watches = (Compute,)
+
     def __init__(self, names: Iterable[str]) -> None:
         self.names = dict.fromkeys(names)
 

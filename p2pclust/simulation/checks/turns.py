@@ -70,6 +70,8 @@ class SeriesSeen:
 class Turns(Observer):
     """Remembers the documents and the ends of all turns of all series."""
 
+    watches = (Report,)
+
     def __init__(self) -> None:
         self.series: dict[str, SeriesSeen] = {}
 

@@ -150,6 +150,8 @@ def drawn(plan: JobPlan, job: Job, turns: Turns) -> DrawnJob:
 class JobsSeen(Observer):
     """Notes which job is which, and which were accepted."""
 
+    watches = (JobSubmitted, JobRefused, JobAccepted)
+
     def __init__(self, jobs: list[DrawnJob]) -> None:
         self._jobs = jobs
 

@@ -50,6 +50,8 @@ _LAST_S: Final = 20.0  # how long the last questions may take
 class _Documents(Observer):
     """Notes all jobs that ever began."""
 
+    watches = (JobBegun,)
+
     def __init__(self) -> None:
         self.known: dict[str, Document] = {}
 

@@ -91,6 +91,8 @@ class _Line:
 class ControlAddresses(Observer):
     """The control addresses of all peers of one world."""
 
+    watches = (Report,)
+
     def __init__(self) -> None:
         self._here: dict[str, tuple[_Shell, Questions]] = {}
 

@@ -63,6 +63,8 @@ def draw(seed: int) -> SwarmPlan:
 class _Within(Observer):
     """Counts what happened to jobs within the job."""
 
+    watches = (Report,)
+
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
         self._jobs: dict[str, None] = {}

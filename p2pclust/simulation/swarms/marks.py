@@ -40,6 +40,8 @@ def aggregates(peer: Peer, job_id: str) -> bool:
 class Marks(Observer):
     """Counts what happened, so that a run can show that it met what it claims to meet."""
 
+    watches = (Report, Send)
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.job = ""

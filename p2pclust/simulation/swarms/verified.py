@@ -34,6 +34,8 @@ __all__ = ["VerifiedSecureSwarm", "VerifiedSwarm", "run"]
 class Refutations(Observer):
     """Checks V1: only states of the liar are refuted, and no other peer adopts these."""
 
+    watches = (RefutesState,)
+
     def __init__(self, liar: str) -> None:
         self.liar = liar
         self.lies: dict[bytes, None] = {}

@@ -42,7 +42,7 @@ class SimulatedDevice:
 
     def before(self, effect: Effect) -> None:
         """Let the observers see an effect."""
-        for look in self._world.on_effect:
+        for look in self._world.looks_at(type(effect)):
             look(self._world, self._peer, effect)
 
     def report(self, effect: Report) -> None:
@@ -108,10 +108,11 @@ class SimulatedDevice:
 
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
         """Put a message on the network, or what a peer that lies sends instead."""
-        sent = [
-            self._world.transmit(self._peer, peer, one, lane) for one in self._world.forge(self._peer, peer, frames)
-        ]
-        return all(sent)
+        world = self._world
+        if world.forge is None:
+            return world.transmit(self._peer, peer, frames, lane)
+        sent = [world.transmit(self._peer, peer, one, lane) for one in world.forge(self._peer, peer, frames)]
+        return all(sent)  # all of them are sent, even if the link is full
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link: every peer can reach every other, except along an overlay that is only partly known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ class Lines:
     def _cross(self, parcel: Parcel) -> None:
         """From link to link; the network may lose a message, or make copies."""
         for delay in self._network.delays(parcel.source, parcel.target):
-            self._at(self._now() + delay, lambda: self._arrive(parcel))
+            self._at(self._now() + delay, partial(self._arrive, parcel))
 
     def _arrive(self, parcel: Parcel) -> None:
         down = self._downs.get(parcel.target)

@@ -62,7 +62,7 @@ class LiveOverlay:
 
     def changes(self, a: str, b: str) -> int:
         """How often the link has appeared or vanished."""
-        return self._changes.get(_pair(a, b), 0)
+        return self._changes.get(_pair(a, b), 0) if self._changes else 0
 
 
 def _pair(a: str, b: str) -> tuple[str, str]:

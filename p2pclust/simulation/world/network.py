@@ -74,6 +74,8 @@ class Network:
 
     def passes(self, source: str, n_bytes: int, lane: Lane = Lane.CONTROL) -> bool:
         """Whether a message of that size gets onto the network at all."""
+        if not self._largest and not self._dead_lanes:
+            return True
         passes = n_bytes <= self._largest.get(source, n_bytes) and self._dead_lanes.get(source) is not lane
         self.counts["lost"] += not passes
         return passes
@@ -92,35 +94,31 @@ class Network:
 
     def delays(self, source: str, target: str) -> list[float]:
         """The delays after which copies of a message arrive; none if it is lost."""
-        c, counts = self.conditions, self.counts
+        c, counts, draws = self.conditions, self.counts, self._draws
         counts["sent"] += 1
-        if not self.reaches(source, target):
+        if self._cuts and (source, target) in self._cuts:
             counts["cut"] += 1
             return []
-        for name in (source, target):
+        for name in (source, target) if self._losing else ():
             # Drawn only here, so that a network which loses nothing in this way draws as it ever did.
-            if name in self._losing and next(self._draws) < self._losing[name]:
+            if name in self._losing and next(draws) < self._losing[name]:
                 counts["lost"] += 1
                 return []
         own_s, own_loss = self._links.get(source, _NO_LINK)
         their_s, their_loss = self._links.get(target, _NO_LINK)
-        draws = self._draws
         lost, twice, tail = next(draws), next(draws), next(draws)
         if lost >= (1 - c.loss) * (1 - own_loss) * (1 - their_loss):
             counts["lost"] += 1
             return []
-        delays = [self._delay()]
+        low, high = c.delay_s
+        delays = [low + (high - low) * next(draws)]
         if twice < c.duplicates:
             counts["duplicated"] += 1
-            delays.append(self._delay())
+            delays.append(low + (high - low) * next(draws))
         if tail < c.tail_probability:
             counts["delayed"] += 1
             delays[0] += next(draws) * c.tail_s
         return [delay + own_s + their_s for delay in delays]
-
-    def _delay(self) -> float:
-        low, high = self.conditions.delay_s
-        return low + (high - low) * next(self._draws)
 
 
 def _doubles(rng: np.random.Generator) -> Iterator[float]:

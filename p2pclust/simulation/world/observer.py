@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.simulation.world.peer import Peer
@@ -15,6 +15,9 @@ __all__ = ["Observer"]
 
 class Observer:
     """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""
+
+    #: The effects that `effect` is called for, and all classes below them.
+    watches: ClassVar[tuple[type[Effect], ...]] = (Effect,)
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """An effect is about to be performed."""

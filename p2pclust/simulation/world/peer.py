@@ -94,7 +94,7 @@ class Peer:
         default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
     )
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.identity.name
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.identity.name  # the rest of its identity may change

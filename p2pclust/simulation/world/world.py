@@ -7,10 +7,10 @@ crash: what comes after the cut never happens, and rows that were not synced are
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from p2pclust.simulation.world.live_overlay import LiveOverlay
 from p2pclust.simulation.world.network import Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer, device_pins, device_secrets, read_paper
+from p2pclust.simulation.world.trace import Trace
 from p2pclust.simulation.world.traffic import Traffic
 from p2pclust.simulation.world.workers import Workers
 from p2pclust.transport.links import Lane
@@ -42,6 +43,8 @@ __all__ = ["World"]
 
 #: Decides, before an effect is performed, whether the peer crashes instead.
 CrashPoint = Callable[[Peer, Effect], bool]
+#: Lets an observer see an effect.
+Look = Callable[["World", Peer, Effect], None]
 
 
 class World:
@@ -69,13 +72,13 @@ class World:
         self.watch(*observers)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._planned = 0
-        self._trace = hashlib.blake2b(digest_size=16)
+        self._trace = Trace()
         self.n_events = 0
-        self.crash_point: CrashPoint = lambda peer, effect: False
+        self.crash_point: CrashPoint | None = None
         #: What a worker that lies returns in the place of an outcome.
         self.falsify: Callable[[Peer, Outcome], Outcome] = lambda peer, outcome: outcome
-        #: What a peer that lies sends in the place of a message.
-        self.forge: Callable[[Peer, str, list[bytes]], list[list[bytes]]] = lambda peer, target, frames: [frames]
+        #: What a peer that lies sends in the place of a message; None: no peer lies.
+        self.forge: Callable[[Peer, str, list[bytes]], list[list[bytes]]] | None = None
         #: What a peer finds when it reads its rows again; by default nothing new.
         self.reload: Callable[[Peer], Local] = lambda peer: peer.local
         self.workers = Workers(lambda: self.now, self.at, rng)
@@ -105,8 +108,16 @@ class World:
         """Let more observers see everything from now on."""
         self.observers = (*self.observers, *observers)
         # These two are called so often that only observers with a method of their own are.
-        self.on_effect = [one.effect for one in self.observers if type(one).effect is not Observer.effect]
+        self._looks: dict[type[Effect], list[Look]] = {}
         self._on_step = [one.stepped for one in self.observers if type(one).stepped is not Observer.stepped]
+
+    def looks_at(self, kind: type[Effect]) -> list[Look]:
+        """Return what the observers call before an effect of a class."""
+        looks = self._looks.get(kind)
+        if looks is None:
+            own = (one for one in self.observers if type(one).effect is not Observer.effect)
+            looks = self._looks[kind] = [one.effect for one in own if issubclass(kind, one.watches)]
+        return looks
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -128,7 +139,7 @@ class World:
     @property
     def trace(self) -> str:
         """A digest of everything that happened, to compare two runs by."""
-        return self._trace.hexdigest()
+        return self._trace.digest
 
     # -- lives ------------------------------------------------------------------------------------------------------
 
@@ -311,8 +322,9 @@ class World:
 
     def _until_it_ends(self, peer: Peer, effects: list[Effect]) -> Iterator[Effect]:
         """Hand on one effect after another; raise `LifeEnded` where a crash, an observer or an effect ended this life."""
+        crashes = self.crash_point
         for effect in effects:
-            if self.crash_point(peer, effect):
+            if crashes is not None and crashes(peer, effect):
                 self.crash(peer.name)
                 raise LifeEnded
             if isinstance(effect, Persist):
@@ -329,21 +341,21 @@ class World:
             observer.synced(self, peer)
 
     def _plan_wake(self, peer: Peer) -> None:
-        if peer.core is None or peer.clock.when(peer.core.wake_at) >= peer.wake_planned:
+        if peer.core is None:
             return
-        wake_at, life = peer.clock.when(peer.core.wake_at), peer.life
-        peer.wake_planned = wake_at
+        wake_at = peer.clock.when(peer.core.wake_at)
+        if wake_at < peer.wake_planned:
+            peer.wake_planned = wake_at
+            self.at(max(wake_at, self.now), partial(self._wake, peer, peer.life, wake_at))
 
-        def wake() -> None:
-            if peer.life != life or peer.core is None or peer.wake_planned != wake_at:
-                return
-            peer.wake_planned = float("inf")
-            if peer.core.wake_at <= peer.clock.read(self.now):
-                self.step(peer, Woken())
-            else:
-                self._plan_wake(peer)  # the timer was moved meanwhile
-
-        self.at(max(wake_at, self.now), wake)
+    def _wake(self, peer: Peer, life: int, wake_at: float) -> None:
+        if peer.life != life or peer.core is None or peer.wake_planned != wake_at:
+            return
+        peer.wake_planned = float("inf")
+        if peer.core.wake_at <= peer.clock.read(self.now):
+            self.step(peer, Woken())
+        else:
+            self._plan_wake(peer)  # the timer was moved meanwhile
 
     def perform_on_roster(self, peer: Peer, effect: CheckRoster | TakeRoster | SendRoster) -> None:
         """Read, send or take a fleet roster."""
@@ -372,14 +384,14 @@ class World:
         # A peer that was paused when a link vanished may use it until it notices; all others noticed at once.
         if self.overlay.sparse and target not in peer.links:
             raise AssertionError(f"{peer.name} sends to {target}, to which it has no link")
-        self.mark(b"send", peer.name, target, *frames)
-        source, n_bytes = peer.name, sum(map(len, frames))
+        source, n_bytes, counters = peer.name, sum(map(len, frames)), peer.counters
+        self._trace.mark(b"send", self.now, (source, target, *frames))
         parcel = Parcel(source, target, frames, n_bytes, lane, self.overlay.changes(source, target))
         linked = target in self.peers and self.overlay.linked(source, target)  # it may be enrolled, and never started
         if linked and self.network.passes(source, n_bytes, lane) and not self.lines.send(parcel):
             return False
-        peer.counters["messages_sent"] += 1
-        peer.counters["bytes_sent"] += n_bytes
+        counters["messages_sent"] += 1
+        counters["bytes_sent"] += n_bytes
         if linked:
             self.traffic.count(source, target, frames, n_bytes)
         return True
@@ -389,8 +401,9 @@ class World:
         peer = self.peers[target]
         if peer.core is None or self.overlay.changes(source, target) != parcel.times_relinked:
             return
-        peer.counters["messages_received"] += 1
-        peer.counters["bytes_received"] += parcel.n_bytes
+        counters = peer.counters
+        counters["messages_received"] += 1
+        counters["bytes_received"] += parcel.n_bytes
         self.step(peer, peer.performer.arrived(source, frames))
 
     def check_link(self, peer: Peer, target: str) -> None:
@@ -435,6 +448,4 @@ class World:
 
     def mark(self, kind: bytes, *parts: str | bytes) -> None:
         """Let something count for the trace."""
-        self._trace.update(b"%s %.9f" % (kind, self.now))
-        for part in parts:
-            self._trace.update(part if isinstance(part, bytes) else part.encode())
+        self._trace.mark(kind, self.now, parts)

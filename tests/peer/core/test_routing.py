@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgpack
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
@@ -13,6 +15,7 @@ from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.messages import BlobMissing, Relay
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.topology.routes import Ways, mutual
 
 RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}
@@ -129,3 +132,43 @@ class TestContext:
         usual = context.routing.hop("c")
         assert context.send_around("c", WORD, [], 3) == [({"b", "d"} - {usual}).pop()]
         assert a_context(LINE).send_around("c", WORD, [], 3) == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["link", "claim", "dies", "lives", "look"]), *[st.integers(0, 7)] * 2), max_size=30
+    )
+)
+def test_a_map_that_changed_step_by_step_is_the_map_that_it_would_be_at_once(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    names = [f"p{number}" for number in range(8)]
+    claims = {name: (names[number - 1], names[(number + 1) % 8]) for number, name in enumerate(names)}
+    routing, silent = Routing("p0", dict(claims)), dict[str, None]()
+    for what, a, b in [*steps, ("look", 0, 0)]:
+        one, other = names[a], names[b]
+        if what == "link" and a != b and 0 not in (a, b):
+            for end, far in ((one, other), (other, one)):
+                claims[end] = tuple(sorted({*claims[end]} ^ {far}))
+                routing.learn(end, claim(*claims[end]))
+        elif what == "claim" and a:
+            claims[one] = (other,)
+            routing.learn(one, claim(other))
+        elif what in ("dies", "lives") and a:
+            silent = {name: None for name in silent if name != one} | ({one: None} if what == "dies" else {})
+            routing.carries(one, what == "lives")
+        elif what == "look":
+            whole = Ways(mutual(claims), silent)
+            assert routing.reach == max(1, *whole.distances("p0").values())
+            for name in names:
+                assert routing.neighbours_of(name) == whole.neighbours(name)
+                hops = whole.next_hops("p0", name)
+                assert routing.hop(name) in (hops if name not in (*claims["p0"], "p0") and hops else (name, ""))
+
+
+def test_peers_that_are_given_the_same_overlay_change_their_own_maps_only() -> None:
+    overlay = dict(RING)
+    one, other = Routing("a", overlay), Routing("b", overlay)
+    one.link("b", up=False)
+    assert (one.neighbours_of("a"), other.neighbours_of("a")) == (("d",), ("b", "d"))
+    assert overlay == RING

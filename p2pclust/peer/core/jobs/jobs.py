@@ -283,9 +283,10 @@ class Jobs:
 
     def look(self) -> None:
         """Check whether a workspace, or a submission, has what it waited for."""
-        self._submitted(self._submissions.look())
-        for job in list(self.jobs.values()):
-            if isinstance(job, AggregatedJob) and job.workspace.busy:
+        if self._submissions.waiting:
+            self._submitted(self._submissions.look())
+        for job in [job for job in self.jobs.values() if isinstance(job, AggregatedJob)]:
+            if job.workspace.busy:
                 job.look()
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -59,9 +59,14 @@ class Submissions:
         self._waiting.append(_Waiting(event, asked, until))
         return self.fire()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a submission waits for store ids."""
+        return bool(self._waiting)
+
     def look(self) -> list[Submitted]:
         """Check whether all store ids are known now."""
-        return self._go_on(again=False) if self._waiting else []
+        return self._go_on(again=False)
 
     def fire(self) -> list[Submitted]:
         """Ask the peers whose store id is unknown again."""

@@ -58,7 +58,7 @@ class Enrolment:
         self._ctx = context
         self._membership = membership
         self._changes = changes
-        self._peers = dict(peers)
+        self._peers = peers  # replaced, never changed
         #: Whether the roster in force says that all peers sign their facts.
         self.signs_facts = signs_facts
         self._offers: dict[str, int] = {}  # peers with a newer roster
@@ -153,7 +153,8 @@ class Enrolment:
 
     def expired(self, names: tuple[str, ...]) -> None:
         """Treat peers with expired keys as revoked."""
-        over = [name for name in names if self._peers.pop(name, None) is not None]
+        over = [name for name in dict.fromkeys(names) if name in self._peers]
+        self._peers = {name: text for name, text in self._peers.items() if name not in over}
         for name in over:
             self._ctx.report(KeysExpired(member=name))
         self._revoke(over)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.messages import Update
 
-__all__ = ["Member", "MemberTable"]
+__all__ = ["Member", "MemberMap", "MemberTable"]
 
 _SMALL_FLEET: Final = 3
 #: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
@@ -43,18 +45,95 @@ class Member:
         return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
 
 
+class MemberMap(Mapping[str, Member]):
+    """The members by name, sorted. Each is made when it is first looked at, or begins to differ from what is assumed.
+
+    Along a sparse overlay a peer looks at few members, and hears of few.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The fleet roster.
+    me : str
+        The peer on it that is not a member, because the table is its own.
+    make : callable
+        Makes the member of that name about which nothing was heard.
+    """
+
+    def __init__(self, names: tuple[str, ...], me: str, make: Callable[[str], Member]) -> None:
+        self._names = _sorted(names)  # shared: replaced, never changed
+        self._me = me
+        self._make = make
+        self._made: dict[str, Member] = {}
+
+    def __getitem__(self, name: str) -> Member:
+        found = self._made.get(name)
+        if found is None:
+            if name not in self:
+                raise KeyError(name)
+            found = self._made[name] = self._make(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made or (name in self._names and name != self._me)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if name != self._me)
+
+    def __len__(self) -> int:
+        return len(self._names) - (self._me in self._names)
+
+    def known(self, name: str) -> Member | None:
+        """Return a member that was looked at; None if nothing was heard of it, or it is not enrolled."""
+        return self._made.get(name)
+
+    def among(self, names: Iterable[str]) -> list[Member]:
+        """Return those of these peers that are members, in their order."""
+        made = self._made
+        return [made[name] if name in made else self[name] for name in names if name in made or name in self]
+
+    def looked_at(self) -> list[Member]:
+        """Return the members that were looked at, sorted: of the others nothing was heard."""
+        return [self._made[name] for name in sorted(self._made)]
+
+    def enrol(self, member: Member) -> None:
+        """Add a member."""
+        self._names = dict.fromkeys(sorted((*self._names, member.name)))
+        self._made[member.name] = member
+
+    def expel(self, name: str) -> Member | None:
+        """Remove a member, and return it if there was one."""
+        if name not in self:
+            return None
+        member = self[name]
+        self._names = {other: None for other in self._names if other != name}
+        del self._made[name]
+        return member
+
+
+@lru_cache(maxsize=4)
+def _sorted(names: tuple[str, ...]) -> Mapping[str, None]:
+    """Return the sorted names, once for all peers of this process that have this roster."""
+    return dict.fromkeys(sorted(names))
+
+
 class MemberTable:
     """The members by name, and questions about them. Nothing here changes a member."""
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context
         self._me = Member(context.me, "alive", incarnation, address, context.store_id)
-        far = "alive" if context.routing.mapped else "unknown"
-        self.members = {
-            name: Member(name, "unknown" if context.routing.linked(name) else far)
-            for name in sorted(roster)
-            if name != context.me
-        }
+        self._addresses: Mapping[str, str] = {}  # of the configuration
+        self._first = frozenset(context.routing.own)  # the neighbours at the start
+        self.members = MemberMap(roster, context.me, self._unheard)
+
+    def _unheard(self, name: str) -> Member:
+        """Return a member of which nothing was heard."""
+        return Member(name, self._assumed(name), address=self._addresses.get(name, ""))
+
+    def _assumed(self, name: str) -> str:
+        """Return the status of a member of which nothing was heard."""
+        return "alive" if self._ctx.routing.mapped and name not in self._first else "unknown"
 
     @property
     def incarnation(self) -> int:
@@ -70,7 +149,10 @@ class MemberTable:
         """Return the status of a member; this peer itself is always alive."""
         if name == self._ctx.me:
             return "alive"
-        return self.members[name].status if name in self.members else "revoked"
+        member = self.members.known(name)
+        if member is not None:
+            return member.status
+        return self._assumed(name) if name in self.members else "revoked"
 
     def gone(self, name: str) -> bool:
         """Return whether the member is dead, left, or revoked."""
@@ -82,11 +164,15 @@ class MemberTable:
 
     def alive(self) -> list[str]:
         """Return the names of all peers that are alive or suspect, this one included, sorted."""
-        return sorted([self._ctx.me, *(m.name for m in self.members.values() if self.present(m.name))])
+        return sorted([self._ctx.me, *(name for name in self.members if self.present(name))])
 
     def all_here(self) -> bool:
         """Return whether all enrolled peers are present."""
-        return all(self.present(name) for name in self.members)
+        if not self._ctx.routing.mapped:
+            return all(self.present(name) for name in self.members)
+        # The others are assumed to be.
+        looked_at = all(member.status in ("alive", "suspect") for member in self.members.looked_at())
+        return looked_at and all(self.present(name) for name in self._first if name in self.members)
 
     def neighbours(self) -> list[str]:
         """Return the neighbours that are alive or suspect; on a full mesh every peer is a neighbour."""
@@ -100,7 +186,8 @@ class MemberTable:
         """Return the id of the member's store, empty if unknown."""
         if name == self._ctx.me:
             return self._ctx.store_id
-        return self.members[name].store_id if name in self.members else ""
+        member = self.members.known(name)
+        return "" if member is None else member.store_id
 
     def witnesses(self, name: str) -> list[str]:
         """Return the peers that can also check a member: its neighbours; on a full mesh, all."""
@@ -115,7 +202,7 @@ class MemberTable:
     def _linked(self) -> list[Member]:
         if self._ctx.routing.whole:
             return list(self.members.values())
-        return [self.members[name] for name in self._ctx.routing.own if name in self.members]
+        return self.members.among(self._ctx.routing.own)
 
     def _needed(self, name: str) -> int:
         """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""
@@ -128,5 +215,6 @@ class MemberTable:
         return self._ctx.routing.mapped and unheard
 
     def _table(self) -> tuple[Update, ...]:
-        heard = (m for m in self.members.values() if m.status != "unknown" and (m.status != "alive" or m.incarnation))
+        known = self.members.looked_at()
+        heard = (m for m in known if m.status != "unknown" and (m.status != "alive" or m.incarnation))
         return (self._me.update(), *(member.update() for member in heard))

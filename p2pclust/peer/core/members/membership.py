@@ -19,7 +19,7 @@ Membership is a hint: it says which peers to try, and which not to wait for. No 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
@@ -47,7 +47,7 @@ class Membership(MemberTable):
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._probes = Probes(context, self)
         self._suspicions = Suspicions(context, self)
-        self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
+        self._sync_s = context.preset.sync_period_s  # until the next table is exchanged
         self._left = self._forgot = self._links_changed = False
         self._began_at = 0.0
         self._changes: list[tuple[str, str]] = []
@@ -64,19 +64,19 @@ class Membership(MemberTable):
 
     # -- life -------------------------------------------------------------------------------------------------------
 
-    def start(self, addresses: dict[str, str]) -> None:
+    def start(self, addresses: Mapping[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
         self._began_at = self._ctx.now
+        self._addresses = addresses
         for name, address in sorted(addresses.items()):
             if name in self.members:
-                self.members[name].address = address
                 self._link(name, address)
-        self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.timing.probe_period_s / 5))
+        self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.preset.probe_period_s / 5))
         if self._ctx.routing.whole and any(name not in addresses for name in self.members):
             # This peer learns of the others from those that are named, so the first exchanges come soon.
-            self._sync_s = self._ctx.timing.probe_period_s
+            self._sync_s = self._ctx.preset.probe_period_s
         self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._sync_s)
-        self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.timing.dead_probe_s)
+        self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.preset.dead_probe_s)
         for name in self._ctx.routing.near(list(self.members)):
             self._greet(name)
 
@@ -157,7 +157,7 @@ class Membership(MemberTable):
         known = member is None or self.present(name) or address == member.address or not self._ctx.routing.linked(name)
         if known or member is None or self._ctx.now < member.hint_at:
             return
-        window_s = self._ctx.timing.dead_probe_s
+        window_s = self._ctx.preset.dead_probe_s
         member.hint_at = self._ctx.now + _HINT_TURNS * window_s
         self._link(name, address)
         self._greet(name)
@@ -190,8 +190,7 @@ class Membership(MemberTable):
     def enrol(self, name: str) -> None:
         """Add a peer to the fleet."""
         if name not in self.members and name != self._ctx.me:
-            self.members[name] = Member(name)
-            self.members = dict(sorted(self.members.items()))
+            self.members.enrol(Member(name))
             self._news.resize(len(self.members) + 1)
 
     def renew(self, name: str) -> None:
@@ -202,7 +201,7 @@ class Membership(MemberTable):
 
     def expel(self, name: str) -> None:
         """Remove a peer from the fleet."""
-        member = self.members.pop(name, None)
+        member = self.members.expel(name)
         if member is None:
             return
         self._suspicions.end(member)
@@ -210,7 +209,7 @@ class Membership(MemberTable):
         self._probes.help_no_more(name)
         self._news.forget(name)
         self._news.resize(len(self.members) + 1)
-        for other in self.members.values():
+        for other in self.members.looked_at():
             other.refused_by.pop(name, None)
             other.confirmed_by.pop(name, None)
         self._changes.append((name, member.status))
@@ -219,7 +218,7 @@ class Membership(MemberTable):
 
     def _probe(self) -> None:
         """Once per period: greet the members that have never answered, and probe one of the others."""
-        self._ctx.set_timer(("member", "probe"), self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(("member", "probe"), self._ctx.preset.probe_period_s * self._ctx.uniform(0.9, 1.1))
         for member in self._linked():
             if self._ctx.timers.armed(("member", "hint", member.name)):
                 self._greet(member.name)
@@ -311,6 +310,11 @@ class Membership(MemberTable):
         self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
         self._spread(self._me.update())
         self._forgot = True
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `take_changes`, `take_links_changed` or `take_forgot` has something to return."""
+        return bool(self._changes) or self._forgot or self._links_changed
 
     def take_links_changed(self) -> bool:
         """Return whether a link broke or works again since the last call."""
@@ -429,15 +433,15 @@ class Membership(MemberTable):
                 self._ctx.send(name, Gossip(self.claims_for(name)))
         self._news.drop_spent()
         if self._news:
-            self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
+            self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s)
 
     def _sync(self) -> None:
-        self._sync_s = min(2 * self._sync_s, self._ctx.timing.sync_period_s)
+        self._sync_s = min(2 * self._sync_s, self._ctx.preset.sync_period_s)
         self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1))
         for name in self._ctx.choose(self.neighbours(), 1):
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 
     def _try_dead(self) -> None:
-        self._ctx.set_timer(("member", "dead"), self._ctx.timing.dead_probe_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(("member", "dead"), self._ctx.preset.dead_probe_s * self._ctx.uniform(0.9, 1.1))
         for name in self._ctx.choose(self._near("dead"), 1):
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))

@@ -80,7 +80,7 @@ class Probes:
             self._turn = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._turn:
             return
-        target, timing = self._turn.pop(), self._ctx.timing
+        target, timing = self._turn.pop(), self._ctx.preset
         seq = self.greet(target)
         self._waiting[seq] = _Probe(target, self._members.incarnation_of(target))
         scale = 1 + self._health
@@ -109,7 +109,7 @@ class Probes:
         """Probe a member for another peer."""
         seq = self.greet(message.target)
         self._helping[seq] = (source, message.seq)
-        self._ctx.set_timer(("member", "helping", str(seq)), self._ctx.timing.probe_timeout_s)
+        self._ctx.set_timer(("member", "helping", str(seq)), self._ctx.preset.probe_timeout_s)
 
     def answered(self, source: str, message: Ack) -> None:
         """Handle an answer to a probe of this peer's own, or to one for another peer."""

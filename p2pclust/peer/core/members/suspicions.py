@@ -27,7 +27,7 @@ class Suspicions:
     @property
     def shortest_s(self) -> float:
         """The duration of a suspicion that three other peers confirm."""
-        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
+        return self._ctx.preset.suspicion_s(len(self._table.members) + 1)
 
     def begin(self, member: Member, by: str) -> None:
         """Begin a suspicion of a member."""
@@ -55,7 +55,7 @@ class Suspicions:
 
     def overslept(self, passed_s: float) -> None:
         """Prolong all suspicions by the time in which this peer was stopped."""
-        for member in self._table.members.values():
+        for member in self._table.members.looked_at():
             if member.suspected_by:
                 member.suspected_at += passed_s
         self._ctx.timers.postpone(("member", "suspicion"), passed_s)

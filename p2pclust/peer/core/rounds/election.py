@@ -8,6 +8,7 @@ Fitness shortens a peer's wait; it bends a time-out, never a rule.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -24,6 +25,13 @@ __all__ = ["Election", "Role", "Rule", "stands_first"]
 
 #: So many peers of a large roster stand first, more or less. Each asks all others.
 _STAND_FIRST: Final = 32
+#: A candidate asks the peers of a roster of this size all at once.
+_FEW: Final = 64
+#: Of a larger one it asks so many first, and the others when some of these would vote for it: so many, itself included.
+_ASK_FIRST: Final = 16
+_EXPECTS: Final = 4
+#: It asks them all at once every so many times, whatever the few answer.
+_ASK_ALL: Final = 8
 
 
 def stands_first(job: str, name: str, n_peers: int) -> bool:
@@ -78,6 +86,8 @@ class Election:
         self._timer: TimerKey = ("job", job.document.id, "election")
         self._votes: dict[str, None] = {}
         self._prevotes: dict[str, None] = {}
+        self._tries = 0  # how often it has asked since it heard an aggregator
+        self._to_ask: tuple[PreVote, list[str]] | None = None  # the others, once some would vote for it
         self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
         self.role = Role.FOLLOWER
@@ -105,6 +115,7 @@ class Election:
         self.step_down(term)
         self.aggregator = self.terms[term] = aggregator
         self._refused.clear()
+        self._tries = 0
         self._heard_at = self._ctx.now
         self._arm()
 
@@ -188,7 +199,7 @@ class Election:
         self.aggregator = ""
         term, round_ = self._ledger.register.position
         # A peer that may not stand asks too: a finished peer answers with the final state.
-        self._ask(PreVote(self._document.id, self._ledger.term + 1, term, round_))
+        self._ask_for_prevotes(PreVote(self._document.id, self._ledger.term + 1, term, round_))
         if self._stands:
             self.role = Role.PRE_CANDIDATE
             self._prevotes = {self._ctx.me: None}
@@ -206,6 +217,7 @@ class Election:
                     self.step_down(message.own_term)
                 elif self._supports(source, message, Role.PRE_CANDIDATE) and message.term == self._ledger.term + 1:
                     self._prevotes[source] = None
+                    self._ask_the_others()
                     self._count_prevotes()
             case RequestVote():
                 self._on_request(source, message)
@@ -277,7 +289,7 @@ class Election:
             self._votes = {self._ctx.me: None}
             self._arm()
             term, round_ = self._ledger.register.position
-            self._ask(RequestVote(self._document.id, self._ledger.term, term, round_))
+            self._ask(RequestVote(self._document.id, self._ledger.term, term, round_), self._document.roster)
             self._count_votes()
 
     def _count_votes(self) -> None:
@@ -294,10 +306,35 @@ class Election:
         )
         self._rule.elected()
 
-    def _ask(self, message: Message) -> None:
-        for name in self._document.roster:
+    def _ask(self, message: Message, names: Sequence[str]) -> None:
+        for name in names:
             if name != self._ctx.me:  # dead ones too: membership may be wrong
                 self._ctx.send(name, message)
+
+    def _ask_for_prevotes(self, message: PreVote) -> None:
+        """Ask all peers of a small roster; of a large one a few, to learn whether a majority can be expected.
+
+        A peer that alone does not hear the aggregator would ask a thousand again and again, in vain. It asks the same few
+        twice, because a voter offers its register to a candidate that it refuses a second time.
+        """
+        roster, tries = self._document.roster, self._tries
+        self._tries += 1
+        self._to_ask = None
+        if len(roster) <= _FEW or tries % _ASK_ALL == _ASK_ALL - 1:
+            self._ask(message, roster)
+            return
+        step = len(roster) // _ASK_FIRST
+        begin = self._document.index(self._ctx.me) + 1 + tries // 2
+        few = dict.fromkeys(roster[(begin + number * step) % len(roster)] for number in range(_ASK_FIRST))
+        self._ask(message, list(few))
+        self._to_ask = (message, [name for name in roster if name not in few])
+
+    def _ask_the_others(self) -> None:
+        """Ask the peers of a large roster that were not asked, if some of those that were would vote for this one."""
+        if self._to_ask is not None and len(self._prevotes) >= _EXPECTS:
+            message, others = self._to_ask
+            self._to_ask = None
+            self._ask(message, others)
 
     # -- time ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from p2pclust.peer.core.members.membership import Membership
@@ -23,6 +23,7 @@ class Fitness:
         self.own = own
         self._facts = facts
         self._membership = membership
+        self._last: tuple[int, Sequence[str], list[str]] = (-1, (), [])  # what was found last, of which peers and facts
 
     def tell(self) -> None:
         """Publish this peer's fitness."""
@@ -34,12 +35,16 @@ class Fitness:
         """Whether this peer is clearly fitter than a device about which nothing is known."""
         return self.own > _USUAL + _CLEARLY
 
-    def clearly_fitter(self, names: Iterable[str], able: Callable[[str], bool]) -> bool:
+    def clearly_fitter(self, names: Sequence[str], able: Callable[[str], bool]) -> bool:
         """Return whether one of these peers is present, able, and clearly fitter than this one."""
         above = self.own + _CLEARLY
         if above >= _USUAL and not self._facts.published(FITNESS):
             return False  # asked at every message of an aggregator: in a fleet of equal devices it looks at no peer
-        return any(self._of(name) > above and self._membership.present(name) and able(name) for name in names)
+        changes, of, fitter = self._last
+        if changes != self._facts.fitness_changes or of is not names:
+            fitter = [name for name in names if self._of(name) > above]
+            self._last = (self._facts.fitness_changes, names, fitter)
+        return any(self._membership.present(name) and able(name) for name in fitter)
 
     def _of(self, name: str) -> float:
         fact = self._facts.get(name, FITNESS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.context import TimerKey
@@ -45,6 +46,8 @@ __all__ = ["AggregatedJob"]
 _CLOSE_REPEATS = 5
 #: More elections than a fleet can hold while a peer is away. Without the limit, one false message could use up all terms.
 _MOST_LEAP = 2**32
+#: The field with the term, of messages where that is not `term`.
+_TERMS: Final[dict[type[Message], str]] = {PreVoteReply: "own_term", HeldState: "entry_epoch"}
 
 
 class AggregatedJob:
@@ -86,34 +89,41 @@ class AggregatedJob:
         """Handle a message of this job from a roster peer."""
         if self._leaps(source, message) or self._distrusts(source, message):
             return
-        match message:
-            case Close():
-                self._on_close(source, message)
-            case CloseReply():
-                self._on_close_reply(source, message)
-            case PreVote() | RequestVote() | Open() | Heartbeat() if self.ledger.finished:
-                # A peer that still asks gets the final state; answers to old questions are ignored.
-                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
-            case _ if self.ledger.finished:
-                pass
-            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
-                self.election.receive(source, message)
-            case Open() | Heartbeat():
-                self._from_aggregator(source, message)
+        if self.ledger.finished or isinstance(message, Close | CloseReply):
+            self._about_the_end(source, message)
+            return
+        match message:  # the most frequent first
             case Adopted() | HeartbeatReply():
                 self._from_follower(source, message)
-            case Partial() if message.term == self.ledger.term:
-                self._on_partial(source, message)
+            case Heartbeat() | Open():
+                self._from_aggregator(source, message)
+            case Partial():
+                if message.term == self.ledger.term:
+                    self._on_partial(source, message)
+            case PreVote() | PreVoteReply() | RequestVote() | VoteReply() | StaleTerm():
+                self.election.receive(source, message)
             case HeldState() | Unpad() | Pads():
                 self._on_large(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
                     self._membership.forgot("a peer holds a later promise of it")
 
+    def _about_the_end(self, source: str, message: Message) -> None:
+        """Handle a message about the end of the job, or one that comes after it."""
+        match message:
+            case Close():
+                self._on_close(source, message)
+            case CloseReply():
+                self._on_close_reply(source, message)
+            case PreVote() | RequestVote() | Open() | Heartbeat():
+                # A peer that still asks gets the final state; answers to old questions are ignored.
+                self._ctx.send(self._asker(source, message), self._close_message(with_state=True))
+
     def _distrusts(self, source: str, message: Message) -> bool:
         """Return whether the message asks this peer to follow, or to vote for, a peer that sent a refuted state."""
-        asks = isinstance(message, PreVote | RequestVote | Open | Heartbeat)
-        return asks and not self.ledger.finished and source in self._follower.states.distrusted
+        if source not in self._follower.states.distrusted or self.ledger.finished:
+            return False
+        return isinstance(message, PreVote | RequestVote | Open | Heartbeat)
 
     def _leaps(self, source: str, message: Message) -> bool:
         """Return whether the message has a term that elections cannot have reached.
@@ -121,14 +131,10 @@ class AggregatedJob:
         Then this peer raises its term by the greatest possible step, and asks the sender again: a peer that was led to its
         term by a liar is reached in as many steps as the liar took.
         """
-        match message:
-            case PreVoteReply():
-                term = message.own_term
-            case HeldState():  # of the register that would be taken over
-                term = message.entry_epoch
-            case _:
-                term = getattr(message, "term", 0)
-        if self.ledger.finished or isinstance(message, Close) or term - self.ledger.term <= _MOST_LEAP:
+        # Of an offered register it is the one that would be taken over.
+        name = _TERMS.get(type(message), "term")
+        term: int = getattr(message, name, 0)
+        if term - self.ledger.term <= _MOST_LEAP or self.ledger.finished or isinstance(message, Close):
             return False
         if source not in self._leapt:
             self._leapt[source] = None

@@ -146,10 +146,11 @@ class Patience:
             return False  # our own answer takes as long
         fetches, now = name in self._fetches, self._ctx.now
         since = opened.opened_at if fetches else self._computes.get(name, (opened.opened_at, now))[0]
+        asked = frozenset(opened.asked)
         took_s = [
             at - opened.opened_at if fetches else self._computed_for_s(of)
             for of, at in self._answered.items()
-            if self._document.index(of) in opened.asked and of not in opened.relayed
+            if self._document.index(of) in asked and of not in opened.relayed
         ]
         return now - since > self._headway.busy_limit_s(max(took_s, default=0.0))
 

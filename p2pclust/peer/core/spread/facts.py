@@ -109,12 +109,14 @@ class Facts:
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
         self._minors: dict[str, int] = {}
+        #: How often a fact with the fitness of any peer came or went.
+        self.fitness_changes = 0
         #: Whether this peer still says what others remember that a former life of it said.
         self.stands: Callable[[str, bytes], bool] = lambda key, value: True
 
     def start(self) -> None:
         """Begin anti-entropy."""
-        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.timing.sync_period_s)
+        self._ctx.set_timer(("fact", "sync"), self._ctx.uniform(0.1, 1.0) * self._ctx.preset.sync_period_s)
 
     def publish(self, key: str, value: bytes) -> None:
         """Set one of this peer's keys, and send it to the neighbours."""
@@ -152,6 +154,7 @@ class Facts:
         known, floor = self._known[owner], self._floor(owner)
         for key in [key for key, fact in known.items() if fact.version < floor]:
             del known[key]
+        self.fitness_changes += 1
 
     def _push(self, delta: FactDelta, source: str) -> None:
         """Send news to all neighbours except its sender; along a sparse overlay only what is urgent."""
@@ -178,6 +181,11 @@ class Facts:
         """Return all facts that are held."""
         return [fact for known in self._known.values() for fact in known.values()]
 
+    @property
+    def has_news(self) -> bool:
+        """Whether facts came since the last call of `take_news`."""
+        return bool(self._news)
+
     def take_news(self) -> list[Fact]:
         """Return the facts that came since the last call, oldest first."""
         news, self._news = self._news, []
@@ -194,6 +202,7 @@ class Facts:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         self._known.pop(owner, None)
         self._highest.pop(owner, None)
+        self.fitness_changes += 1
 
     def greet(self, name: str) -> None:
         """Compare facts with a new member at once."""
@@ -201,7 +210,7 @@ class Facts:
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
-        self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(key, self._ctx.preset.sync_period_s * self._ctx.uniform(0.9, 1.1))
         if self._floor_next:
             self._raise_floor()
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
@@ -214,7 +223,8 @@ class Facts:
             case FactDigest():
                 self._compare(source, message)
             case FactDelta():
-                self._apply(source, message)
+                if not self._holds(message):
+                    self._apply(source, message)
 
     def _digest(self, to: str, *, answer: bool) -> FactDigest:
         owners = tuple(sorted(self._highest))
@@ -306,12 +316,20 @@ class Facts:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
             self._push(self._as_held(delta), source)
 
+    def _holds(self, delta: FactDelta) -> bool:
+        """Return whether all facts in a delta of another peer, of which there are some, are held here already."""
+        known = self._known.get(delta.owner)
+        if known is None or not delta.keys or delta.owner == self._ctx.me or delta.after > self._highest[delta.owner]:
+            return False
+        pairs = zip(delta.keys, delta.versions, strict=False)
+        return all(key in known and version <= known[key].version for key, version in pairs)
+
     def _ask(self, source: str, delta: FactDelta) -> None:
         """Ask for what is missing; for facts that are only named not while another neighbour's answer may be under way."""
         if not delta.keys:
             if self._ctx.now < self._asked_until.get(delta.owner, 0.0):
                 return
-            self._asked_until[delta.owner] = self._ctx.now + self._ctx.timing.probe_timeout_s
+            self._asked_until[delta.owner] = self._ctx.now + self._ctx.preset.probe_timeout_s
         self._ctx.send(source, self._digest(source, answer=True))
 
     def _as_held(self, delta: FactDelta) -> FactDelta:
@@ -345,5 +363,6 @@ class Facts:
     def _keep(self, fact: Fact) -> None:
         if fact.key in _UNHURRIED:
             self._seen[fact.key] = None
+            self.fitness_changes += fact.key == FITNESS
         self._known.setdefault(fact.owner, {})[fact.key] = fact
         self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgpack
 import pytest
 from harness import Net, Packet, is_of_job, toy
 
-from p2pclust.peer.core.effects import Compute, Persist, Send
+from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
+from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import (
     Adopted,
     Heartbeat,
@@ -407,3 +410,54 @@ def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for
     assert follower.phase == "fetching"
     follower._leave("p2")
     assert follower.phase == "following"
+
+
+@pytest.mark.slow
+class TestLargeRosters:
+    """A candidate of a large roster asks a few peers first."""
+
+    N = 80
+
+    def voter(self) -> Voter:
+        return Voter(self.N)
+
+    @staticmethod
+    def asked(effects: Iterable[Effect]) -> list[str]:
+        return [effect.to for effect in effects if isinstance(effect, Send) and isinstance(effect.message, PreVote)]
+
+    def stand(self, voter: Voter) -> list[str]:
+        """Let the election timer of p1 run out; return the peers that it asks."""
+        core = voter.net.core("p1")
+        core.timers.set(("job", voter.id, "election"), voter.net.now)
+        return self.asked(core.step(voter.net.now, Woken()))
+
+    def answer(self, voter: Voter, name: str, *, granted: bool) -> list[str]:
+        term = voter.job.ledger.term
+        store = voter.net.peers[name].disk.store_id
+        return self.asked(voter.net.arrive(name, "p1", PreVoteReply(voter.id, term + 1, granted, term, store)))
+
+    def test_the_others_are_asked_once_some_would_vote_for_it(self) -> None:
+        voter = self.voter()
+        few = self.stand(voter)
+        assert len(few) == len(set(few)) == 16
+        assert self.answer(voter, few[0], granted=False) == []
+        assert [self.answer(voter, name, granted=True) for name in few[1:3]] == [[], []]
+        others = self.answer(voter, few[3], granted=True)
+        assert sorted([*few, *others, "p1"]) == sorted(voter.net.peers), "each once"
+        assert self.answer(voter, few[4], granted=True) == []
+
+    def test_it_asks_all_in_time_whatever_the_few_answer(self) -> None:
+        voter = self.voter()
+        tries = [self.stand(voter) for _ in range(8)]
+        assert [len(names) for names in tries] == [16] * 7 + [self.N - 1]
+        assert [tries[number] == tries[number + 1] for number in range(6)] == [True, False] * 3
+        assert voter.job.election.role is Role.PRE_CANDIDATE
+
+    def test_a_peer_that_hears_an_aggregator_begins_anew(self) -> None:
+        voter = self.voter()
+        first, *_ = [self.stand(voter) for _ in range(3)]
+        voter.net.arrive("p2", "p1", Heartbeat(voter.id, voter.job.ledger.term + 1, 0))
+        assert self.stand(voter) == first
+
+    def test_a_small_roster_is_asked_at_once(self) -> None:
+        assert len(self.stand(Voter(5))) == 4
