@@ -11,7 +11,9 @@ H3  a job whose cancel was answered with ``cancelled`` has no other result
 H4  a submission that is repeated at a peer with the same request id is the same job, whether or not an answer was lost
 H5  labels that a client was given are those of the centers of the job's result
 H6  what a client reads at a peer never goes back, as long as the peer has its store: neither from a result to a running job,
-    nor from a known job to an unknown one, except for the oldest jobs, which peers delete
+    nor from a known job to an unknown one
+
+Peers delete the oldest jobs: of these H1, H4 and H6 allow that a peer does not know them any more.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ RUNNING: Final = "running"
 ENDED: Final = ("done", "failed", "cancelled")
 _RANK: Final = {ABSENT: 0, RUNNING: 1}
 _MOST_KEPT: Final = 500  # jobs that have ended, at one peer
+_AT_ONCE: Final = 32  # jobs that may reach peers in another order than they are named in
 
 
 @dataclass(frozen=True)
@@ -134,14 +137,16 @@ def violations(history: History, expected_labels: ExpectedLabels, kept: int = _M
     """
     accepted = {op.job: op for op in history.operations if op.verb == "submit" and op.outcome == "ok"}
     reads = history.reads()
+    # Named in their order; a peer has at least so many newer ones.
+    oldest = dict.fromkeys(list(reads)[: len(reads) - kept + _AT_ONCE] if len(reads) > kept else ())
     found: list[str] = []
     for job, seen in reads.items():  # what explains most comes first
         found += _cancel_stands(job, seen)
         found += _one_result(job, seen)
         if job in accepted:
-            found += _must_end(history, accepted[job], seen)
-        found += _goes_back(history, job, seen, deletes=len(reads) > kept)
-    found += _twice(history)
+            found += _must_end(history, accepted[job], seen, deleted=job in oldest)
+        found += _goes_back(history, job, seen, deletes=job in oldest)
+    found += _twice(history, oldest)
     found += _mislabelled(history, expected_labels)
     return found
 
@@ -150,10 +155,12 @@ def _shown(rule: str, what: str, *operations: Operation) -> str:
     return "\n".join([f"{rule}: {what}", *(f"  {operation}" for operation in operations)])
 
 
-def _must_end(history: History, accepted: Operation, reads: list[Operation]) -> Iterator[str]:
+def _must_end(history: History, accepted: Operation, reads: list[Operation], *, deleted: bool) -> Iterator[str]:
     job = accepted.job
     for peer in accepted.roster if history.settled_at < inf else ():
         last = [op for op in reads if op.peer == peer and op.invoked_at >= history.settled_at]
+        if deleted and last and last[-1].phase_of(job) == ABSENT:
+            continue
         if not last or last[-1].phase_of(job) not in ENDED:
             yield _shown("H1", f"{job} was accepted, and has not ended at {peer}", accepted, *last[-1:])
 
@@ -209,13 +216,13 @@ def _rank(op: Operation, job: str) -> int:
     return _RANK.get(op.phase_of(job), 2)
 
 
-def _twice(history: History) -> Iterator[str]:
+def _twice(history: History, oldest: Mapping[str, None]) -> Iterator[str]:
     asked: dict[str, list[Operation]] = {}
     for op in history.operations:
-        if op.verb == "submit" and op.request:
+        if op.verb == "submit" and op.request and op.job not in oldest:
             asked.setdefault(op.request, []).append(op)
     for request, submissions in asked.items():
-        found = list(_two_answers(history, submissions)) or list(_too_many(history, request, submissions))
+        found = list(_two_answers(history, submissions)) or list(_too_many(history, request, submissions, oldest))
         yield from (_shown("H4", f"request {request} {what}", *ops) for what, ops in found[:1])
 
 
@@ -234,11 +241,13 @@ def _two_answers(history: History, submissions: list[Operation]) -> Iterator[_Fo
                 yield f"is two jobs at {later.peer}", (earlier, later)
 
 
-def _too_many(history: History, request: str, submissions: list[Operation]) -> Iterator[_Found]:
+def _too_many(
+    history: History, request: str, submissions: list[Operation], oldest: Mapping[str, None]
+) -> Iterator[_Found]:  # fmt: skip
     """Yield the jobs of a request if they are more than the stores at which it may have been submitted."""
     seen: dict[str, Operation] = {}
     for op in history.operations:
-        if op.request == request and op.job:
+        if op.request == request and op.job and op.job not in oldest:
             seen.setdefault(op.job, op)
     stores = {
         (op.peer, sum(peer == op.peer and at <= instant for peer, at in history.stores_lost))

@@ -166,6 +166,19 @@ def test_the_oldest_jobs_are_deleted_and_no_result_turns_into_a_running_job() ->
     assert broken(others, done(5.0), running(6.0), kept=3) == ["H6"]
 
 
+def test_a_job_that_may_be_deleted_need_not_be_known_and_its_request_may_be_another_job() -> None:
+    newer = op("status", "b", 5.0, job="", phases={f"job-{n}": "done" for n in range(2, 60)})
+    again = submitted(9.0, job="job-99")
+    operations = [submitted(0.0), done(1.0), done(1.0, "b"), newer, again, absent(20), done(20, "b")]
+    ends = [op("result", peer, 21.0, "done", job="job-99", phases={"job-99": "done"}) for peer in "ab"]
+    assert broken(*operations, *ends, settled_at=19.0, kept=50) == []
+    assert broken(*operations, *ends, settled_at=19.0, kept=60) == ["H1", "H6", "H4"]
+    assert broken(submitted(0.0), running(20), done(20, "b"), newer, settled_at=19.0, kept=50) == ["H1"]
+    # Of the newest one nothing is excused, however many there are.
+    newest = [submitted(6.0), absent(20), done(20, "b")]
+    assert broken(newer, *newest, settled_at=19.0, kept=50) == ["H1"]
+
+
 def test_a_violation_shows_what_clients_saw() -> None:
     (story,) = violations(History([done(5.0), absent(6.0)]), lambda digest, peer: ())
     assert story.splitlines() == [
