@@ -50,6 +50,16 @@ class Clock:
             handle._run()
 
 
+class AtOnce:
+    """A dialler without other connections."""
+
+    def ask(self, connection, peer, *, hurried=False):
+        connection.dial()
+
+    def done(self, connection):
+        pass
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -69,9 +79,8 @@ def channel(request, clock, monkeypatch):
     with zmq.Context() as context:
         their_key = bundles["b"].curve_public
         counters = Counters()
-        channel = Channel(
-            context, clock, bundles["a"], "tcp://127.0.0.1:9", their_key, lane=request.param, counters=counters
-        )
+        endpoint = "tcp://127.0.0.1:9"
+        channel = Channel(context, clock, bundles["a"], endpoint, their_key, request.param, counters, AtOnce(), "b")
 
         def take(count):
             takes[0] = count
