@@ -303,7 +303,7 @@ class Core:
             if self.identity.partial_view and gone and self.routing.linked(name):
                 self._replace(name)
             if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
-                self.facts.greet(name)
+                self.facts.welcome(name)
             self.jobs.member_changed(name)
         for fact in self.facts.take_news():
             if fact.key == LINKS:

@@ -24,6 +24,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import CheckLink, Connect, Disconnect
+from p2pclust.peer.core.members.greetings import Greetings
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.probes import Probes
@@ -47,6 +48,7 @@ class Membership(MemberTable):
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._probes = Probes(context, self)
         self._suspicions = Suspicions(context, self)
+        self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = self._forgot = self._links_changed = False
         self._began_at = 0.0
@@ -218,14 +220,20 @@ class Membership(MemberTable):
     # -- probing ----------------------------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Once per period: greet the members that have never answered, and probe one of the others."""
+        """Once per period: greet members that have never answered, and probe one of the others."""
         self._ctx.set_timer(("member", "probe"), self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
-        for member in self._linked():
-            if self._ctx.timers.armed(("member", "hint", member.name)):
-                self._greet(member.name)
-            elif member.status == "unknown" and member.address:
-                self._greet_again(member)
+        for name in self._greetings.next([member.name for member in self._linked() if self._awaited(member)]):
+            if self._ctx.timers.armed(("member", "hint", name)):
+                self._greet(name)
+            else:
+                self._greet_again(self.members[name])
         self._probes.next()
+
+    def _awaited(self, member: Member) -> bool:
+        """Return whether a member is to be greeted until it answers."""
+        return self._ctx.timers.armed(("member", "hint", member.name)) or (
+            member.status == "unknown" and bool(member.address)
+        )
 
     def link_works(self, name: str, works: bool) -> None:
         """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
@@ -258,9 +266,9 @@ class Membership(MemberTable):
         if name in self.members:
             self._probes.greet(name)
 
-    def _welcome(self, name: str, before: str) -> None:
+    def _welcome(self, name: str, *, greet: bool) -> None:
         """A neighbour appeared."""
-        if before == "unknown":
+        if greet:
             self._greet(name)
         if not self._ctx.routing.whole:
             # On a full mesh other peers send it the news. Elsewhere this peer may be its only link, and news from before
@@ -278,7 +286,7 @@ class Membership(MemberTable):
             elif update.name in self.members and update.status in _RANK:
                 own = update.name == source
                 if own or self.possible(update.incarnation, self.members[update.name]):
-                    self._accept(update, passed_on=not own and not table)
+                    self._accept(update, own=own, passed_on=not own and not table)
 
     def _refute(self, update: Update) -> None:
         """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""
@@ -322,7 +330,8 @@ class Membership(MemberTable):
         forgot, self._forgot = self._forgot, False
         return forgot
 
-    def _accept(self, update: Update, *, passed_on: bool = False) -> None:
+    def _accept(self, update: Update, *, own: bool = False, passed_on: bool = False) -> None:
+        """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
         expected = update.status == "alive" and not passed_on and self._expected(member)
@@ -355,7 +364,8 @@ class Membership(MemberTable):
         if not expected:
             self._spread(member.update())
         if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
-            self._welcome(member.name, before)
+            # A member that announced itself has just been answered, or has answered.
+            self._welcome(member.name, greet=before == "unknown" and not own)
 
     def overslept(self, passed_s: float) -> None:
         """Prolong the suspicions: this peer was stopped for so long, and could hear no refutation."""

@@ -61,6 +61,7 @@ _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 #: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
 _NAMED_BYTES: Final = 4096
+_WELCOMES: Final = 8  # full exchanges with new members, in one period of anti-entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Facts:
         self._void: dict[str, None] = {}  # own keys that are retracted with the next floor
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
+        self._welcomed = 0  # members since the last anti-entropy
         self._minors: dict[str, int] = {}
         #: Whether this peer still says what others remember that a former life of it said.
         self.stands: Callable[[str, bytes], bool] = lambda key, value: True
@@ -195,13 +197,36 @@ class Facts:
         self._known.pop(owner, None)
         self._highest.pop(owner, None)
 
+    def welcome(self, name: str) -> None:
+        """Exchange facts with a new member at once.
+
+        On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
+        everything with the first of them only. The others tell each other their own facts: no peer needs to hear those of
+        all peers from all peers.
+        """
+        self._welcomed += 1
+        if not self._ctx.routing.whole or self._welcomed <= _WELCOMES:
+            self.greet(name)
+        else:
+            self._introduce(name)
+
+    def _introduce(self, name: str) -> None:
+        """Send a member this peer's own facts, or if they are large, name the newest: the member asks if it lacks it."""
+        me = self._ctx.me
+        own = self._known.get(me, {})
+        if sum(len(fact.value) for fact in own.values()) <= _NAMED_BYTES:
+            self._send_newer(name, me, 0)
+        else:
+            self._ctx.send(name, FactDelta(me, self._highest[me], (), (), ()))
+
     def greet(self, name: str) -> None:
-        """Compare facts with a new member at once."""
+        """Compare all facts with a member at once."""
         self._ctx.send(name, self._digest(name, answer=False))
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
         self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        self._welcomed = 0
         if self._floor_next:
             self._raise_floor()
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
@@ -260,7 +285,7 @@ class Facts:
             self._ctx.send(source, self._digest(source, answer=True))
 
     def _send_newer(self, to: str, owner: str, after: int) -> None:
-        newer = sorted((f for f in self._known[owner].values() if f.version > after), key=lambda f: f.version)
+        newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
         while newer:
             batch = [newer.pop(0)]
             size = len(batch[0].value)
