@@ -173,7 +173,7 @@ class Core:
             What happened.
         """
         ctx = self._ctx
-        self._wake_up(now - ctx.now)
+        self._wake_up(now - ctx.now, now - ctx.timers.next_at())
         ctx.now = now
         match event:
             case Started():
@@ -205,8 +205,10 @@ class Core:
         effects, ctx.effects = ctx.effects, []
         return effects
 
-    def _wake_up(self, passed_s: float) -> None:
-        """Detect that this process was asleep, stopped, or without a processor."""
+    def _wake_up(self, passed_s: float, late_s: float) -> None:
+        """Detect that this process was asleep, stopped, or without a processor; a timer is `late_s` over its time."""
+        if late_s > 0:
+            self.membership.was_late(late_s)
         if passed_s > 2 * self._ctx.timing.probe_period_s:  # something happens at least once per period
             self.membership.overslept(passed_s)
 

@@ -47,7 +47,7 @@ class Membership(MemberTable):
         super().__init__(context, roster, address, incarnation)
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._probes = Probes(context, self)
-        self._suspicions = Suspicions(context, self)
+        self._suspicions = Suspicions(context, self, self._probes.pace)
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = self._forgot = self._links_changed = False
@@ -370,6 +370,10 @@ class Membership(MemberTable):
     def overslept(self, passed_s: float) -> None:
         """Prolong the suspicions: this peer was stopped for so long, and could hear no refutation."""
         self._suspicions.overslept(passed_s)
+
+    def was_late(self, by_s: float) -> None:
+        """Allow more time for answers: a timer of this peer was late, and so are its answers and those of others to it."""
+        self._probes.pace.was_late(by_s, self._ctx.timing)
 
     def _confirm(self, member: Member, by: str) -> None:
         if self._suspicions.confirm(member, by):

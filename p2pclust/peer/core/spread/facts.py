@@ -61,7 +61,7 @@ _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 #: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
 _NAMED_BYTES: Final = 4096
-_WELCOMES: Final = 8  # full exchanges with new members, in one period of anti-entropy
+_WELCOMES: Final = 3  # full exchanges with new members, in one period of anti-entropy
 
 
 @dataclass(frozen=True, slots=True)
