@@ -197,7 +197,7 @@ class Channel:
     def _connected(self) -> None:
         self._was_up = True
         self._revivals = 0
-        self.dialler.done(self)
+        self.dialler.up(self, self.loop.time() - self._opened_at)
         if self._timer is None:
             self._unwatch()
 

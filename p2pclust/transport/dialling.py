@@ -13,15 +13,20 @@ from typing import Final, Protocol
 
 __all__ = ["Dialler"]
 
-_AT_ONCE: Final = 8
-_PATIENCE_S: Final = 1.0  # then a connection that is not up goes on by itself, and the next begins
+_AT_ONCE: Final = 4
+#: After this time, or `_USUAL` times what the last ones took, a connection that is not up goes on by itself, and the next
+#: begins. So many absent peers cannot hold up the others.
+_PATIENCE_S: Final = 0.5
+_USUAL: Final = 3.0
+_LONGEST_S: Final = 5.0
+_GAIN: Final = 0.25  # the weight of the newest connection in what is usual
 
 
 class Dialled(Protocol):
     """A connection that waits to be opened."""
 
     def dial(self) -> None:
-        """Begin to connect; `Dialler.done` is called once this has succeeded."""
+        """Begin to connect; `Dialler.up` is called once this has succeeded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +49,7 @@ class Dialler:
         self._waiting: dict[Dialled, _Waiting] = {}
         self._begun: dict[Dialled, asyncio.TimerHandle] = {}
         self._soon: asyncio.Handle | None = None
+        self._usual_s = 0.0
 
     def ask(self, connection: Dialled, peer: str, *, hurried: bool = False) -> None:
         """Open the connection when it is its turn; at the earliest when this turn of the loop is over."""
@@ -55,8 +61,13 @@ class Dialler:
         if connection in self._waiting:
             self._waiting[connection].hurried = True
 
+    def up(self, connection: Dialled, after_s: float) -> None:
+        """Take note that a connection is up, so long after it began."""
+        self._usual_s += _GAIN * (after_s - self._usual_s)
+        self.done(connection)
+
     def done(self, connection: Dialled) -> None:
-        """Take note that a connection is up, or not wanted any more."""
+        """Open the next connection: this one is up, has taken long, or is not wanted any more."""
         self._waiting.pop(connection, None)
         timer = self._begun.pop(connection, None)
         if timer is not None:
@@ -78,10 +89,11 @@ class Dialler:
 
     def _begin(self) -> None:
         self._soon = None
+        patience_s = min(max(_PATIENCE_S, _USUAL * self._usual_s), _LONGEST_S)
         while self._waiting and len(self._begun) < _AT_ONCE:
             connection = self._next()
             del self._waiting[connection]
-            self._begun[connection] = self._loop.call_later(_PATIENCE_S, self.done, connection)
+            self._begun[connection] = self._loop.call_later(patience_s, self.done, connection)
             connection.dial()
 
     def _next(self) -> Dialled:

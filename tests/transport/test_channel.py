@@ -56,6 +56,9 @@ class AtOnce:
     def ask(self, connection, peer, *, hurried=False):
         connection.dial()
 
+    def up(self, connection, after_s):
+        pass
+
     def done(self, connection):
         pass
 

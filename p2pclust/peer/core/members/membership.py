@@ -37,6 +37,7 @@ __all__ = ["Membership"]
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
+_LOOKERS: Final = 16  # peers that check a suspect
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
@@ -221,7 +222,8 @@ class Membership(MemberTable):
 
     def _probe(self) -> None:
         """Once per period: greet members that have never answered, and probe one of the others."""
-        self._ctx.set_timer(("member", "probe"), self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1))
+        period_s = self._ctx.timing.probe_period_s * self._ctx.uniform(0.9, 1.1)
+        self._ctx.set_timer(("member", "probe"), period_s + self.slack_s())
         for name in self._greetings.next([member.name for member in self._linked() if self._awaited(member)]):
             if self._ctx.timers.armed(("member", "hint", name)):
                 self._greet(name)
@@ -354,7 +356,8 @@ class Membership(MemberTable):
         self._suspicions.end(member)
         if update.status == "suspect":
             self._suspicions.begin(member, update.by)
-            self.look(member.name)
+            if self._looks_too():
+                self.look(member.name)
             self._tell(member.name)
         if before != member.status:
             self._changes.append((member.name, before))
@@ -374,6 +377,10 @@ class Membership(MemberTable):
     def was_late(self, by_s: float) -> None:
         """Allow more time for answers: a timer of this peer was late, and so are its answers and those of others to it."""
         self._probes.pace.was_late(by_s, self._ctx.timing)
+
+    def slack_s(self) -> float:
+        """Return how much slower than usual to go on, because processors are short."""
+        return self._probes.pace.more_s(self._ctx.timing)
 
     def _confirm(self, member: Member, by: str) -> None:
         if self._suspicions.confirm(member, by):
@@ -397,6 +404,11 @@ class Membership(MemberTable):
         """Try to connect, if there is a link."""
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(CheckLink(name))
+
+    def _looks_too(self) -> bool:
+        """Return whether to check a suspect that other peers check too: in a large fleet some of them are enough."""
+        n_members = len(self.members)
+        return n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS
 
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
@@ -443,11 +455,11 @@ class Membership(MemberTable):
                 self._ctx.send(name, Gossip(self.claims_for(name)))
         self._news.drop_spent()
         if self._news:
-            self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s)
+            self._ctx.set_timer(("member", "gossip"), self._ctx.timing.gossip_period_s + self.slack_s() / 4)
 
     def _sync(self) -> None:
         self._sync_s = min(2 * self._sync_s, self._ctx.timing.sync_period_s)
-        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1) + 4 * self.slack_s())
         for name in self._ctx.choose(self.neighbours(), 1):
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 

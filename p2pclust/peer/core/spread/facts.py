@@ -26,7 +26,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -61,6 +61,7 @@ _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 #: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
 _NAMED_BYTES: Final = 4096
+_MOST_OWNERS: Final = 16  # whose facts are sent in answer to one digest, on a full mesh
 _WELCOMES: Final = 3  # full exchanges with new members, in one period of anti-entropy
 
 
@@ -225,7 +226,8 @@ class Facts:
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
-        self._ctx.set_timer(key, self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        period_s = self._ctx.timing.sync_period_s * self._ctx.uniform(0.9, 1.1)
+        self._ctx.set_timer(key, period_s + 4 * self._membership.slack_s())
         self._welcomed = 0
         if self._floor_next:
             self._raise_floor()
@@ -276,13 +278,25 @@ class Facts:
             if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
             if not self._differs_for_good(source, owner)
         }
-        for owner in sorted(self._known):
-            self._send_newer(source, owner, 0 if owner in differ else theirs.get(owner, 0))
+        for owner, after in self._lacks({owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}):
+            self._send_newer(source, owner, after)
         behind = any(
             version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
         )
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(source, answer=True))
+
+    def _lacks(self, after: Mapping[str, int]) -> list[tuple[str, int]]:
+        """Return the owners of whose facts a peer lacks some, with the version after which it lacks them.
+
+        On a full mesh no more than `_MOST_OWNERS` besides this peer, because the owners and others send theirs too.
+        """
+        me = self._ctx.me
+        lacking = sorted(owner for owner in after if self._highest.get(owner, 0) > after[owner])
+        if self._ctx.routing.whole and len(lacking) > _MOST_OWNERS:
+            others = [owner for owner in lacking if owner != me]
+            lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *(owner for owner in lacking if owner == me)])
+        return [(owner, after[owner]) for owner in lacking]
 
     def _send_newer(self, to: str, owner: str, after: int) -> None:
         newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
