@@ -16,16 +16,20 @@ __all__ = ["Pace"]
 _GAIN: Final = 0.25  # the weight of the newest observation
 _MOST_LATE: Final = 2.0  # in probe periods: of one delay of this peer's own; what is longer also prolongs suspicions
 _ROUND_TRIPS: Final = 3.0  # the usual time of an answer is exceeded so many times before silence means anything
+#: At its start a peer shakes hands with all that it links to, and they with it. For each beyond the first few it expects so
+#: much delay, until answers show how long they take.
+_START_S: Final = 0.005
+_FEW: Final = 16
 _MOST_PERIODS: Final = 20.0  # in probe periods: the longest additional time
 
 
 class Pace:
-    """Observes answers to probes and delays of this peer's timers.
+    """Observes answers to probes and delays of this peer's timers; `n_links` is the number of peers that it links to.
 
     Examples
     --------
     >>> from p2pclust.peer.core.timing import preset
-    >>> pace, timing = Pace(), preset("fast")
+    >>> pace, timing = Pace(n_links=5), preset("fast")
     >>> pace.answered(0.02)
     >>> pace.more_s(timing)
     0.0
@@ -34,8 +38,8 @@ class Pace:
     1.1
     """
 
-    def __init__(self) -> None:
-        self._usual_s = 0.0
+    def __init__(self, n_links: int) -> None:
+        self._usual_s = _START_S * max(0, n_links - _FEW)
 
     def answered(self, after_s: float) -> None:
         """Take note of how long a member took to answer a probe, in time or not."""

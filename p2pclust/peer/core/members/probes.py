@@ -63,7 +63,7 @@ class _Probe:
 class Probes:
     """Probes one member per period, and reports those that do not answer."""
 
-    def __init__(self, context: Context, members: Members) -> None:
+    def __init__(self, context: Context, members: Members, n_links: int) -> None:
         self._ctx = context
         self._members = members
         self._turn: list[str] = []  # still to be probed in this turn
@@ -73,7 +73,7 @@ class Probes:
         self._health = 0
         self._sent_at: dict[int, tuple[str, float]] = {}  # targets of the newest probes, also of those given up
         #: How long answers take.
-        self.pace = Pace()
+        self.pace = Pace(n_links)
         self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
 
     def next(self) -> None:
