@@ -137,3 +137,16 @@ def test_closing_forgets_what_waits(channel, clock):
     assert not clock.timers
     assert not clock.watched
     assert counters.dropped == {"not sent: not connected": 1}
+
+
+def test_each_revival_waits_twice_as_long_as_the_one_before(channel, clock, monkeypatch):
+    """Where processors are short, handshakes take long: ending them again and again would never let one succeed."""
+    channel, _, _, _ = channel
+    dialled = []
+    dial = Channel.dial
+    monkeypatch.setattr(Channel, "dial", lambda self: (dialled.append(clock.now), dial(self)))
+    began = clock.now
+    for _ in range(62):
+        clock.advance(0.25)
+        channel.revive()  # a connection of the peer has come
+    assert [at - began for at in dialled] == [0.5, 1.5, 3.5, 7.5, 15.5]

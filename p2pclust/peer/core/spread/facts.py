@@ -278,7 +278,9 @@ class Facts:
             if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
             if not self._differs_for_good(source, owner)
         }
-        for owner, after in self._lacks({owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}):
+        for owner, after in self._lacks(
+            {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
+        ):
             self._send_newer(source, owner, after)
         behind = any(
             version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
