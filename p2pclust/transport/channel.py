@@ -50,8 +50,8 @@ class Channel:
 
     A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
     is dropped and further messages are refused at once, until one gets through again.
-    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint. The connection to `peer` begins when
-    the dialler says so; messages wait until then, without a limit of time, because every connection has its turn.
+    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint. The connection to `peer` begins
+    when the dialler says so. Messages wait until then without a time limit, because every connection has its turn.
     """
 
     context: zmq.Context[zmq.Socket[bytes]]

@@ -103,8 +103,8 @@ def test_all_of_a_mesh_get_through(net: Any) -> None:
     async def test() -> None:
         links = {name: net.open(name) for name in "abcdefghi"}
         for name, own in links.items():
-            for other in links:
-                own.connect(other, links[other].address)
+            for other, theirs in links.items():
+                own.connect(other, theirs.address)
                 if other != name:
                     assert own.send(other, [name.encode()], 0)
         await net.until(lambda: all(len(inbox) == 8 for inbox in net.inbox.values()))
