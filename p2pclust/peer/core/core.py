@@ -207,10 +207,11 @@ class Core:
 
     def _wake_up(self, passed_s: float, late_s: float) -> None:
         """Detect that this process was asleep, stopped, or without a processor; a timer is `late_s` over its time."""
+        # Something happens at least once per period, which is longer while processors are short.
+        if passed_s > 2 * self._ctx.timing.probe_period_s + self.membership.slack_s():
+            self.membership.overslept(passed_s)
         if late_s > 0:
             self.membership.was_late(late_s)
-        if passed_s > 2 * self._ctx.timing.probe_period_s:  # something happens at least once per period
-            self.membership.overslept(passed_s)
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())

@@ -14,6 +14,7 @@ from p2pclust.peer.core.timing import Timing
 __all__ = ["Pace"]
 
 _GAIN: Final = 0.25  # the weight of the newest observation
+_KEPT: Final = 0.9  # of what is usual, with each probe
 _MOST_LATE: Final = 2.0  # in probe periods: of one delay of this peer's own; what is longer also prolongs suspicions
 _ROUND_TRIPS: Final = 3.0  # the usual time of an answer is exceeded so many times before silence means anything
 #: At its start a peer shakes hands with all that it links to, and they with it. For each beyond the first few it expects so
@@ -48,6 +49,10 @@ class Pace:
     def was_late(self, by_s: float, timing: Timing) -> None:
         """Take note that a timer of this peer was late: answers are at least as late."""
         self._usual_s = max(self._usual_s, min(by_s, _MOST_LATE * timing.probe_period_s))
+
+    def forget(self) -> None:
+        """Give former observations less weight; to be called with each probe. If no answers come any more, none is slow."""
+        self._usual_s *= _KEPT
 
     def more_s(self, timing: Timing) -> float:
         """Return how much longer than usual to wait for an answer; 0 if answers come well within `probe_timeout_s`."""

@@ -85,6 +85,7 @@ class Probes:
             self._turn = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._turn:
             return
+        self.pace.forget()
         target, timing = self._turn.pop(), self._ctx.timing
         seq = self.greet(target)
         self._waiting[seq] = _Probe(target, self._members.incarnation_of(target))
