@@ -316,6 +316,8 @@ async def mesh(n_peers: int, timing: str, rounds: int, within_s: float) -> Mesh:
             for collect, request in requests.items():
                 combined.clear()
                 told.failure = await driver.finish(await driver.submit(request), request.job)
+                if told.failure or len(combined) < WARM + 2:
+                    break
                 told.round_ms[collect] = 1000 * statistics.median(np.diff(combined)[WARM:])
             told.pss_mb = statistics.median(pss_mb(pid) for pid in pids)
         except (TimeoutError, FleetError) as error:

@@ -426,7 +426,7 @@ class Membership(MemberTable):
             return
         first = self._ctx.me not in member.refused_by
         member.refused_by[by] = self._ctx.now
-        lately = self._ctx.now - self._suspicions.shortest_s
+        lately = self._ctx.now - self._suspicions.planned_s
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
         if len(witnesses) >= self._needed(name):
             self._accept(Update(name, "dead", member.incarnation, "", "", ""))

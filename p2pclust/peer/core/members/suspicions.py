@@ -27,10 +27,14 @@ class Suspicions:
         self._pace = pace
 
     @property
+    def planned_s(self) -> float:
+        """The duration of a suspicion that three other peers confirm, where answers come in time."""
+        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
+
+    @property
     def shortest_s(self) -> float:
-        """The duration of a suspicion that three other peers confirm."""
-        timing = self._ctx.timing
-        return timing.suspicion_s(len(self._table.members) + 1) + 2 * self._pace.more_s(timing)
+        """The same at present."""
+        return self.planned_s + 2 * self._pace.more_s(self._ctx.timing)
 
     def begin(self, member: Member, by: str) -> None:
         """Begin a suspicion of a member."""
