@@ -202,7 +202,7 @@ class Facts:
         """Exchange facts with a new member at once.
 
         On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
-        everything with the first of them only. The others tell each other their own facts: no peer needs to hear those of
+        everything with the first of them only. The others send each other their own facts: no peer needs to hear those of
         all peers from all peers.
         """
         self._welcomed += 1
