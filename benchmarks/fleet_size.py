@@ -2,6 +2,11 @@
 
 python benchmarks/fleet_size.py [--peers 40] [--started forked|by-hand|both] [--timing default] [--seconds 30]
 
+python benchmarks/fleet_size.py --meshes 40 80 120 [--presets fast default] [--rounds 20] [--within 300]
+
+The second command prints a table: a full mesh of so many forked peers, for each preset the seconds and the processor time of
+all peers until all are linked, the milliseconds of a round of k-means in a star and in a tree, and the memory of a peer.
+
 "forked" is the processes backend (one fork server); "by-hand" starts every peer with `p2pclust peer --config FILE`, as on
 devices of their own, with the bytecode of an installed package. Memory is PSS (proportional set size: pages that processes
 share are divided among them), as the kernel tells it in `smaps_rollup`. Ends with 1 if what is wanted of the first is
@@ -27,12 +32,14 @@ from typing import Any
 
 import numpy as np
 
+from p2pclust.errors import FleetError
 from p2pclust.fleet.driver import Driver
 from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import submit
 from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.fleet.processes.fleet import ProcessFleet
 from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
@@ -41,6 +48,8 @@ from p2pclust.transport.keys import throwaway_fleet, write_fleet
 #: Classes of devices, in turns: name, mains, cores, rows.
 CLASSES = (("gateway", True, 4, 2000), ("meter", True, 1, 500), ("wearable", False, 1, 200), ("phone", False, 8, 1000))
 N_FEATURES = 8
+WAYS = ("star", "tree")  # in which a job of the table collects sums
+WARM = 3  # rounds of a job that are not counted
 
 
 @dataclass
@@ -253,6 +262,84 @@ def by_hand(n_peers: int, timing: str, rounds: int, watch_s: float) -> Measured:
     return fleet.told
 
 
+# -- full meshes of several sizes -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mesh:
+    """What a full mesh came to."""
+
+    n_peers: int
+    timing: str
+    linked_s: float = float("nan")
+    linked_cpu_s: float = float("nan")
+    round_ms: dict[str, float] = field(default_factory=dict)
+    pss_mb: float = float("nan")
+    false_deaths: int = 0
+    failure: str = ""
+
+    HEAD = "peers preset   linked s   CPU s  star ms  tree ms  PSS MB  dead   load"
+
+    @property
+    def line(self) -> str:
+        """A line of the table."""
+        star, tree = (self.round_ms.get(collect, float("nan")) for collect in WAYS)
+        figures = (
+            f"{self.linked_s:9.2f}{self.linked_cpu_s:8.2f}{star:9.1f}{tree:9.1f}{self.pss_mb:8.1f}{self.false_deaths:6}"
+        )
+        return f"{self.n_peers:5} {self.timing:8}{figures}{os.getloadavg()[0]:7.1f}  {self.failure}"
+
+
+async def mesh(n_peers: int, timing: str, rounds: int, within_s: float) -> Mesh:
+    """Start a full mesh, and run a job in a star and in a tree."""
+    peers = tuple(PeerSpec(name, X, fitness(mains=mains, cores=cores)) for name, _, mains, cores, X in devices(n_peers))
+    told, pids, combined, deaths = Mesh(n_peers, timing), [], [], []
+
+    def on_event(event: Any) -> None:
+        if event["verb"] == "started":
+            pids.append(event["pid"])
+        elif event["verb"] == "combined" and "shift" in event:
+            combined.append(event["t"])
+        elif event["verb"] == "member" and event["status"] == "dead":
+            deaths.append(event)
+
+    with tempfile.TemporaryDirectory() as directory:
+        requests = {
+            collect: JobRequest(the_job(rounds), Treatment(missing="wait", collect=collect)) for collect in WAYS
+        }
+        fleet = ProcessFleet(FleetSpec(peers, tuple(requests.values()), timing=timing), Path(directory), on_event)
+        driver = Driver(fleet)
+        try:
+            async with asyncio.timeout(within_s):
+                await fleet.start()
+            told.linked_s, told.linked_cpu_s = fleet.now, sum(cpu_s(pid) for pid in pids)
+            for collect, request in requests.items():
+                combined.clear()
+                told.failure = await driver.finish(await driver.submit(request), request.job)
+                if told.failure or len(combined) < WARM + 2:
+                    break
+                told.round_ms[collect] = 1000 * statistics.median(np.diff(combined)[WARM:])
+            told.pss_mb = statistics.median(pss_mb(pid) for pid in pids)
+        except (TimeoutError, FleetError) as error:
+            told.failure = str(error)[-100:] or f"not linked after {within_s:.0f} s"
+        finally:
+            told.false_deaths = len(deaths)
+            await fleet.stop()
+    return told
+
+
+def meshes(sizes: list[int], presets: list[str], rounds: int, within_s: float) -> int:
+    """Print a table of full meshes; return 1 if one failed, or held a living peer dead."""
+    print(Mesh.HEAD)
+    failed = False
+    for n_peers in sizes:
+        for timing in presets:
+            told = asyncio.run(mesh(n_peers, timing, rounds, within_s))
+            print(told.line, flush=True)
+            failed = failed or bool(told.failure or told.false_deaths)
+    return int(failed)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -263,7 +350,12 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=30.0, help="how long the fleet is watched when its job is done"
     )
+    parser.add_argument("--meshes", type=int, nargs="+", help="print the table of full meshes of these sizes")
+    parser.add_argument("--presets", nargs="+", default=["fast", "default"], help="of the table")
+    parser.add_argument("--within", type=float, default=300.0, help="seconds until a mesh of the table must be linked")
     options = parser.parse_args()
+    if options.meshes:
+        return meshes(options.meshes, options.presets, options.rounds, options.within)
     given = (options.peers, options.timing, options.rounds, options.seconds)
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     held = True

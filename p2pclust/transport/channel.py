@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import zmq
 
+from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.keys import Bundle
 from p2pclust.transport.links import Counters, Lane
 
@@ -23,6 +24,7 @@ _FIRST_PATIENCE_S = 2.0  # how long messages wait for a new connection
 _PATIENCE_S = {Lane.CONTROL: 1.0, Lane.BULK: 2.0}  # how long they wait when a connection that was up takes none
 _RECONNECT_MS, _RECONNECT_MAX_MS = 50, 3000  # libzmq doubles the first up to the second
 _REVIVAL_AGE_S = 0.5  # a younger connection is still trying at short intervals
+_REVIVALS = 4  # in a row without success, each of them waits twice as long as the one before
 _RENEWAL_AGE_S = 3.0  # libzmq tries a connection no more that was refused by name: after this long, we do
 _MAX_ANSWER_BYTES = 1024  # the listening side sends nothing but the frames of the handshake
 
@@ -48,7 +50,8 @@ class Channel:
 
     A message that the socket does not take waits in a short queue. If the socket has taken nothing for a while, the queue
     is dropped and further messages are refused at once, until one gets through again.
-    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint.
+    Only the owner of `their_key`, a CURVE public key in Z85, can answer at the endpoint. The connection to `peer` begins
+    when the dialler says so. Messages wait until then without a time limit, because every connection has its turn.
     """
 
     context: zmq.Context[zmq.Socket[bytes]]
@@ -58,12 +61,18 @@ class Channel:
     their_key: bytes
     lane: Lane
     counters: Counters
+    dialler: Dialler
+    peer: str
 
     def __post_init__(self) -> None:
         self._queue: deque[list[bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._gave_up = False
-        self._open()
+        self._socket: zmq.Socket[bytes] | None = None  # until it is dialled
+        self._watched = self._was_up = False
+        self._opened_at = self.loop.time()
+        self._revivals = 0  # since it was up
+        self.dialler.ask(self, self.peer, hurried=self.lane == Lane.BULK)
 
     def send(self, parts: list[bytes]) -> bool:
         """Hand one message to the socket, or queue it; False when neither is possible."""
@@ -83,24 +92,32 @@ class Channel:
     @property
     def up(self) -> bool:
         """Whether the connection is up and takes messages now."""
-        ready = bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
-        if ready and self._timer is not None:
-            self.loop.call_soon(self._on_event)  # asking has cleared the event that the queue waits for
+        ready = self._ready()
+        if ready and self._watched:
+            self.loop.call_soon(self._on_event)  # asking has cleared the event that is waited for
         return ready
+
+    def _ready(self) -> bool:
+        return self._socket is not None and bool(int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT)
 
     def revive(self) -> None:
         """Connect again unless the socket can send: the peer has just sent on a new connection of its own.
 
-        libzmq tries an absent peer only every few seconds; this reaches a restarted one at once.
+        libzmq tries an absent peer only every few seconds; this reaches a restarted one at once. Where processors are short,
+        a handshake may take long: each revival in a row waits twice as long before it ends a connection that may be about
+        to succeed, so that one of them does.
         """
-        if self.loop.time() - self._opened_at < _REVIVAL_AGE_S or int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+        if self._socket is None:
+            self.dialler.hurry(self)
             return
+        patience_s = _REVIVAL_AGE_S * 2**self._revivals
+        if self.loop.time() - self._opened_at < patience_s or self.up:
+            return
+        self._revivals = min(self._revivals + 1, _REVIVALS)
         self._stop_waiting()
-        self._socket.close(linger=0)
-        self._open()
+        self._hang_up(linger_ms=0)
         self._gave_up = False
-        if self._queue:
-            self._wait()
+        self.dialler.ask(self, self.peer, hurried=True)
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket: its messages are sent within `linger_ms`, those in our own queue are dropped."""
@@ -108,9 +125,10 @@ class Channel:
             self._flush()
         self._stop_waiting()
         self._forget()
-        self._socket.close(linger=linger_ms)
+        self._hang_up(linger_ms)
 
-    def _open(self) -> None:
+    def dial(self) -> None:
+        """Begin to connect; see `Dialler`."""
         socket = self.context.socket(zmq.DEALER)
         set_common_options(socket)
         socket.set(zmq.IMMEDIATE, 1)
@@ -130,9 +148,23 @@ class Channel:
         self._fd = int(socket.get(zmq.FD))
         self._opened_at = self.loop.time()
         self._was_up = False
+        if self._queue:
+            self._wait()
+        else:
+            self._watch()
+
+    def _hang_up(self, linger_ms: int) -> None:
+        """Close the socket, if there is one, or leave the dialler's queue."""
+        self._unwatch()
+        if self._socket is not None:
+            self._socket.close(linger=linger_ms)
+            self._socket = None
+        self.dialler.done(self)
 
     def _push(self, parts: Sequence[bytes]) -> bool:
         """Hand one message to libzmq, whole or not at all."""
+        if self._socket is None:
+            return False
         send, last = self._socket.send, len(parts) - 1
         taken = True
         for index, part in enumerate(parts):
@@ -145,7 +177,8 @@ class Channel:
                 # must therefore be handed over as well.
                 taken = False
         if taken:
-            self._was_up = True
+            if not self._was_up:
+                self._connected()
             self.counters.messages_sent += 1
             self.counters.bytes_sent += sum(map(len, parts)) - 1  # less the lane mark
         return taken
@@ -161,27 +194,50 @@ class Channel:
                 self._wait()
         return not queue
 
+    def _connected(self) -> None:
+        self._was_up = True
+        self._revivals = 0
+        self.dialler.up(self, self.loop.time() - self._opened_at)
+        if self._timer is None:
+            self._unwatch()
+
     def _wait(self) -> None:
-        """Watch the socket until it takes the waiting messages."""
+        """Watch the socket, once there is one, until it takes the waiting messages."""
+        if self._socket is None:
+            return
         if self._timer is None:
             now = self.loop.time()
             until = now + _PATIENCE_S[self.lane]
             if not self._was_up:
                 until = max(until, self._opened_at + _FIRST_PATIENCE_S)
             self._timer = self.loop.call_at(until, self._lose_patience)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Call `_on_event` when the socket can send."""
+        if not self._watched:
+            self._watched = True
             self.loop.add_reader(self._fd, self._on_event)
         # The descriptor is edge-triggered: the events must be read after every send, or a wake-up may be lost. They are
         # acted upon later, since the caller may be about to send more.
-        if int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
+        if self._ready():
             self.loop.call_soon(self._on_event)
 
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self.loop.remove_reader(self._fd)
+
     def _on_event(self) -> None:
-        if self._timer is not None and int(self._socket.get(zmq.EVENTS)) & zmq.POLLOUT:
-            self._flush()
+        if self._watched and self._ready():
+            if not self._was_up:
+                self._connected()
+            if self._queue:
+                self._flush()
 
     def _lose_patience(self) -> None:
         self._timer = None
-        self.loop.remove_reader(self._fd)
+        self._unwatch()
         self._gave_up = True
         self._forget()
 
@@ -189,7 +245,7 @@ class Channel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self.loop.remove_reader(self._fd)
+            self._unwatch()
 
     def _forget(self) -> None:
         if self._queue:

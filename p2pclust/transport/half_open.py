@@ -3,7 +3,7 @@
 A connection takes a descriptor from the moment the kernel accepts it, and libzmq, which has no limit on their number, gives
 it three seconds for its handshake. So a stranger who connects some thousand times a second could take all that the process
 may have open, and then the peer can neither open a connection of its own nor a file. The event loop watches the listening
-sockets: each incoming connection costs it one system call, and time without any costs nothing.
+sockets: incoming connections cost it a few system calls, at most fifty times a second, and time without any costs nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ __all__ = ["HalfOpen", "allow_most_files"]
 
 _OPEN_FILES: Final = "/dev/fd"
 _PAUSE_S: Final = 1.0  # after a look that found nothing to end
+#: A listening socket wakes the loop until libzmq's thread has accepted the connection, which takes long where processors are
+#: short: so after each wake-up it is not watched for a while.
+_BLINK_S: Final = 0.02
 
 
 def allow_most_files() -> None:
@@ -42,6 +45,7 @@ class HalfOpen:
         self._ended = ended
         self._listening: dict[int, int] = {}  # ports by descriptor
         self._next_at = 0.0
+        self._blink: asyncio.TimerHandle | None = None
 
     def watch(self, address: str) -> None:
         """Watch the socket of this process that listens at the address."""
@@ -49,15 +53,30 @@ class HalfOpen:
         for number, connection in _sockets():
             if connection.getsockname()[1] == port and connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 self._listening[number] = port
-                self._loop.add_reader(number, self._incoming)
+                if self._blink is None:
+                    self._loop.add_reader(number, self._incoming)
 
     def close(self) -> None:
         """Stop watching; to be called before the sockets are closed."""
+        if self._blink is not None:
+            self._blink.cancel()
         for number in self._listening:
             self._loop.remove_reader(number)
         self._listening.clear()
 
     def _incoming(self) -> None:
+        for number in self._listening:
+            self._loop.remove_reader(number)
+        if self._blink is None:
+            self._blink = self._loop.call_later(_BLINK_S, self._watch_again)
+        self._look()
+
+    def _watch_again(self) -> None:
+        self._blink = None
+        for number in self._listening:
+            self._loop.add_reader(number, self._incoming)
+
+    def _look(self) -> None:
         if self._loop.time() < self._next_at or not self._few_left():
             return
         ports, heard, n_ended = set(self._listening.values()), self._arrivals.origins, 0

@@ -19,6 +19,7 @@ from p2pclust.transport.arrivals import Arrivals, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import Channel
 from p2pclust.transport.delayed import OwnLink
+from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.drain import Drain
 from p2pclust.transport.half_open import HalfOpen
 from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
@@ -44,6 +45,7 @@ _LANES = {mark[0]: lane for lane, mark in _MARKS.items()}
 
 @dataclass(slots=True)
 class _Link:
+    peer: str
     address: str
     host: str
     port: int
@@ -113,6 +115,7 @@ class ZmqLinks:
         self._arrivals = Arrivals()
         self._own: OwnLink | None = None  # None costs nothing
         self._closed = False
+        self._dialler = Dialler(self._loop, bundle.name)
         #: For further sockets of this peer: those with CURVE ask the same ZAP handler.
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.context.set(zmq.MAX_SOCKETS, 4096)
@@ -172,8 +175,8 @@ class ZmqLinks:
             self.counters.drop("not connected: bad address")
             return
         self.disconnect(peer)
-        control = self._open_channel(host, port, their_key, Lane.CONTROL)
-        self._links[peer] = _Link(address, host, port, their_key, control)
+        control = self._open_channel(peer, host, port, their_key, Lane.CONTROL)
+        self._links[peer] = _Link(peer, address, host, port, their_key, control)
 
     def disconnect(self, peer: str) -> None:
         """Close a link; see `Links.disconnect`."""
@@ -247,21 +250,23 @@ class ZmqLinks:
             link.control.close(round(linger_s * 1000))
             link.close_bulk()
         self._links.clear()
+        self._dialler.close()
         self.half_open.close()
         self._drain.close()
         self._router.close(linger=0)
         self._zap.close()
         self.context.term()
 
-    def _open_channel(self, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
+    def _open_channel(self, peer: str, host: str, port: int, their_key: bytes, lane: Lane) -> Channel:
         endpoint = tcp_endpoint(host, port)
-        return Channel(self.context, self._loop, self._bundle, endpoint, their_key, lane=lane, counters=self.counters)
+        own, counters, dialler = self._bundle, self.counters, self._dialler
+        return Channel(self.context, self._loop, own, endpoint, their_key, lane, counters, dialler, peer)
 
     def _bulk(self, link: _Link) -> Channel:
         """Return the bulk connection, opened if necessary, and note its use."""
         link.bulk_used_at = self._loop.time()
         if link.bulk is None:
-            link.bulk = self._open_channel(link.host, link.port, link.their_key, Lane.BULK)
+            link.bulk = self._open_channel(link.peer, link.host, link.port, link.their_key, Lane.BULK)
             link.bulk_timer = self._loop.call_later(self._bulk_idle_s, self._close_idle_bulk, link)
         return link.bulk
 

@@ -50,6 +50,19 @@ class Clock:
             handle._run()
 
 
+class AtOnce:
+    """A dialler without other connections."""
+
+    def ask(self, connection, peer, *, hurried=False):
+        connection.dial()
+
+    def up(self, connection, after_s):
+        pass
+
+    def done(self, connection):
+        pass
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -69,9 +82,8 @@ def channel(request, clock, monkeypatch):
     with zmq.Context() as context:
         their_key = bundles["b"].curve_public
         counters = Counters()
-        channel = Channel(
-            context, clock, bundles["a"], "tcp://127.0.0.1:9", their_key, lane=request.param, counters=counters
-        )
+        endpoint = "tcp://127.0.0.1:9"
+        channel = Channel(context, clock, bundles["a"], endpoint, their_key, request.param, counters, AtOnce(), "b")
 
         def take(count):
             takes[0] = count
@@ -125,3 +137,16 @@ def test_closing_forgets_what_waits(channel, clock):
     assert not clock.timers
     assert not clock.watched
     assert counters.dropped == {"not sent: not connected": 1}
+
+
+def test_each_revival_waits_twice_as_long_as_the_one_before(channel, clock, monkeypatch):
+    """Where processors are short, handshakes take long: ending them again and again would never let one succeed."""
+    channel, _, _, _ = channel
+    dialled = []
+    dial = Channel.dial
+    monkeypatch.setattr(Channel, "dial", lambda self: (dialled.append(clock.now), dial(self)))
+    began = clock.now
+    for _ in range(62):
+        clock.advance(0.25)
+        channel.revive()  # a connection of the peer has come
+    assert [at - began for at in dialled] == [0.5, 1.5, 3.5, 7.5, 15.5]

@@ -10,6 +10,7 @@ import socket as plain
 import time
 
 import pytest
+from tests.transport.clock import Clock
 
 from p2pclust.transport import half_open
 from p2pclust.transport.half_open import allow_most_files
@@ -103,6 +104,23 @@ def test_a_large_fleet_is_not_looked_at_with_every_connection(net, monkeypatch):
         await net.until(lambda: len(net.inbox["b"]) == 2)
 
     net.run(test())
+
+
+def test_a_pending_connection_does_not_keep_the_loop_awake(monkeypatch):
+    """Until libzmq's thread accepts it, the listening socket stays readable: the loop must not turn around that."""
+    clock = Clock()
+    guard = half_open.HalfOpen(clock, half_open.Arrivals(), pytest.fail)
+    with plain.create_server(("127.0.0.1", 0)) as listening:
+        guard.watch(f"127.0.0.1:{listening.getsockname()[1]}")
+        watched = {listening.fileno()}
+        assert clock.watched == watched
+        guard._incoming()
+        assert not clock.watched
+        clock.advance(0.1)
+        assert clock.watched == watched
+        guard._incoming()
+        guard.close()
+    assert not clock.timers
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch):

@@ -191,7 +191,7 @@ class Core:
             What happened.
         """
         ctx = self._ctx
-        self._wake_up(now - ctx.now)
+        self._wake_up(now - ctx.now, now - ctx.timers.next_at())
         ctx.now = now
         if isinstance(event, Arrived):
             self._arrived(event)
@@ -230,10 +230,13 @@ class Core:
             case Leave():
                 self.membership.leave()
 
-    def _wake_up(self, passed_s: float) -> None:
-        """Detect that this process was asleep, stopped, or without a processor."""
-        if passed_s > 2 * self._ctx.preset.probe_period_s:  # something happens at least once per period
+    def _wake_up(self, passed_s: float, late_s: float) -> None:
+        """Detect that this process was asleep, stopped, or without a processor; a timer is `late_s` over its time."""
+        # Something happens at least once per period, which is longer while processors are short.
+        if passed_s > 2 * self._ctx.preset.probe_period_s + self.membership.slack_s():
             self.membership.overslept(passed_s)
+        if late_s > 0:
+            self.membership.was_late(late_s)
 
     def _start(self) -> None:
         self._ctx.persist("self", "incarnation", str(self._incarnation).encode())
@@ -324,7 +327,7 @@ class Core:
             if self.identity.partial_view and gone and self.routing.linked(name):
                 self._replace(name)
             if status == "alive" and before != "suspect" and self._ctx.routing.linked(name):
-                self.facts.greet(name)
+                self.facts.welcome(name)
             self.jobs.member_changed(name)
         for fact in self.facts.take_news():
             if fact.key == LINKS:

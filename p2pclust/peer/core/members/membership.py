@@ -24,6 +24,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import CheckLink, Connect, Disconnect
+from p2pclust.peer.core.members.greetings import Greetings
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.news import News
 from p2pclust.peer.core.members.probes import Probes
@@ -36,6 +37,7 @@ __all__ = ["Membership"]
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
+_LOOKERS: Final = 16  # peers that check a suspect
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
@@ -45,9 +47,10 @@ class Membership(MemberTable):
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         super().__init__(context, roster, address, incarnation)
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
-        self._probes = Probes(context, self)
-        self._suspicions = Suspicions(context, self)
-        self._sync_s = context.preset.sync_period_s  # until the next table is exchanged
+        self._probes = Probes(context, self, len(self._linked()))
+        self._suspicions = Suspicions(context, self, self._probes.pace)
+        self._greetings = Greetings()
+        self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = self._forgot = self._links_changed = False
         self._began_at = 0.0
         self._changes: list[tuple[str, str]] = []
@@ -217,14 +220,21 @@ class Membership(MemberTable):
     # -- probing ----------------------------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Once per period: greet the members that have never answered, and probe one of the others."""
-        self._ctx.set_timer(("member", "probe"), self._ctx.preset.probe_period_s * self._ctx.uniform(0.9, 1.1))
-        for member in self._linked():
-            if self._ctx.timers.armed(("member", "hint", member.name)):
-                self._greet(member.name)
-            elif member.status == "unknown" and member.address:
-                self._greet_again(member)
+        """Once per period: greet members that have never answered, and probe one of the others."""
+        period_s = self._ctx.preset.probe_period_s * self._ctx.uniform(0.9, 1.1)
+        self._ctx.set_timer(("member", "probe"), period_s + self.slack_s())
+        for name in self._greetings.next([member.name for member in self._linked() if self._awaited(member)]):
+            if self._ctx.timers.armed(("member", "hint", name)):
+                self._greet(name)
+            else:
+                self._greet_again(self.members[name])
         self._probes.next()
+
+    def _awaited(self, member: Member) -> bool:
+        """Return whether a member is to be greeted until it answers."""
+        return self._ctx.timers.armed(("member", "hint", member.name)) or (
+            member.status == "unknown" and bool(member.address)
+        )
 
     def link_works(self, name: str, works: bool) -> None:
         """Note whether a neighbour that is alive answers over its link; on a sparse overlay messages go around it if not."""
@@ -257,9 +267,9 @@ class Membership(MemberTable):
         if name in self.members:
             self._probes.greet(name)
 
-    def _welcome(self, name: str, before: str) -> None:
+    def _welcome(self, name: str, *, greet: bool) -> None:
         """A neighbour appeared."""
-        if before == "unknown":
+        if greet:
             self._greet(name)
         if not self._ctx.routing.whole:
             # On a full mesh other peers send it the news. Elsewhere this peer may be its only link, and news from before
@@ -277,7 +287,7 @@ class Membership(MemberTable):
             elif update.name in self.members and update.status in _RANK:
                 own = update.name == source
                 if own or self.possible(update.incarnation, self.members[update.name]):
-                    self._accept(update, passed_on=not own and not table)
+                    self._accept(update, own=own, passed_on=not own and not table)
 
     def _refute(self, update: Update) -> None:
         """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""
@@ -326,7 +336,8 @@ class Membership(MemberTable):
         forgot, self._forgot = self._forgot, False
         return forgot
 
-    def _accept(self, update: Update, *, passed_on: bool = False) -> None:
+    def _accept(self, update: Update, *, own: bool = False, passed_on: bool = False) -> None:
+        """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
         member = self.members[update.name]
         newer = update.incarnation > member.incarnation or member.status == "unknown"
         expected = update.status == "alive" and not passed_on and self._expected(member)
@@ -349,7 +360,8 @@ class Membership(MemberTable):
         self._suspicions.end(member)
         if update.status == "suspect":
             self._suspicions.begin(member, update.by)
-            self.look(member.name)
+            if self._looks_too():
+                self.look(member.name)
             self._tell(member.name)
         if before != member.status:
             self._changes.append((member.name, before))
@@ -359,11 +371,20 @@ class Membership(MemberTable):
         if not expected:
             self._spread(member.update())
         if update.status == "alive" and before != "suspect" and self._ctx.routing.linked(member.name):
-            self._welcome(member.name, before)
+            # A member that announced itself has just been answered, or has answered.
+            self._welcome(member.name, greet=before == "unknown" and not own)
 
     def overslept(self, passed_s: float) -> None:
         """Prolong the suspicions: this peer was stopped for so long, and could hear no refutation."""
         self._suspicions.overslept(passed_s)
+
+    def was_late(self, by_s: float) -> None:
+        """Allow more time for answers: a timer of this peer was late, and so are its answers and those of others to it."""
+        self._probes.pace.was_late(by_s, self._ctx.timing)
+
+    def slack_s(self) -> float:
+        """Return how much slower than usual to go on, because processors are short."""
+        return self._probes.pace.more_s(self._ctx.timing)
 
     def _confirm(self, member: Member, by: str) -> None:
         if self._suspicions.confirm(member, by):
@@ -388,6 +409,11 @@ class Membership(MemberTable):
         if self._ctx.routing.linked(name):
             self._ctx.effects.append(CheckLink(name))
 
+    def _looks_too(self) -> bool:
+        """Return whether to check a suspect that other peers check too: in a large fleet some of them are enough."""
+        n_members = len(self.members)
+        return n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS
+
     def checked(self, name: str, refused: bool) -> None:
         """The connect that was asked for was refused, or not."""
         member = self.members.get(name)
@@ -404,7 +430,7 @@ class Membership(MemberTable):
             return
         first = self._ctx.me not in member.refused_by
         member.refused_by[by] = self._ctx.now
-        lately = self._ctx.now - self._suspicions.shortest_s
+        lately = self._ctx.now - self._suspicions.planned_s
         witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
         if len(witnesses) >= self._needed(name):
             self._accept(Update(name, "dead", member.incarnation, "", "", ""))
@@ -433,11 +459,11 @@ class Membership(MemberTable):
                 self._ctx.send(name, Gossip(self.claims_for(name)))
         self._news.drop_spent()
         if self._news:
-            self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s)
+            self._ctx.set_timer(("member", "gossip"), self._ctx.preset.gossip_period_s + self.slack_s() / 4)
 
     def _sync(self) -> None:
         self._sync_s = min(2 * self._sync_s, self._ctx.preset.sync_period_s)
-        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1))
+        self._ctx.set_timer(("member", "sync"), self._sync_s * self._ctx.uniform(0.9, 1.1) + 4 * self.slack_s())
         for name in self._ctx.choose(self.neighbours(), 1):
             self._ctx.send(name, MemberSync(False, self._table(), self._ctx.serial))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.members.pace import Pace
 from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
 
 __all__ = ["Members", "Probes"]
@@ -19,6 +20,7 @@ __all__ = ["Members", "Probes"]
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _BROKEN: Final = 3  # probes in a row that only helpers got an answer to: the link is broken, not the member
 _MAX_HEALTH: Final = 8  # Lifeguard's S
+_REMEMBERED: Final = 64  # probes without an answer: one that comes late says how slow answers are
 
 
 class Members(Protocol):
@@ -61,7 +63,7 @@ class _Probe:
 class Probes:
     """Probes one member per period, and reports those that do not answer."""
 
-    def __init__(self, context: Context, members: Members) -> None:
+    def __init__(self, context: Context, members: Members, n_links: int) -> None:
         self._ctx = context
         self._members = members
         self._turn: list[str] = []  # still to be probed in this turn
@@ -69,6 +71,9 @@ class Probes:
         self._waiting: dict[int, _Probe] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
         self._health = 0
+        self._sent_at: dict[int, tuple[str, float]] = {}  # targets of the newest probes, also of those given up
+        #: How long answers take.
+        self.pace = Pace(n_links)
         self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
 
     def next(self) -> None:
@@ -80,12 +85,17 @@ class Probes:
             self._turn = [names[i] for i in self._ctx.rng.permutation(len(names))]
         if not self._turn:
             return
+        self.pace.forget()
         target, timing = self._turn.pop(), self._ctx.preset
         seq = self.greet(target)
         self._waiting[seq] = _Probe(target, self._members.incarnation_of(target))
-        scale = 1 + self._health
-        self._ctx.set_timer(("member", "direct", str(seq)), timing.probe_timeout_s * scale)
-        self._ctx.set_timer(("member", "verdict", str(seq)), 0.9 * timing.probe_period_s * scale)
+        self._sent_at[seq] = (target, self._ctx.now)
+        if len(self._sent_at) > _REMEMBERED:
+            del self._sent_at[next(iter(self._sent_at))]
+        scale, more_s = 1 + self._health, self.pace.more_s(timing)
+        self._ctx.set_timer(("member", "direct", str(seq)), timing.probe_timeout_s * scale + more_s)
+        # Helpers need two round trips.
+        self._ctx.set_timer(("member", "verdict", str(seq)), 0.9 * timing.probe_period_s * scale + 2 * more_s)
 
     def greet(self, name: str) -> int:
         """Ping a member and return the number of the ping; no answer is awaited."""
@@ -113,6 +123,10 @@ class Probes:
 
     def answered(self, source: str, message: Ack) -> None:
         """Handle an answer to a probe of this peer's own, or to one for another peer."""
+        target, sent_at = self._sent_at.get(message.seq, ("", 0.0))
+        if source == target:
+            del self._sent_at[message.seq]
+            self.pace.answered(self._ctx.now - sent_at)
         if message.seq in self._helping:
             self._ctx.timers.cancel(("member", "helping", str(message.seq)))
             asker, theirs = self._helping.pop(message.seq)

@@ -11,6 +11,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.members.member_table import Member, MemberTable
+from p2pclust.peer.core.members.pace import Pace
 
 __all__ = ["Suspicions"]
 
@@ -20,14 +21,20 @@ _CONFIRMATIONS: Final = 3  # Lifeguard's K
 class Suspicions:
     """The timers of this peer's suspicions. When one is due, the member is considered dead."""
 
-    def __init__(self, context: Context, table: MemberTable) -> None:
+    def __init__(self, context: Context, table: MemberTable, pace: Pace) -> None:
         self._ctx = context
         self._table = table
+        self._pace = pace
+
+    @property
+    def planned_s(self) -> float:
+        """The duration of a suspicion that three other peers confirm, where answers come in time."""
+        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
 
     @property
     def shortest_s(self) -> float:
-        """The duration of a suspicion that three other peers confirm."""
-        return self._ctx.preset.suspicion_s(len(self._table.members) + 1)
+        """The same at present."""
+        return self.planned_s + 2 * self._pace.more_s(self._ctx.preset)
 
     def begin(self, member: Member, by: str) -> None:
         """Begin a suspicion of a member."""

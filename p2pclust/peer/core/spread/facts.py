@@ -26,7 +26,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -61,6 +61,8 @@ _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 #: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
 _NAMED_BYTES: Final = 4096
+_MOST_OWNERS: Final = 16  # whose facts are sent in answer to one digest, on a full mesh
+_WELCOMES: Final = 3  # full exchanges with new members, in one period of anti-entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Facts:
         self._void: dict[str, None] = {}  # own keys that are retracted with the next floor
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
+        self._welcomed = 0  # members since the last anti-entropy
         self._minors: dict[str, int] = {}
         #: How often a fact with the fitness of any peer came or went.
         self.fitness_changes = 0
@@ -204,13 +207,37 @@ class Facts:
         self._highest.pop(owner, None)
         self.fitness_changes += 1
 
+    def welcome(self, name: str) -> None:
+        """Exchange facts with a new member at once.
+
+        On a full mesh peers that meet many others in a short time, because a large fleet starts or a cut heals, compare
+        everything with the first of them only. The others send each other their own facts: no peer needs to hear those of
+        all peers from all peers.
+        """
+        self._welcomed += 1
+        if not self._ctx.routing.whole or self._welcomed <= _WELCOMES:
+            self.greet(name)
+        else:
+            self._introduce(name)
+
+    def _introduce(self, name: str) -> None:
+        """Send a member this peer's own facts, or if they are large, name the newest: the member asks if it lacks it."""
+        me = self._ctx.me
+        own = self._known.get(me, {})
+        if sum(len(fact.value) for fact in own.values()) <= _NAMED_BYTES:
+            self._send_newer(name, me, 0)
+        else:
+            self._ctx.send(name, FactDelta(me, self._highest[me], (), (), ()))
+
     def greet(self, name: str) -> None:
-        """Compare facts with a new member at once."""
+        """Compare all facts with a member at once."""
         self._ctx.send(name, self._digest(name, answer=False))
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
-        self._ctx.set_timer(key, self._ctx.preset.sync_period_s * self._ctx.uniform(0.9, 1.1))
+        period_s = self._ctx.preset.sync_period_s * self._ctx.uniform(0.9, 1.1)
+        self._ctx.set_timer(key, period_s + 4 * self._membership.slack_s())
+        self._welcomed = 0
         if self._floor_next:
             self._raise_floor()
         self._floor_next = self._owes_floor  # a period later, when other peers have sent all that they remember
@@ -261,16 +288,30 @@ class Facts:
             if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
             if not self._differs_for_good(source, owner)
         }
-        for owner in sorted(self._known):
-            self._send_newer(source, owner, 0 if owner in differ else theirs.get(owner, 0))
+        for owner, after in self._lacks(
+            {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
+        ):
+            self._send_newer(source, owner, after)
         behind = any(
             version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
         )
         if (behind or differ) and not digest.answer:
             self._ctx.send(source, self._digest(source, answer=True))
 
+    def _lacks(self, after: Mapping[str, int]) -> list[tuple[str, int]]:
+        """Return the owners of whose facts a peer lacks some, with the version after which it lacks them.
+
+        On a full mesh no more than `_MOST_OWNERS` besides this peer, because the owners and others send theirs too.
+        """
+        me = self._ctx.me
+        lacking = sorted(owner for owner in after if self._highest.get(owner, 0) > after[owner])
+        if self._ctx.routing.whole and len(lacking) > _MOST_OWNERS:
+            others = [owner for owner in lacking if owner != me]
+            lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *(owner for owner in lacking if owner == me)])
+        return [(owner, after[owner]) for owner in lacking]
+
     def _send_newer(self, to: str, owner: str, after: int) -> None:
-        newer = sorted((f for f in self._known[owner].values() if f.version > after), key=lambda f: f.version)
+        newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
         while newer:
             batch = [newer.pop(0)]
             size = len(batch[0].value)
