@@ -102,7 +102,7 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
-    for path in reversed(missing or [folder]):  # a process that was killed may have made it, and not come so far
+    for path in reversed(missing):
         sync(path.parent)
 
 

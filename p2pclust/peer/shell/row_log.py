@@ -25,7 +25,7 @@ import msgpack
 from p2pclust.peer.shell.performer import Row
 from p2pclust.tools.files import sync
 
-__all__ = ["LOG_BYTES", "Record", "RowLog"]
+__all__ = ["LOG_BYTES", "Commit", "RowLog"]
 
 #: Room for 75 registers of ten centers with 64 columns.
 LOG_BYTES: Final = 512 * 1024
@@ -35,7 +35,7 @@ _CHECK_BYTES: Final = 16
 _HEAD_BYTES: Final = _HEADER.size + _CHECK_BYTES
 
 
-class Record(NamedTuple):
+class Commit(NamedTuple):
     """One commit."""
 
     number: int
@@ -63,14 +63,14 @@ class RowLog:
             raise
         self._size = max(size_bytes, size_bytes - missing)
 
-    def read(self, after: int) -> tuple[list[Record], bool]:
+    def read(self, after: int) -> tuple[list[Commit], bool]:
         """Return the commits that follow the one of that number, and whether one was synced and is damaged.
 
         A power cut may leave the last record in any state, because it was not synced. A record is synced before the next
         one is written: so a whole record beyond a damaged one shows that the damage is no power cut's.
         """
         data = os.pread(self._file, self._size, 0)
-        found: list[Record] = []
+        found: list[Commit] = []
         place = 0
         while (read := self._record(data, place)) is not None and read[0].number == after + 1 + len(found):
             found.append(read[0])
@@ -114,7 +114,7 @@ class RowLog:
     def _check(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=_CHECK_BYTES, key=self._key).digest()
 
-    def _record(self, data: bytes, place: int) -> tuple[Record, int] | None:
+    def _record(self, data: bytes, place: int) -> tuple[Commit, int] | None:
         """Return the record at a place and where the next one begins, or None if none is there."""
         head, check = data[place : place + _HEADER.size], data[place + _HEADER.size : place + _HEAD_BYTES]
         if not head.startswith(_MARK) or check != self._check(head):
@@ -125,9 +125,9 @@ class RowLog:
         if data[end : end + _CHECK_BYTES] != self._check(head + body):
             return None
         rows = msgpack.unpackb(body)
-        return Record(number, tuple((table, row, value) for table, row, value in rows)), end + _CHECK_BYTES
+        return Commit(number, tuple((table, row, value) for table, row, value in rows)), end + _CHECK_BYTES
 
-    def _everywhere(self, data: bytes, place: int) -> Iterator[Record]:
+    def _everywhere(self, data: bytes, place: int) -> Iterator[Commit]:
         """Yield all records from a place on, wherever they begin."""
         while (place := data.find(_MARK, place)) >= 0:
             read = self._record(data, place)

@@ -91,7 +91,7 @@ def _new_id() -> bytes:
 class Store:
     """The rows and blobs of one peer. Safe to use from the event loop and the worker thread.
 
-    `log_bytes` is the size of the log of the newest commits, for tests.
+    `log_bytes` is the size of the log of the newest commits; 0: SQLite has each commit at once. For tests.
     """
 
     def __init__(self, directory: Path, log_bytes: int = LOG_BYTES) -> None:

@@ -58,7 +58,7 @@ def limited(store: Store, pragma: str) -> str:
 
 
 def test_a_store_that_is_full_and_one_that_may_only_be_read(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Store(tmp_path, log_bytes=0)
     path = tmp_path / "store.sqlite3"
     full = limited(store, "max_page_count=9")
     assert full == f"{path}: database or disk is full; free some space, then start the peer again"

@@ -19,7 +19,7 @@ from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.privacy_file import PrivacyFile
-from p2pclust.peer.shell.row_log import Record, RowLog
+from p2pclust.peer.shell.row_log import Commit, RowLog
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.private.ledger import PrivacyLedger
 from p2pclust.tools import files
@@ -116,8 +116,8 @@ def _overwritten_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_record(patch: pytest.MonkeyPatch) -> None:
-    def read(log: RowLog, after: int) -> tuple[list[Record], bool]:
-        data, found, place = os.pread(log._file, log._size, 0), list[Record](), 0
+    def read(log: RowLog, after: int) -> tuple[list[Commit], bool]:
+        data, found, place = os.pread(log._file, log._size, 0), list[Commit](), 0
         while (taken := log._record(data, place)) is not None:
             found.append(taken[0])
             place = taken[1]

@@ -157,7 +157,7 @@ class TestStore:
 
         After 90 commits the log was overwritten from its start, and frames of before are behind its end.
         """
-        store, n_before = Store(tmp_path / "left"), int(request.param)
+        store, n_before = Store(tmp_path / "left", log_bytes=0), int(request.param)
         commits = [(0, store.load())] if n_before else []
         for number in range(n_before + 7):
             rows = [
@@ -189,7 +189,7 @@ class TestStore:
         directory.mkdir()
         for name, content in (files | {f"{FILE}-wal": log}).items():
             (directory / name).write_bytes(content)
-        store = Store(directory)
+        store = Store(directory, log_bytes=0)
         stored = store.load()
         store.close()
         return store, stored
@@ -249,7 +249,7 @@ class TestStore:
 
     def test_two_power_cuts_in_a_row(self, tmp_path: Path) -> None:
         # The second transaction overwrites the first of what the first one left, and is shorter.
-        store = Store(tmp_path / "0")
+        store = Store(tmp_path / "0", log_bytes=0)
         for life, n_bytes in ((1, 30_000), (2, 10)):
             store.write([("ballot", "j", b"%d" % life)])
             promised, older = store.load(), self.files(tmp_path / str(life - 1))[f"{FILE}-wal"]
@@ -264,7 +264,7 @@ class TestStore:
                 if name != FILE:
                     torn[start + 1000 : start + 1512] = bytes(range(256)) * 2
                 (tmp_path / str(life) / name).write_bytes(torn)
-            store = Store(tmp_path / str(life))
+            store = Store(tmp_path / str(life), log_bytes=0)
             assert store.set_aside is None
             assert store.load() == promised
         store.close()

@@ -58,6 +58,6 @@ def test_a_plan_is_a_function_of_the_seed_and_leaves_the_other_swarm_as_it_was()
 
 
 @pytest.mark.slow
-def test_1000178_a_job_within_leaves_no_row_that_only_its_end_wrote() -> None:
+def test_1000179_a_job_within_leaves_no_row_that_only_its_end_wrote() -> None:
     """What lay on its desk was gone by then: `finish` wrote an empty row, and `forget` took it for none."""
-    assert check(range(1000178, 1000179))["finished within"] > 0
+    assert check(range(1000179, 1000180))["finished within"] > 0

@@ -47,7 +47,9 @@ class Membership(MemberTable):
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         super().__init__(context, roster, address, incarnation)
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
-        self._probes = Probes(context, self, len(self._linked()))
+        routing = context.routing
+        # Counted without a look at the members: their addresses are known at the start only.
+        self._probes = Probes(context, self, len(self.members) if routing.whole else len(routing.own))
         self._suspicions = Suspicions(context, self, self._probes.pace)
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged

@@ -11,7 +11,7 @@ from typing import Final
 
 from p2pclust.peer.core.timing import Timing
 
-__all__ = ["Pace"]
+__all__ = ["AnswerPace"]
 
 _GAIN: Final = 0.25  # the weight of the newest observation
 _KEPT: Final = 0.9  # of what is usual, with each probe
@@ -24,13 +24,13 @@ _FEW: Final = 16
 _MOST_PERIODS: Final = 20.0  # in probe periods: the longest additional time
 
 
-class Pace:
+class AnswerPace:
     """Observes answers to probes and delays of this peer's timers; `n_links` is the number of peers that it links to.
 
     Examples
     --------
     >>> from p2pclust.peer.core.timing import preset
-    >>> pace, timing = Pace(n_links=5), preset("fast")
+    >>> pace, timing = AnswerPace(n_links=5), preset("fast")
     >>> pace.answered(0.02)
     >>> pace.more_s(timing)
     0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.members.pace import Pace
+from p2pclust.peer.core.members.pace import AnswerPace
 from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
 
 __all__ = ["Members", "Probes"]
@@ -73,7 +73,7 @@ class Probes:
         self._health = 0
         self._sent_at: dict[int, tuple[str, float]] = {}  # targets of the newest probes, also of those given up
         #: How long answers take.
-        self.pace = Pace(n_links)
+        self.pace = AnswerPace(n_links)
         self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
 
     def next(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.members.member_table import Member, MemberTable
-from p2pclust.peer.core.members.pace import Pace
+from p2pclust.peer.core.members.pace import AnswerPace
 
 __all__ = ["Suspicions"]
 
@@ -21,7 +21,7 @@ _CONFIRMATIONS: Final = 3  # Lifeguard's K
 class Suspicions:
     """The timers of this peer's suspicions. When one is due, the member is considered dead."""
 
-    def __init__(self, context: Context, table: MemberTable, pace: Pace) -> None:
+    def __init__(self, context: Context, table: MemberTable, pace: AnswerPace) -> None:
         self._ctx = context
         self._table = table
         self._pace = pace
