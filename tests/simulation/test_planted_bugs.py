@@ -58,7 +58,7 @@ FOUND_BY = {
     "answer-of-a-revoked-peer": (42, "S10: "),
     "newer-job-for-an-older-peer": (8, "R1: "),
     "facts-not-verified": (2, "S12: "),
-    "late-vote-counted": (393, "S1: "),
+    "late-vote-counted": (2, "S1: "),
     "result-of-an-older-term": (34, "S3: "),
     "gossip-ends-without-stores": (64, "S8: "),
     "accepted-by-one": (4, "L1: "),

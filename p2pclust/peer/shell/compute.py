@@ -1,8 +1,8 @@
 """The worker: one thread that computes, so that the event loop can answer probes meanwhile.
 
-A thread costs more than a small task: waking it up, and the loop again. So a task is done on the loop if the last one of its
-kind took less processor time than two messages, and nothing that a protocol may ask for makes the next one much longer.
-Tasks are done one after another in either place: the thread has none while the loop does one.
+Waking up the thread, and the loop again, costs more than a small task. So a task is done on the loop if the last one of its
+kind took little processor time, and if the protocols of its job cannot make the next one much longer. Tasks are done one
+after another in either place: the thread has none while the loop does one.
 """
 
 from __future__ import annotations

@@ -235,8 +235,8 @@ class _Recent:
         self._read.pop(id(job), None)
         if len(data) <= _MOST_KEPT_BYTES:
             self._read[id(job)] = _Read(job, data, state)
-        while len(self._read) > _MOST_KEPT:
-            self._read.pop(next(iter(self._read), 0), None)
+        for other in list(self._read)[:-_MOST_KEPT]:  # a copy: another thread may read a state meanwhile
+            self._read.pop(other, None)
 
 
 _RECENT: Final = _Recent()

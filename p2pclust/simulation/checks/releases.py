@@ -23,6 +23,8 @@ class OlderPeers(Observer):
 
     watches = (Compute,)
 
+    watches = (Compute,)
+
     def __init__(self, names: Iterable[str]) -> None:
         self.names = dict.fromkeys(names)
 

@@ -314,6 +314,7 @@ ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same for worlds in which a peer often aggregates again while a task of its former term runs.
 TERM_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
+    "late-vote-counted": ((Election, "receive", _counts_any_vote),),
 }
 
 #: The same for worlds in which peers forge the facts of others.
@@ -323,7 +324,6 @@ FORGER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same for worlds of any kind.
 FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "late-vote-counted": ((Election, "receive", _counts_any_vote),),
     "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
     "accepted-by-one": ((acceptance, "has_majority", _one_is_a_majority),),
 }

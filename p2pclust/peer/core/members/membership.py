@@ -47,9 +47,7 @@ class Membership(MemberTable):
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         super().__init__(context, roster, address, incarnation)
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
-        routing = context.routing
-        # Counted without a look at the members: their addresses are known at the start only.
-        self._probes = Probes(context, self, len(self.members) if routing.whole else len(routing.own))
+        self._probes = Probes(context, self, len(self.members) if context.routing.whole else len(context.routing.own))
         self._suspicions = Suspicions(context, self, self._probes.pace)
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
@@ -75,6 +73,10 @@ class Membership(MemberTable):
         self._addresses = addresses
         for name, address in sorted(addresses.items()):
             if name in self.members:
+                if (
+                    member := self.members.known(name)
+                ) is not None:  # looked at before; others are made with their address
+                    member.address = address
                 self._link(name, address)
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.preset.probe_period_s / 5))
         if self._ctx.routing.whole and any(name not in addresses for name in self.members):
