@@ -24,7 +24,7 @@ __all__ = [
 #: The major version, in every header; changes when messages of the old one can no longer be understood.
 WIRE_VERSION: Final = 1
 #: The minor version, sent in digests of facts; raised with every new kind of message or optional field.
-WIRE_MINOR: Final = 4
+WIRE_MINOR: Final = 5
 #: Frames that may follow the header.
 MAX_FRAMES: Final = 8
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.

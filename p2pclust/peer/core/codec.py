@@ -105,7 +105,7 @@ def _is_frames(hint: Any) -> bool:
 def _later(cls: type[Message]) -> frozenset[str]:
     """The fields that are sent only where they say something."""
     hints = get_type_hints(cls, include_extras=True)
-    return frozenset(name for name, hint in hints.items() if hint in (Later, tuple[Signature, ...]))
+    return frozenset(name for name, hint in hints.items() if hint in (Later, tuple[Later, ...], tuple[Signature, ...]))
 
 
 def _optional(cls: type[Message]) -> frozenset[str]:

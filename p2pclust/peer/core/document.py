@@ -16,6 +16,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.job import RECEIVER
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.protocols.secure.key_list import Pins
@@ -158,6 +159,18 @@ class Document:
         if not treatment.keyed:
             return None
         return JobKeys(self.id, treatment.secure_sums if treatment.secure else None, self.pins, bool(treatment.verify))
+
+    @cached_property
+    def knows_branches(self) -> bool:
+        """Whether all peers of the roster read the short form of a tree: releases that round what they receive do.
+
+        Otherwise the core looks at nothing in `job`, which may be malformed here.
+        """
+        try:
+            plain = msgpack.unpackb(self.job)
+        except ValueError:
+            return False
+        return isinstance(plain, dict) and plain.get("rounding") == RECEIVER
 
     def pins_of(self, indices: Sequence[int]) -> bytes:
         """Return the pins of a job with these peers of the roster, which has the same fleet roster."""

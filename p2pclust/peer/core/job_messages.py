@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pclust.peer.core.messages import Digest, Frame, Message, Name
+from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name
 
 __all__ = [
     "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
@@ -102,6 +102,9 @@ class Open(Message):
     # Where sums come together along a tree, peers of the tree hand this message on:
     aggregator: int = -1  # its roster index; -1 where it sends this itself
     parents: tuple[int, ...] = ()  # of each roster index: the parent that it sends its sums to; -1 for none
+    # Where all peers know the short form, the receiver's parent is the sender, and instead of `parents` it gets
+    height: Later = 0  # of the whole tree
+    below: tuple[Later, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class Follower:
         here = (0, 0) if self._place is None else (self._place.opened.term, self._place.opened.round)
         return (message.term, message.round) > max(self._ledger.register.position, here, self._direct)
 
-    def take_place(self, message: Open) -> None:
+    def take_place(self, carrier: str, message: Open) -> None:
         """Take this peer's place in the message's tree, or note that the aggregator asks it directly."""
         position, place = (message.term, message.round), self._place
         here = (0, 0) if place is None else (place.opened.term, place.opened.round)
@@ -116,14 +116,14 @@ class Follower:
             return  # it may come late, and before the blob of a newer state is here
         if place is not None and here != position:
             self.leave_place()
-        if not message.parents:
+        if not message.parents and not message.height:
             self._direct = position
         elif place is not None and place.opened == message:
             place.again()
-        elif len(message.parents) == len(self._document.roster):
+        elif message.height or len(message.parents) == len(self._document.roster):
             self.leave_place()
             try:
-                self._place = TreeSum(self._job, message)
+                self._place = TreeSum(self._job, carrier, message)
             except WireError as error:
                 self._ctx.report(BadTree(*self._document.named, reason=str(error)))
 

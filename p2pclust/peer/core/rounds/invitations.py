@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from p2pclust.peer.core.job_messages import Heartbeat, Open
@@ -44,20 +45,21 @@ class Invitations:
 
     def send_all(self, opened: OpenRound) -> None:
         """Send the opened state to all present peers, except those that get it along the tree."""
-        message = self._message(opened)  # one for all, so that it is encoded once
+        message = opened.message(self._document.id, self._term)  # one for all, so that it is encoded once
         below = 0 if opened.tree is None else opened.tree.below[self._me]
         for index, name in enumerate(self._document.roster):
             if index == self._me or self._membership.gone(name):
                 continue
-            if below >> index & 1 and opened.tree is not None and opened.tree.parents[index] != self._me:
-                opened.sent_at[name] = self._ctx.now  # another peer hands it on
-            else:
-                self.send(opened, name, message)
+            opened.sent_at[name] = self._ctx.now
+            child = opened.branches is not None and index in opened.branches.children
+            if child or not below >> index & 1:  # otherwise another peer hands it on
+                self._ctx.send(name, self._along(opened, index, message) if child else message)
 
-    def send(self, opened: OpenRound, name: str, message: Open | None = None) -> None:
+    def send(self, opened: OpenRound, name: str) -> None:
         """Send the opened state to one peer."""
         opened.sent_at[name] = self._ctx.now
-        self._ctx.send(name, message or self._message(opened, name))
+        message = opened.message(self._document.id, self._term)
+        self._ctx.send(name, self._along(opened, self._document.index(name), message))
 
     def send_present(self, opened: OpenRound, names: Iterable[str]) -> None:
         """Send the opened state to those of the peers that are present and have not answered."""
@@ -67,16 +69,20 @@ class Invitations:
 
     def send_around(self, opened: OpenRound, name: str) -> list[str]:
         """Send the opened state to a silent peer through others; return these."""
-        message = opened.message(self._document.id, self._term, self._me)
+        message = opened.message(self._document.id, self._term)
         return self._ctx.send_around(name, message, self._membership.alive(), RELAYS)
 
-    def _message(self, opened: OpenRound, name: str = "") -> Open:
-        """Return the message that opens the round; a peer in the tree hands it on, any other peer is asked directly."""
-        branches, tree, direct = opened.branches, opened.tree, opened.branches is None
-        if branches is not None and tree is not None and name:
-            index = self._document.index(name)
-            direct = index not in branches.children or bool(tree.below[index] & branches.barred)
-        return opened.message(self._document.id, self._term, self._me, direct=direct)
+    def _along(self, opened: OpenRound, index: int, message: Open) -> Open:
+        """Return the message with the part of the tree that a peer hands it on along; any other peer is asked directly."""
+        branches, tree = opened.branches, opened.tree
+        if branches is None or tree is None or index not in branches.children or tree.below[index] & branches.barred:
+            return message
+        if self._document.knows_branches:
+            return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
+        parents = tree.parents
+        return replace(
+            message, aggregator=self._me, parents=tuple(parents.get(i, -1) for i in range(len(self._document.roster)))
+        )
 
     def heartbeat(self, opened: OpenRound | None) -> None:
         """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""

@@ -163,7 +163,7 @@ class AggregatedJob:
             self._headway.begins(message.term, source)
         self._follower.new_term(message.term)
         if isinstance(message, Open):
-            self._follower.take_place(message)
+            self._follower.take_place(carrier, message)
             self._follower.on_open(source, message)
         else:
             self._follower.on_heartbeat(source, message)

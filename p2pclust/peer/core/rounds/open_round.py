@@ -67,13 +67,10 @@ class OpenRound:
             lacking |= {i for i, name in enumerate(roster) if name not in self.adopted}
         return [roster[index] for index in sorted(lacking)]
 
-    def message(self, job: str, term: int, aggregator: int, *, direct: bool = True) -> Open:
-        """Return the message that opens the round: for one peer, or for all below it in the tree."""
+    def message(self, job: str, term: int) -> Open:
+        """Return the message that opens the round, for one peer."""
         state = () if self.ref.payload is None else (self.ref.payload,)
-        tree = () if direct or self.tree is None else (aggregator, self.tree.parents)
-        return Open(
-            job, term, self.round, self.ref.digest, self.ref.size_bytes, self.final, self.proposer, state, *tree
-        )  # fmt: skip
+        return Open(job, term, self.round, self.ref.digest, self.ref.size_bytes, self.final, self.proposer, state)
 
     def use(self) -> None:
         """Fix what is combined: the sums from the tree, and the contributions of peers in none of them."""

@@ -1,8 +1,8 @@
 """Sums that are added up on the way to the aggregator, along a tree of the job's peers.
 
-The message that opens a round has the tree: the parent of each roster peer. A peer hands that message on to its children,
-waits for their sums, adds its own contribution, and sends one `Partial` to its parent. Sums are of integers, so every tree
-gives the same bits.
+The message that opens a round has the part of the tree below its receiver. A peer hands that message on to its children,
+with the part below each, waits for their sums, adds its own contribution, and sends one `Partial` to its parent. Sums are of
+integers, so every tree gives the same bits.
 
 Only the number of messages depends on the tree. A peer that has waited too long for its children sends what it has, and
 more when more comes; the aggregator asks peers that are in no sum directly.
@@ -10,7 +10,7 @@ more when more comes; the aggregator asks peers that are in no sum directly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -27,7 +27,7 @@ from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed
 from p2pclust.peer.core.tokens import SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-__all__ = ["Branches", "Part", "Tree", "TreeSum", "tree_of"]
+__all__ = ["Branches", "Part", "Tree", "TreeSum", "branch_of", "tree_of"]
 
 
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
@@ -35,12 +35,26 @@ _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header m
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of roster indices: parents (-1: none), children, and all peers below as bits."""
+    """A tree of roster indices, or the part of one below a peer."""
 
-    parents: tuple[int, ...]
-    children: Mapping[int, tuple[int, ...]]
-    below: Mapping[int, int]  # including the peer itself
+    children: Mapping[int, tuple[int, ...]]  # of peers that have some
+    below: Mapping[int, int]  # as bits, including the peer itself
     height: Mapping[int, int]  # 0 for a leaf
+
+    @property
+    def parents(self) -> dict[int, int]:
+        """The parent of each peer but the root."""
+        return {child: peer for peer, children in self.children.items() for child in children}
+
+    def pairs(self, peer: int) -> tuple[int, ...]:
+        """Return the peers below a peer, each followed by its parent, which `branch_of` reads."""
+        found: list[int] = []
+        parents = [peer]
+        for parent in parents:
+            for child in self.children.get(parent, ()):
+                found += (child, parent)
+                parents.append(child)
+        return tuple(found)
 
     def without(self, peer: int) -> tuple[int, ...]:
         """Return the peers below a peer, which are cut off when it is gone."""
@@ -73,11 +87,49 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
         order += lists.get(peer, ())
     if len(order) != 1 + sum(parent >= 0 for parent in parents):
         raise WireError("tree: it does not all hang below the aggregator")
+    return _tree(order, lists)
+
+
+def branch_of(pairs: Sequence[int], root: int, n_peers: int) -> Tree:
+    """Read the part of a tree below one peer.
+
+    Parameters
+    ----------
+    pairs : sequence of int
+        The peers below, each followed by its parent, which is named before it.
+    root : int
+        The peer.
+    n_peers : int
+        The length of the job roster.
+
+    Raises
+    ------
+    WireError
+        If a peer is not on the roster, is named twice, or before its parent.
+
+    Examples
+    --------
+    >>> branch_of((3, 1, 7, 3), 1, 10).children
+    {1: (3,), 3: (7,)}
+    """
+    if len(pairs) % 2:
+        raise WireError("tree: a peer without a parent")
+    lists: dict[int, list[int]] = {root: []}
+    for peer, parent in zip(pairs[::2], pairs[1::2], strict=True):
+        if parent not in lists or peer in lists or not 0 <= peer < n_peers:
+            raise WireError(f"tree: {peer} cannot be below {parent}")
+        lists[parent].append(peer)
+        lists[peer] = []
+    return _tree(list(lists), lists)
+
+
+def _tree(order: Sequence[int], lists: Mapping[int, Sequence[int]]) -> Tree:
     below, height = {peer: 1 << peer for peer in order}, dict.fromkeys(order, 0)
-    for peer in reversed(order[1:]):
-        below[parents[peer]] |= below[peer]
-        height[parents[peer]] = max(height[parents[peer]], height[peer] + 1)
-    return Tree(parents, {peer: tuple(children) for peer, children in lists.items()}, below, height)
+    for peer in reversed(order):
+        for child in lists.get(peer, ()):
+            below[peer] |= below[child]
+            height[peer] = max(height[peer], height[child] + 1)
+    return Tree({peer: tuple(children) for peer, children in lists.items() if children}, below, height)
 
 
 @dataclass(frozen=True)
@@ -172,16 +224,23 @@ class Branches:
 class TreeSum:
     """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
 
-    def __init__(self, job: JobContext, message: Open) -> None:
+    def __init__(self, job: JobContext, carrier: str, message: Open) -> None:
         self._ctx = job.context
         self._membership = job.membership
         self._document = job.document
         self.opened = message
         self._me = self._document.index(self._ctx.me)
-        self._tree = tree_of(message.parents, message.aggregator)
-        if message.parents[self._me] < 0:
-            raise WireError("tree: this peer is not in it")
-        self._above = self._document.roster[message.parents[self._me]]
+        if message.height:
+            self._tree = branch_of(message.below, self._me, len(self._document.roster))
+            if not self._tree.height[self._me] < message.height < len(self._document.roster):
+                raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
+            self._above, self._height = carrier, message.height
+        else:
+            self._tree = tree_of(message.parents, message.aggregator)
+            if message.parents[self._me] < 0:
+                raise WireError("tree: this peer is not in it")
+            self._above = self._document.roster[message.parents[self._me]]
+            self._height = self._tree.height[message.aggregator]
         self._branches = Branches(job.blobs, self._document, self._tree, self._me)
         self._own: Part | None = None
         self._state: Ref | None = None
@@ -191,7 +250,13 @@ class TreeSum:
         self._changed = False  # since that task began
         self._timer: TimerKey = ("job", self._document.id, "gather")
         for child in self._branches.children:
-            self._ctx.send(self._document.roster[child], message)
+            self._invite(child)
+
+    def _invite(self, child: int) -> None:
+        """Hand the message on to a child."""
+        opened = self.opened
+        below = self._tree.pairs(child) if opened.height else ()
+        self._ctx.send(self._document.roster[child], replace(opened, below=below))
 
     def end(self) -> None:
         """Stop the timer: another round began, or the job is over."""
@@ -204,7 +269,7 @@ class TreeSum:
 
     def busy(self) -> bool:
         """Return whether the aggregator should wait for this peer, or for those above it."""
-        patience_s = self._wait_s(self._tree.height[self.opened.aggregator])
+        patience_s = self._wait_s(self._height)
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
     def refs(self) -> list[Ref]:
@@ -246,7 +311,7 @@ class TreeSum:
     def fire(self) -> None:
         """Ask the children again, and send what is here: the wait was too long."""
         for child in self._missing():
-            self._ctx.send(self._document.roster[child], self.opened)
+            self._invite(child)
         self._hand_on()
 
     def look(self) -> None:
@@ -264,10 +329,7 @@ class TreeSum:
         if self._document.treatment.missing != "drop":
             return wait_s
         # The aggregator waits no longer than the deadline.
-        return min(
-            wait_s,
-            self._document.treatment.deadline_s * (1 + height) / (1 + self._tree.height[self.opened.aggregator]) / 2,
-        )
+        return min(wait_s, self._document.treatment.deadline_s * (1 + height) / (1 + self._height) / 2)
 
     def _missing(self) -> list[int]:
         """Return the children that may send more; the aggregator asks the peers below a child that is gone."""

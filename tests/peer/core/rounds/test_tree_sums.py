@@ -12,12 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
+from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
-from p2pclust.peer.core.rounds.tree_sums import tree_of
+from p2pclust.peer.core.rounds.tree_sums import branch_of, tree_of
 from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.tools.bit_sets import as_mask, members_of
+
+
+@pytest.fixture(params=[False, True], ids=["parents", "below"], autouse=True)
+def below(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether messages that open a round have what is below each peer, or the parents of all."""
+    monkeypatch.setattr(Document, "knows_branches", request.param)
+    return bool(request.param)
+
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"
@@ -51,6 +60,42 @@ class TestTrees:
         except WireError:
             return
         assert tree.below[root] == as_mask([root, *(peer for peer, parent in enumerate(parents) if parent >= 0)])
+
+    def test_a_branch_by_hand(self) -> None:
+        """Of 0 - 2 - 3 - 4, with 5 below 2, what 2 is sent: its children before theirs."""
+        tree = tree_of((-1, 0, 0, 2, 3, 2), 0)
+        assert tree.pairs(2) == (3, 2, 5, 2, 4, 3)
+        branch = branch_of(tree.pairs(2), 2, 6)
+        assert branch.children == {2: (3, 5), 3: (4,)}
+        assert branch.height == {2: 2, 3: 1, 5: 0, 4: 0}
+        assert branch.pairs(3) == (4, 3)
+        assert branch_of((), 4, 6).below == {4: 0b10000}
+
+    @pytest.mark.parametrize(
+        "pairs",
+        [(3,), (3, 1), (2, 2), (3, 2, 3, 2), (6, 2), (-1, 2), (4, 3, 3, 2)],
+        ids=[
+            "no parent",
+            "a parent elsewhere",
+            "itself",
+            "twice",
+            "not on the roster",
+            "negative",
+            "before its parent",
+        ],
+    )
+    def test_what_is_no_branch_is_refused(self, pairs: tuple[int, ...]) -> None:
+        with pytest.raises(WireError, match="tree"):
+            branch_of(pairs, 2, 6)
+
+    @given(st.data(), st.integers(1, 12))
+    def test_a_branch_is_the_part_of_its_tree(self, data: st.DataObject, n_peers: int) -> None:
+        parents = (-1, *(data.draw(st.integers(0, peer - 1)) for peer in range(1, n_peers)))
+        tree = tree_of(parents, 0)
+        for peer in range(n_peers):
+            branch = branch_of(tree.pairs(peer), peer, n_peers)
+            assert branch.below == {other: tree.below[other] for other in members_of(tree.below[peer])}
+            assert all(branch.height[other] == tree.height[other] for other in branch.below)
 
     @given(st.frozensets(st.integers(0, 200)))
     def test_sets_of_peers_are_numbers(self, peers: frozenset[int]) -> None:
@@ -234,14 +279,21 @@ class TestHostile:
         net.until(lambda: len(net.finished(job)) == 5)
         assert set(net.states(job).values()) == {"s2[0,1,2,3,4]"}
 
-    @pytest.mark.parametrize("parents", [(-1, -1, -1, -1, -1), (-1, 9, 1, 2, 3), (-1, 0, 3, 2, 0)])
-    def test_a_tree(self, parents: tuple[int, ...]) -> None:
+    @pytest.mark.parametrize(
+        "tree",
+        [
+            {"parents": (-1, -1, -1, -1, -1)}, {"parents": (-1, 9, 1, 2, 3)}, {"parents": (-1, 0, 3, 2, 0)},
+            {"height": 3, "below": (2, 2)}, {"height": 3, "below": (9, 2)}, {"height": 3, "below": (3, 2, 4)},
+            {"height": 5, "below": (3, 2, 4, 3)}, {"height": 2, "below": (3, 2, 4, 3)},
+        ],
+    )  # fmt: skip
+    def test_a_tree(self, tree: dict[str, Any]) -> None:
         """p3 says what is wrong with it; the aggregator, which hears nothing of p3, asks itself."""
         net = met(manual=lambda message: isinstance(message, Open) and message.round == 1)
         job = net.submit("p1", toy(2), aggregator="p1", collect="tree")
         net.until(lambda: bool(net.flight))
         opened = next(p.message for p in net.flight if isinstance(p.message, Open))
-        net.arrive("p2", "p3", dataclasses.replace(opened, parents=parents))
+        net.arrive("p2", "p3", dataclasses.replace(opened, **({"height": 0, "below": (), "parents": ()} | tree)))
         assert [name for name, r in net.reports if r.verb == "bad-tree"] == ["p3"]
         net.manual = lambda message: False
         net.deliver()
