@@ -13,7 +13,7 @@ import pytest
 from tests.soak.__main__ import main
 from tests.soak.clients import Result, Seen, a_job
 from tests.soak.faults import Mix
-from tests.soak.run import JobLine, Options, Report, Soak
+from tests.soak.run import JobLine, Options, Report, Soak, all_ended
 
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
@@ -33,6 +33,25 @@ def test_what_clients_see_keeps_every_promise_while_peers_are_killed(home: Path)
     assert report.counts["kill"] >= 4
     assert report.jobs
     assert report.operations > 50
+
+
+@pytest.mark.parametrize(
+    ("of_b", "ended"),
+    [
+        ([("1", "done"), ("2", "done"), ("3", "done")], True),
+        ([("2", "done"), ("3", "done")], True),  # it deleted the oldest
+        ([("1", "done"), ("3", "gathering")], False),
+        ([("3", "done")], False),  # it never saw the second
+    ],
+)
+def test_a_job_that_a_peer_deleted_has_ended_there(of_b: list[tuple[str, str]], ended: bool) -> None:
+    """Peers keep two ended jobs here; `a` has not yet deleted the first."""
+
+    def listed(jobs: list[tuple[str, str]]) -> list[dict[str, object]]:
+        return [{"job": job, "phase": phase, "roster": ["a", "b"]} for job, phase in jobs]
+
+    of_a = [("1", "done"), ("2", "cancelled"), ("3", "done")]
+    assert all_ended({"a": listed(of_a), "b": listed(of_b)}, most_kept=2) is ended
 
 
 ROWS = {name: Local(np.random.default_rng(ord(name)).normal(size=(12, 2))) for name in "ab"}

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -74,6 +74,21 @@ class Report:
     other_jobs: int = 0  # that clients submitted
     operations: int = 0
     seconds: float = 0.0
+
+
+def all_ended(jobs: Mapping[str, Sequence[Mapping[str, Any]]], most_kept: int = 500) -> bool:
+    """Return whether each peer has ended all jobs whose roster it is on, from the jobs that each peer lists.
+
+    A peer deletes the oldest of its ended jobs when it has more than `most_kept`, so it may lack some that others still have.
+    """
+    rosters = {job["job"]: job["roster"] for listed in jobs.values() for job in listed}
+    phases = {name: {job["job"]: job["phase"] for job in listed} for name, listed in jobs.items()}
+    full = [name for name, of in phases.items() if sum(phase in ENDED for phase in of.values()) >= most_kept]
+    return all(
+        phases[name].get(job, "deleted" if name in full else "never seen") in (*ENDED, "deleted")
+        for job, roster in rosters.items()
+        for name in roster
+    )
 
 
 class Soak:
@@ -231,15 +246,8 @@ class Soak:
 
     def _all_ended(self, peers: Peers) -> bool:
         """Return whether all peers answer, and each has ended all jobs whose roster it is on."""
-        ended: dict[str, list[str]] = {}
-        jobs: dict[str, list[str]] = {}
-        for name in peers.names:
-            told = self._status(name)
-            if not told:
-                return False
-            ended[name] = [job["job"] for job in told["jobs"] if job["phase"] in ENDED]
-            jobs |= {job["job"]: job["roster"] for job in told["jobs"]}
-        return all(job in ended[name] for job, roster in jobs.items() for name in roster)
+        told = {name: self._status(name) for name in peers.names}
+        return all(told.values()) and all_ended({name: status["jobs"] for name, status in told.items()})
 
     def _aggregator(self, peers: Peers) -> str:
         """Return the aggregator of a job that runs, as the first peer that answers sees it; empty if it sees none."""
