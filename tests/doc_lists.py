@@ -15,6 +15,7 @@ from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - it
 from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.operate.questions import VERBS
 from p2pclust.protocols.engine import base
+from tests import doc_gallery
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,12 +62,12 @@ def protocol_rows() -> list[str]:
 
 
 def verb_rows() -> list[str]:
-    """Return a table of the questions that a control address answers."""
+    """Return the questions that a control address answers: a list, because some have many fields."""
     words = {str: "text", bytes: "bytes", int: "int", float: "float", bool: "bool", list: "texts"}
-    rows = ["| verb | fields | what it answers |", "|---|---|---|"]
+    rows = []
     for verb, known in VERBS.items():
         fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())
-        rows.append(f"| `{verb}` | {fields or 'none'} | {known.meaning} |")
+        rows.append(f"- `{verb}`: {known.meaning}. Fields: {fields or 'none'}.")
     return rows
 
 
@@ -91,6 +92,8 @@ LISTS: dict[str, Callable[[], list[str]]] = {
     "reports": report_rows,
     "protocol": protocol_rows,
     "verbs": verb_rows,
+    "scenarios": doc_gallery.rows_of_scenarios,
+    "experiments": doc_gallery.rows_of_experiments,
 }
 
 
