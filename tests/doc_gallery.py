@@ -18,7 +18,9 @@ PICTURES = ROOT / "docs" / "gallery"
 _LONGEST = 330  # characters of a finding, which ends with a sentence
 
 _ENTRY = re.compile(r"^### (?P<title>.+?)\n(?P<body>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"^(?:\$ )?(?P<command>p2pclust (?:run|audit|topology sweep) (?:\w+/)?(?P<name>[\w-]+).*)$", re.MULTILINE)
+_COMMAND = re.compile(
+    r"^(?:\$ )?(?P<command>p2pclust (?:run|audit|topology sweep) (?:\w+/)?(?P<name>[\w-]+).*)$", re.MULTILINE
+)
 _PARAGRAPH = r"^\*{word}\.\*(.+?)(?:\n\n|\Z)"
 
 

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import doc_gallery
+
 from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.operate.questions import VERBS
 from p2pclust.protocols.engine import base
-from tests import doc_gallery
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,8 +1,8 @@
 """A reader follows docs/operations.md, or a tutorial, by copy and paste, from its first line to its last.
 
-All ``sh`` blocks of the page are run in one shell, one after the other, in an empty folder. A block is left out if ``<!-- not run:
-reason -->`` stands directly above it, and may say ``<!-- exit: 3 -->`` if its last command is meant to end so. Ports are
-replaced by free ones.
+All ``sh`` blocks of the page are run in one shell, one after the other, in an empty folder. A block is left out if
+``<!-- not run: reason -->`` stands directly above it, and may say ``<!-- exit: 3 -->`` if its last command is meant to end
+so. Ports are replaced by free ones.
 """
 
 from __future__ import annotations
