@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 from collections.abc import Callable
@@ -87,12 +88,26 @@ def report_rows() -> list[str]:
     return rows
 
 
+def name_rows() -> list[str]:
+    """Return a table of the names on the pages of the Python reference: name, where it is imported from, meaning."""
+    rows = ["| name | page | meaning |", "|---|---|---|"]
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+            module, _, name = path.rpartition(".")
+            meaning = first_line(getattr(importlib.import_module(module), name))
+            # Aliases such as `State` have the docstring of the class that they stand for, or none.
+            rows.append(f"| `{name}` | [{text.splitlines()[0].removeprefix('# ')}]({page.name}) | {meaning} |")
+    return rows
+
+
 LISTS: dict[str, Callable[[], list[str]]] = {
     "events": lambda: dataclass_rows(events.Event),
     "effects": lambda: dataclass_rows(effects.Effect),
     "reports": report_rows,
     "protocol": protocol_rows,
     "verbs": verb_rows,
+    "names": name_rows,
     "scenarios": doc_gallery.rows_of_scenarios,
     "experiments": doc_gallery.rows_of_experiments,
 }
