@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test docs arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -18,9 +18,14 @@ demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
 # Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
-test: $(VENV)/.dev
+test: $(VENV)/.dev docs
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
 	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+
+# The documents as a site, in build/site/index.html; a link that leads nowhere is an error. It needs no network. While you write:
+# .venv/bin/mkdocs serve
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

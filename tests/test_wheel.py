@@ -229,4 +229,4 @@ def test_the_examples_in_python_of_the_readme(installed: Installed) -> None:
 def test_the_readme_names_every_extra() -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert sorted(named) == sorted(set(PROJECT["optional-dependencies"]) - {"dev", "benchmarks", "mutants"})
+    assert sorted(named) == sorted(set(PROJECT["optional-dependencies"]) - {"dev", "benchmarks", "docs", "mutants"})
