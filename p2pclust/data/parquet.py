@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
 
 __all__ = ["read_parquet"]
@@ -34,7 +35,7 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
         import pyarrow  # noqa: PLC0415 - an extra
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError(f"{file}: Parquet needs pyarrow: pip install 'p2pclust[parquet]'") from error
+        raise UsageError(f"{file}: Parquet needs pyarrow: {install_line('parquet')}") from error
     try:
         with pyarrow.parquet.ParquetFile(file) as opened:
             names = list(opened.schema_arrow.names)
