@@ -20,7 +20,20 @@ from typer.core import TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
-from p2pclust.cli.lab import audit, choose, compare, data, protocols, reproduce, run, simulate, topology
+from p2pclust.cli.lab import (
+    audit,
+    choose,
+    compare,
+    data,
+    demo,
+    examples,
+    init,
+    protocols,
+    reproduce,
+    run,
+    simulate,
+    topology,
+)
 from p2pclust.cli.show.laboratory import LaboratoryCommand as _Lab
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
@@ -158,16 +171,17 @@ def top(
 
 
 app.command("run", cls=_Lab, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("demo", cls=_Lab, short_help="Run the quick start, and show where its report is.")(demo.demo)
+app.command("init", cls=_Lab, short_help="Begin with a file of your own.")(init.init)
 app.command("compare", short_help="Put runs side by side.")(compare.compare)
-app.command("audit", cls=_Lab, short_help="Attack a scenario's jobs with what their messages show.")(
-    audit.audit
-)
+app.command("audit", cls=_Lab, short_help="Attack a scenario's jobs with what their messages show.")(audit.audit)
 app.command("choose", cls=_Lab, short_help="Let the fleet choose the number of clusters.")(choose.choose)
 app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
 app.command("reproduce", cls=_Lab, short_help="Measure the papers' tables again, beside their numbers.")(
     reproduce.reproduce
 )
 app.command("simulate", cls=_Lab, short_help="Test simulated fleets under faults.")(simulate.simulate)
+app.add_typer(examples.app, name="examples", short_help="List the installed scenarios, copy one.")
 app.add_typer(data.app, name="data", short_help="List, fetch and split data sets.")
 app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and compare overlays.")
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
