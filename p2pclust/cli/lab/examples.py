@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from p2pclust.cli.show.laboratory import LaboratoryCommand
 from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import note, put_json, stdout
 
@@ -22,7 +23,7 @@ Example:
 """)
 
 
-@app.command(name="list", short_help="List the installed scenarios and sweeps.")
+@app.command(name="list", cls=LaboratoryCommand, short_help="List the installed scenarios and sweeps.")
 def list_(as_json: AsJson = False) -> None:
     """List the installed scenarios, which `p2pclust run` takes by name, and sweeps, for `p2pclust topology sweep`.
 
@@ -43,7 +44,7 @@ def list_(as_json: AsJson = False) -> None:
     stdout().print(table(("name", "kind", "what it shows", "needs"), rows, wrap=("what it shows",)))
 
 
-@app.command(short_help="Copy one of them here, to change it.")
+@app.command(cls=LaboratoryCommand, short_help="Copy one of them here, to change it.")
 def copy(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
     to: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, propose, write
+from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, measurable, propose, write
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -65,6 +65,10 @@ def init(
     clusters: Annotated[
         int | None, typer.Option(metavar="K", min=1, help="The number of clusters; default as `choose` proposes.")
     ] = None,
+    port: Annotated[
+        int,
+        typer.Option(metavar="PORT", min=1, max=65000, help="The port of the first device in fleet.toml."),
+    ] = 7001,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the split, the proposal and the scenario.")] = 0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, even on a terminal.")] = False,
     as_json: AsJson = False,
@@ -103,7 +107,7 @@ def init(
     for line in prepared.notes:
         people.print(f"  {line}", soft_wrap=True)
     chosen = Chosen(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
-    files = write(folder, file, prepared, chosen.clusters, seed)
+    files = write(folder, file, prepared, chosen, seed, port)
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
     if as_json:
@@ -178,9 +182,10 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
     enrolled = " ".join(names) if len(names) <= 8 else f"{' '.join(names[:8])} ..."
     peer = folder / "state" / "peers" / names[0] / "state"
+    gate = "" if measurable(prepared) else " --no-gate"
     return [
         ("run it as processes on this machine", f"p2pclust run {scenario} --out {folder / 'run'}"),
-        ("look at other numbers of clusters", f"p2pclust choose {scenario}"),
+        ("look at other numbers of clusters", f"p2pclust choose {scenario}{gate}"),
         ("as a fleet that stays: its keys", f"p2pclust keys init {keys}"),
         ("", f"p2pclust keys device {enrolled} --fleet {keys}"),
         ("start it", f"p2pclust fleet up {inventory}"),

@@ -12,10 +12,9 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "Chosen", "propose", "write"]
+__all__ = ["PROTOCOL", "Chosen", "measurable", "propose", "write"]
 
 PROTOCOL: Final = "llf-cm"
-_FIRST_PORT: Final = 7001
 _TRIED: Final = range(1, 11)
 _RESTARTS: Final = 2
 _MOST_ROWS: Final = 4000  # of all devices together; more rows hardly change the proposal, and take long
@@ -55,7 +54,15 @@ def propose(prepared: Prepared, seed: int) -> Chosen:
     return Chosen(max(2, found.recommended), found.reason + of)
 
 
-def write(out: Path, source: Path, prepared: Prepared, clusters: int, seed: int) -> list[Path]:
+def measurable(prepared: Prepared) -> bool:
+    """Return whether each device has rows enough for ``p2pclust choose`` without ``--no-gate``, up to 10 clusters."""
+    from p2pclust.protocols.measuring.measure import Measure  # noqa: PLC0415
+
+    needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
+    return all(len(prepared.matrix(rows)) >= needed for rows in prepared.devices.values())
+
+
+def write(out: Path, source: Path, prepared: Prepared, chosen: Chosen, seed: int, port: int) -> list[Path]:
     """Write all files into a new or empty folder; return them in the order in which people look at them.
 
     Raises
@@ -71,12 +78,12 @@ def write(out: Path, source: Path, prepared: Prepared, clusters: int, seed: int)
     try:
         for folder in (out / "rows", out / "devices"):
             folder.mkdir(parents=True, mode=0o700)
-        made[0].write_text(_scenario(source, prepared, clusters, seed), encoding="utf-8")
-        made[1].write_text(_inventory(source, prepared), encoding="utf-8")
+        made[0].write_text(_scenario(source, prepared, chosen.clusters, seed), encoding="utf-8")
+        made[1].write_text(_inventory(source, prepared, port), encoding="utf-8")
         for name, rows in prepared.devices.items():
             made += [out / "rows" / f"{name}.csv", out / "devices" / f"{name}.toml"]
             write_device(made[-2], prepared, rows)
-            made[-1].write_text(_device(name, prepared), encoding="utf-8")
+            made[-1].write_text(_device(name, prepared, port), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another folder") from None
     return made
@@ -114,10 +121,10 @@ def _scenario(source: Path, prepared: Prepared, clusters: int, seed: int) -> str
     )
 
 
-def _inventory(source: Path, prepared: Prepared) -> str:
+def _inventory(source: Path, prepared: Prepared, port: int) -> str:
     devices = "".join(
-        f"\n[[devices]]\n{_toml({'name': name, 'port': port, 'data': f'rows/{name}.csv'})}"
-        for name, port in _ports(prepared).items()
+        f"\n[[devices]]\n{_toml({'name': name, 'port': own, 'data': f'rows/{name}.csv'})}"
+        for name, own in _ports(prepared, port).items()
     )
     return (
         f"# Written by `p2pclust init {source.name}`: all devices on this machine. For other machines give each device a\n"
@@ -127,10 +134,10 @@ def _inventory(source: Path, prepared: Prepared) -> str:
     )
 
 
-def _device(name: str, prepared: Prepared) -> str:
+def _device(name: str, prepared: Prepared, port: int) -> str:
     """Return the configuration for `p2pclust peer --config`, for one who starts the peers by hand."""
-    ports = _ports(prepared)
-    others = [f"{other}@127.0.0.1:{port}" for other, port in ports.items() if other != name]
+    ports = _ports(prepared, port)
+    others = [f"{other}@127.0.0.1:{own}" for other, own in ports.items() if other != name]
     return (
         "# Written by `p2pclust init`. On a device of its own, change `listen` and `join` to addresses of the network.\n"
         + _toml({"name": name, "listen": f"127.0.0.1:{ports[name]}", "join": others[:2]})
@@ -139,5 +146,5 @@ def _device(name: str, prepared: Prepared) -> str:
     )
 
 
-def _ports(prepared: Prepared) -> dict[str, int]:
-    return {name: _FIRST_PORT + number for number, name in enumerate(prepared.devices)}
+def _ports(prepared: Prepared, first: int) -> dict[str, int]:
+    return {name: first + number for number, name in enumerate(prepared.devices)}
