@@ -152,7 +152,7 @@ class TestInstalled:
             for line in lines:
                 done = device.sh(line)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-            job = json.loads(device.sh(f"p2pclust jobs {where} --json").stdout)["jobs"][0]["id"]
+            job = json.loads(device.sh(f"p2pclust jobs {where} --json").stdout)["jobs"][0]["job"]
             for line in (
                 f"p2pclust result {job} {where} -o centers.csv",
                 f"p2pclust assign {job} {where} -o labels.csv",
