@@ -207,7 +207,10 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
     reasons = (
         (column.kind == "empty", "it has no value"),
         (column.constant and not column.n_missing, "all rows have the same value"),
-        (column.kind == "text" and wishes.text == "omit", f"text ({n_values} {'value' if n_values == 1 else 'values'})"),
+        (
+            column.kind == "text" and wishes.text == "omit",
+            f"text ({n_values} {'value' if n_values == 1 else 'values'})",
+        ),
         (
             column.kind == "text" and n_values > MOST_VALUES,
             f"text with more than {MOST_VALUES} values",

@@ -108,7 +108,7 @@ def probable_split(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
     """Return the column that probably says which device a row is of, by its name and values; None if there is none."""
     for column in columns:
         several = 2 <= len(column.values) <= min(_MOST_DEVICES, n_rows // 4)
-        if several and _SPLITS.search(column.name.lower()) and not any("." in value for value in column.values):
+        if several and _SPLITS.search(_plain(column.name)) and not any("." in value for value in column.values):
             return column.name
     return None
 
@@ -120,9 +120,14 @@ def probable_id(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
     """
     for column in columns:
         unique = column.n_missing == 0 and len(column.values) == n_rows
-        if unique and (column.kind == "text" or _IDS.search(column.name.lower()) or _counts(column.values)):
+        if unique and (column.kind == "text" or _IDS.search(_plain(column.name)) or _counts(column.values)):
             return column.name
     return None
+
+
+def _plain(name: str) -> str:
+    """Return a column's name in small letters, its words joined by "_"."""
+    return re.sub(r"[\W_]+", "_", name.lower()).strip("_")
 
 
 def _counts(values: Sequence[str]) -> bool:
