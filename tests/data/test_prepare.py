@@ -160,5 +160,5 @@ class TestTable:
         assert [column.name for column in more] == (["y"] if suffix == ".npz" else [])
 
     def test_a_folder_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match="a folder: expected one file$"):
+        with pytest.raises(DataError, match=r"a folder: expected one file$"):
             read_table(tmp_path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, measurable, propose, write
+from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, measurable, propose, too_few, write
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["init"]
 
 _SHOWN = 40  # columns in the table
+_ROWS_EACH = 10  # if rows are dealt out by chance, and no number of devices is given
 
 
 def init(
@@ -38,7 +39,7 @@ def init(
         typer.Option(metavar="COLUMN", help="The column that says which device a row is of; default by its name."),
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(metavar="N", help="Deal the rows out to so many devices; default 4, without a column.")
+        int | None, typer.Option(metavar="N", help="Deal the rows out to so many devices; default 4, of few rows 2.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="The features; default all columns that can be.")
@@ -97,14 +98,20 @@ def init(
     _show_columns(people, file, table, found)
     asks = not yes and not as_json and sys.stdin.isatty()
     wishes = Wishes(
-        split_by, devices or 4, id_column, _names(columns), _names(omit) or (), _missing(missing_values), _text(text)
+        split_by,
+        devices or max(2, min(4, len(table.rows) // _ROWS_EACH)),
+        id_column,
+        _names(columns),
+        _names(omit) or (),
+        _missing(missing_values),
+        _text(text),
     )
     wishes = _defaults(wishes, found, len(table.rows), dealt=devices is not None)
     if asks:
         given = {"split": split_by or devices, "missing": missing_values, "text": text}
         wishes = _asked(wishes, found, [what for what, value in given.items() if value is None])
     prepared = prepare(table, wishes, splitting(seed))
-    for line in prepared.notes:
+    for line in (*prepared.notes, *too_few(prepared)):
         people.print(f"  {line}", soft_wrap=True)
     chosen = Chosen(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
     files = write(folder, file, prepared, chosen, seed, port)
@@ -152,7 +159,7 @@ def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) 
     if "split" in open_:
         answer = typer.prompt(
             "Which column says which device a row is of? Or a number of devices",
-            default=wishes.split_by or "4",
+            default=wishes.split_by or str(wishes.devices),
             err=True,
         )
         names = [column.name for column in found]
@@ -197,7 +204,7 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
 def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[ColumnSurvey]) -> None:
     from p2pclust.cli.show.tables import table as table_of  # noqa: PLC0415
 
-    people.print(f"{file}: {len(table.rows)} rows, {len(found)} columns\n", soft_wrap=True)
+    people.print(f"{file}: {_counted(len(table.rows), 'row')}, {_counted(len(found), 'column')}\n", soft_wrap=True)
     shown = table_of(("column", "holds", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:
         examples = ", ".join(value[:20] for value in column.values[:3])
@@ -213,7 +220,7 @@ def _show_end(
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
     people.print(
-        f"\n{len(prepared.features)} features: {', '.join(prepared.features[:12])}"
+        f"\n{_counted(len(prepared.features), 'feature')}: {', '.join(prepared.features[:12])}"
         + (" ..." if len(prepared.features) > 12 else ""),
         soft_wrap=True,
     )
@@ -224,6 +231,10 @@ def _show_end(
         if what:
             people.print(f"# {what}", style="dim", soft_wrap=True)
         people.print(command, soft_wrap=True)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _summary(

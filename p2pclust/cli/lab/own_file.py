@@ -12,7 +12,7 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "Chosen", "measurable", "propose", "write"]
+__all__ = ["PROTOCOL", "Chosen", "measurable", "propose", "too_few", "write"]
 
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
@@ -60,6 +60,15 @@ def measurable(prepared: Prepared) -> bool:
 
     needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
     return all(len(prepared.matrix(rows)) >= needed for rows in prepared.devices.values())
+
+
+def too_few(prepared: Prepared) -> tuple[str, ...]:
+    """Return a sentence about the devices that send nothing, because sums of so few rows would show them."""
+    from p2pclust.protocols.engine.privacy import LEAST_ROWS  # noqa: PLC0415
+
+    few = [name for name, rows in prepared.devices.items() if len(prepared.matrix(rows)) < LEAST_ROWS]
+    what = f"with fewer than {LEAST_ROWS} complete rows a device sends nothing, as its sums would show them"
+    return (f"{', '.join(few)}: {what}",) if few else ()
 
 
 def write(out: Path, source: Path, prepared: Prepared, chosen: Chosen, seed: int, port: int) -> list[Path]:
