@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, measurable, propose, too_few, write
+from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, check_new, measurable, propose, too_few, write
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -91,9 +91,10 @@ def init(
 
     if split_by is not None and devices is not None:
         raise UsageError("--split-by and --devices: a column says how many devices there are: leave one of them out")
+    folder = out or Path(file.stem)
+    check_new(folder)
     table = read_table(file)
     found = survey(table)
-    folder = out or Path(file.stem)
     people = stderr() if as_json else stdout()
     _show_columns(people, file, table, found)
     asks = not yes and not as_json and sys.stdin.isatty()

@@ -12,7 +12,7 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "Chosen", "measurable", "propose", "too_few", "write"]
+__all__ = ["PROTOCOL", "Chosen", "check_new", "measurable", "propose", "too_few", "write"]
 
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
@@ -71,6 +71,12 @@ def too_few(prepared: Prepared) -> tuple[str, ...]:
     return (f"{', '.join(few)}: {what}",) if few else ()
 
 
+def check_new(out: Path) -> None:
+    """Refuse a folder that has something in it, before much is computed."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out {out}: it exists and is not an empty folder: choose another one")
+
+
 def write(out: Path, source: Path, prepared: Prepared, chosen: Chosen, seed: int, port: int) -> list[Path]:
     """Write all files into a new or empty folder; return them in the order in which people look at them.
 
@@ -81,8 +87,7 @@ def write(out: Path, source: Path, prepared: Prepared, chosen: Chosen, seed: int
     """
     from p2pclust.data.prepare import write_device  # noqa: PLC0415
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {out}: it exists and is not an empty folder: choose another one")
+    check_new(out)
     made = [out / "scenario.toml", out / "fleet.toml"]
     try:
         for folder in (out / "rows", out / "devices"):
