@@ -77,11 +77,15 @@ def missing_module(error: ModuleNotFoundError) -> UsageError | None:
     this needs SciPy, not installed here: pip install p2pclust
     >>> missing_module(ModuleNotFoundError("No module named 'turtles'", name="turtles"))
     """
-    name = _LABORATORY.get((error.name or "").partition(".")[0])
-    return None if name is None else UsageError(_refusal("this", [name]))
+    module = (error.name or "").partition(".")[0]
+    if module not in _LABORATORY:
+        return None
+    # Inventories make overlays with it: for that a device has an extra.
+    extra = "overlay" if module == "networkx" and installed() == (DEVICE,) else ""
+    return UsageError(_refusal("this", [_LABORATORY[module]], extra))
 
 
-def _refusal(what: str, names: list[str]) -> str:
+def _refusal(what: str, names: list[str], extra: str = "") -> str:
     listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     why = f"which {DEVICE} leaves out" if installed() == (DEVICE,) else "not installed here"
-    return f"{what} needs {listed}, {why}: {install_line()}"
+    return f"{what} needs {listed}, {why}: {install_line(extra)}"

@@ -63,9 +63,17 @@ def test_all_that_is_missing_is_named(here: Here) -> None:
 
 def test_a_late_import_is_refused_alike(here: Here) -> None:
     here(DEVICE)
-    refused = missing_module(ModuleNotFoundError("", name="networkx.algorithms"))
+    refused = missing_module(ModuleNotFoundError("", name="scipy.sparse"))
     assert str(refused) == (
-        "this needs NetworkX, which p2pclust-device leaves out: pip uninstall --yes p2pclust-device && pip install p2pclust"
+        "this needs SciPy, which p2pclust-device leaves out: pip uninstall --yes p2pclust-device && pip install p2pclust"
+    )
+
+
+def test_generated_overlays_are_an_extra_of_the_distribution_for_devices(here: Here) -> None:
+    here(DEVICE)
+    refused = missing_module(ModuleNotFoundError("", name="networkx"))
+    assert str(refused) == (
+        "this needs NetworkX, which p2pclust-device leaves out: pip install 'p2pclust-device[overlay]'"
     )
 
 
