@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.own_file import PROTOCOL, Chosen, check_new, measurable, propose, too_few, write
+from p2pclust.cli.lab.own_file import PROTOCOL, NumberOfClusters, check_new, measurable, propose, too_few, write
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -114,7 +114,7 @@ def init(
     prepared = prepare(table, wishes, splitting(seed))
     for line in (*prepared.notes, *too_few(prepared)):
         people.print(f"  {line}", soft_wrap=True)
-    chosen = Chosen(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
+    chosen = NumberOfClusters(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
     files = write(folder, file, prepared, chosen, seed, port)
     steps = _next(folder, prepared, chosen.clusters)
     _show_end(people, folder, prepared, chosen, steps)
@@ -175,12 +175,12 @@ def _asked(wishes: Wishes, found: Sequence[ColumnSurvey], open_: Sequence[str]) 
     return wishes
 
 
-def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> Chosen:
+def _proposed(prepared: Prepared, seed: int, *, asks: bool) -> NumberOfClusters:
     note("trying 1 to 10 clusters (--clusters K spares this)", style="dim")
     chosen = propose(prepared, seed)
     if asks:
         answer = typer.prompt(f"How many clusters? {chosen.reason}", default=chosen.clusters, type=int, err=True)
-        chosen = chosen if answer == chosen.clusters else Chosen(answer, "as asked")
+        chosen = chosen if answer == chosen.clusters else NumberOfClusters(answer, "as asked")
     return chosen
 
 
@@ -217,7 +217,7 @@ def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[
 
 
 def _show_end(
-    people: Console, folder: Path, prepared: Prepared, chosen: Chosen, steps: Sequence[tuple[str, str]]
+    people: Console, folder: Path, prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
 ) -> None:
     sizes = [len(rows) for rows in prepared.devices.values()]
     people.print(
@@ -239,7 +239,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _summary(
-    folder: Path, files: Sequence[Path], prepared: Prepared, chosen: Chosen, steps: Sequence[tuple[str, str]]
+    folder: Path, files: Sequence[Path], prepared: Prepared, chosen: NumberOfClusters, steps: Sequence[tuple[str, str]]
 ) -> dict[str, object]:
     return {
         "folder": str(folder),

@@ -12,7 +12,7 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "Chosen", "check_new", "measurable", "propose", "too_few", "write"]
+__all__ = ["PROTOCOL", "NumberOfClusters", "check_new", "measurable", "propose", "too_few", "write"]
 
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
@@ -22,14 +22,14 @@ _LEAST_ROWS_EACH: Final = 10
 
 
 @dataclass(frozen=True)
-class Chosen:
+class NumberOfClusters:
     """A number of clusters, and in a sentence where it comes from."""
 
     clusters: int
     reason: str
 
 
-def propose(prepared: Prepared, seed: int) -> Chosen:
+def propose(prepared: Prepared, seed: int) -> NumberOfClusters:
     """Propose a number of clusters as ``p2pclust choose`` does, from the rows of all devices, or from some of each.
 
     Everything is computed in this process; peers whose rows are few are measured too, since no row leaves this machine.
@@ -45,13 +45,13 @@ def propose(prepared: Prepared, seed: int) -> Chosen:
     together = len(np.unique(np.concatenate(arrays), axis=0))
     tried = range(_TRIED.start, min(_TRIED.stop, together))
     if len(tried) < 3:
-        return Chosen(min(2, together), f"there are only {together} different rows")
+        return NumberOfClusters(min(2, together), f"there are only {together} different rows")
     found = choose_clusters(
         arrays, PROTOCOL, tried, restarts=_RESTARTS, random_state=seed, scaling="minmax", measure_gate=False,
         suppress_singletons=False,
     )  # fmt: skip
     of = f" (from {sum(map(len, arrays))} of {n_rows} rows)" if step > 1 else ""
-    return Chosen(max(2, found.recommended), found.reason + of)
+    return NumberOfClusters(max(2, found.recommended), found.reason + of)
 
 
 def measurable(prepared: Prepared) -> bool:
@@ -77,7 +77,7 @@ def check_new(out: Path) -> None:
         raise UsageError(f"--out {out}: it exists and is not an empty folder: choose another one")
 
 
-def write(out: Path, source: Path, prepared: Prepared, chosen: Chosen, seed: int, port: int) -> list[Path]:
+def write(out: Path, source: Path, prepared: Prepared, chosen: NumberOfClusters, seed: int, port: int) -> list[Path]:
     """Write all files into a new or empty folder; return them in the order in which people look at them.
 
     Raises
