@@ -122,4 +122,4 @@ $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build device/build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
