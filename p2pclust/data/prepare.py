@@ -6,6 +6,7 @@ Nothing is done to the rows of a device that depends on numbers of another one: 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,9 +91,8 @@ class Prepared:
     def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of some rows as a peer will read them, shape (n, F): incomplete rows left out, or filled."""
         columns = [self.cells[name] for name in self.features]
-        chosen: NDArray[np.float64] = np.array(
-            [[column[row] or "nan" for column in columns] for row in rows.tolist()], float
-        )
+        cells = [[column[row] or "nan" for column in columns] for row in rows.tolist()]
+        chosen: NDArray[np.float64] = np.array(cells, dtype=np.float64).reshape(len(rows), len(columns))
         if isinstance(self.missing_values, Mapping):
             chosen[np.isnan(chosen)] = self.missing_values["fill"]
         return chosen[~np.isnan(chosen).any(axis=1)]
@@ -148,22 +148,12 @@ def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> Non
     header = list(prepared.features)
     if prepared.ids is not None and prepared.id_column is not None:
         columns, header = [prepared.ids, *columns], [prepared.id_column, *header]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([column[row] for column in columns] for row in rows.tolist())
     with replacing(path, mode=0o600) as file:
-        lines: list[str] = []
-        writer = csv.writer(_Lines(lines), lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([column[row] for column in columns] for row in rows.tolist())
-        file.write("".join(lines).encode())
-
-
-class _Lines:
-    """Collects the lines that the csv module writes."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-
-    def write(self, text: str) -> None:
-        self._lines.append(text)
+        file.write(text.getvalue().encode())
 
 
 def _check_names(file: Path, columns: Mapping[str, ColumnSurvey], wishes: Wishes) -> None:
@@ -293,16 +283,24 @@ def _device_names(values: Sequence[str]) -> list[str]:
 
 
 def _with_rows(prepared: Prepared, notes: list[str]) -> dict[str, NDArray[np.int64]]:
-    """Leave out devices without a complete row, which could not start."""
+    """Leave out rows without any value, which would be blank lines, and devices without a complete row."""
     kept, n_complete = {}, 0
-    for name, rows in prepared.devices.items():
+    columns = list(prepared.cells.values())
+    devices = {
+        name: rows[[any(column[row] for column in columns) for row in rows.tolist()]]
+        for name, rows in prepared.devices.items()
+    }
+    n_blank = sum(map(len, prepared.devices.values())) - sum(map(len, devices.values()))
+    if n_blank:
+        notes.append(f"{n_blank} rows are left out: they have no value in any feature")
+    for name, rows in devices.items():
         complete = len(prepared.matrix(rows))
         n_complete += complete
         if complete:
             kept[name] = rows
         else:
-            notes.append(f"device {name} is left out: a value is missing in each of its {len(rows)} rows")
-    n_rows = sum(map(len, prepared.devices.values()))
+            notes.append(f"device {name} is left out: it has no complete row")
+    n_rows = sum(map(len, devices.values()))
     if n_complete < n_rows:
         notes.append(
             f"{n_rows - n_complete} of {n_rows} rows have a missing value and are left out; {n_complete} remain"

@@ -121,7 +121,7 @@ class TestPrepare:
         rows = [["a", "1"], ["b", "2"], ["c", ""], ["a", "3"]]
         found = prepare(table(rows, ["site", "n"]), Wishes("site"), np.random.default_rng(0))
         assert list(found.devices) == ["a", "b"]
-        assert "device c is left out: a value is missing in each of its 1 rows" in found.notes
+        assert "device c is left out: it has no complete row" in found.notes
 
     def test_rows_that_are_dealt_out_are_all_there_once(self) -> None:
         rows = [[f"{n % 5}", f"{n * n}"] for n in range(23)]
@@ -162,3 +162,15 @@ class TestTable:
     def test_a_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"a folder: expected one file$"):
             read_table(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["drop", 0.0])
+def test_rows_without_any_value_are_left_out_before_they_are_blank_lines(tmp_path: Path, missing: str | float) -> None:
+    rows = [["a", "1", "2"], ["a", "", ""], ["a", "3", ""], ["b", "5", "6"], ["b", "7", "8"]]
+    found = prepare(table(rows, ["site", "x", "y"]), Wishes("site", missing=missing), np.random.default_rng(0))
+    assert found.devices["a"].tolist() == [0, 2]
+    assert "1 rows are left out: they have no value in any feature" in found.notes
+    write_device(tmp_path / "a.csv", found, found.devices["a"])
+    assert np.array_equal(
+        read(tmp_path / "a.csv", missing_values=found.missing_values).X, found.matrix(found.devices["a"])
+    )
