@@ -46,6 +46,8 @@ class Wishes:
         The features; by default all columns that can be.
     omit : sequence of str
         Columns that are not features.
+    labels : sequence of str
+        Others that are not, because they probably hold true classes.
     missing : {"drop", "omit"} or float
         Leave out rows with a missing value, or columns that have one, or put this number in its place.
     text : {"omit", "encode"}
@@ -57,6 +59,7 @@ class Wishes:
     id_column: str | None = None
     columns: Sequence[str] | None = None
     omit: Sequence[str] = ()
+    labels: Sequence[str] = ()
     missing: str | float = "drop"
     text: str = "omit"
 
@@ -178,6 +181,8 @@ def _features(columns: Mapping[str, ColumnSurvey], wishes: Wishes, n_rows: int, 
     for column in columns.values():
         if wishes.columns is not None and column.name not in wishes.columns:
             continue
+        if column.name in wishes.labels:
+            apart[column.name] = "left out: true classes, as its name says (--columns to take it)"
         why = apart.get(column.name) or ("left out as asked" if column.name in wishes.omit else "")
         why = why or _why_not(column, wishes, n_rows)
         if why and wishes.columns is not None:

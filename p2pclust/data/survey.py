@@ -12,13 +12,14 @@ from p2pclust.data.hints import is_number, unlocalised
 from p2pclust.data.table import ABSENT, TextRows
 from p2pclust.errors import DataError
 
-__all__ = ["ColumnSurvey", "number_of", "probable_id", "probable_split", "survey"]
+__all__ = ["ColumnSurvey", "number_of", "probable_id", "probable_labels", "probable_split", "survey"]
 
 _SPLITS: Final = re.compile(
     r"(^|_)(device|site|sensor|station|meter|node|mote|household|house|building|user|person|patient|hospital|clinic|machine"
     r"|gateway|plant|branch|store|region|group)(s|_?id|_?name|_?nr|_?no)?$"
 )
 _IDS: Final = re.compile(r"^(id|index|row|nr|no|number|key|uuid)$|_(id|nr|no|key|uuid)$|^unnamed|^column\d+$")
+_LABELS: Final = re.compile(r"^(y|label|labels|class|target|species|ground_truth|true_label|true_class)$")
 _MOST_DEVICES: Final = 200
 _NUMBERS: Final = 0.5  # of the cells that are there: at least so many make a column one of numbers
 
@@ -123,6 +124,11 @@ def probable_id(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
         if unique and (column.kind == "text" or _IDS.search(_plain(column.name)) or _counts(column.values)):
             return column.name
     return None
+
+
+def probable_labels(columns: Sequence[ColumnSurvey]) -> tuple[str, ...]:
+    """Return the columns whose names say that they hold the true classes of the rows, which must not be clustered."""
+    return tuple(column.name for column in columns if _LABELS.search(_plain(column.name)))
 
 
 def _plain(name: str) -> str:

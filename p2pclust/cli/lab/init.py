@@ -99,14 +99,9 @@ def init(
     _show_columns(people, file, table, found)
     asks = not yes and not as_json and sys.stdin.isatty()
     wishes = Wishes(
-        split_by,
-        devices or max(2, min(4, len(table.rows) // _ROWS_EACH)),
-        id_column,
-        _names(columns),
-        _names(omit) or (),
-        _missing(missing_values),
-        _text(text),
-    )
+        split_by=split_by, devices=devices or max(2, min(4, len(table.rows) // _ROWS_EACH)), id_column=id_column,
+        columns=_names(columns), omit=_names(omit) or (), missing=_missing(missing_values), text=_text(text),
+    )  # fmt: skip
     wishes = _defaults(wishes, found, len(table.rows), dealt=devices is not None)
     if asks:
         given = {"split": split_by or devices, "missing": missing_values, "text": text}
@@ -144,9 +139,12 @@ def _text(text: str | None) -> str:
 
 def _defaults(wishes: Wishes, found: Sequence[ColumnSurvey], n_rows: int, *, dealt: bool) -> Wishes:
     """Fill in the columns that names and values give away."""
-    from p2pclust.data.survey import probable_id, probable_split  # noqa: PLC0415
+    from p2pclust.data.survey import probable_id, probable_labels, probable_split  # noqa: PLC0415
 
     free = [column for column in found if column.name not in (*(wishes.columns or ()), *wishes.omit)]
+    if wishes.columns is None:
+        wishes = replace(wishes, labels=probable_labels(free))
+        free = [column for column in free if column.name not in wishes.labels]
     if wishes.split_by is None and not dealt:
         wishes = replace(wishes, split_by=probable_split(free, n_rows))
     if wishes.id_column is None:

@@ -131,3 +131,13 @@ def test_on_a_terminal_it_asks_for_what_no_option_says(rows: Path, tmp_path: Pat
     assert len(scenario.fleet.names) == 3
     assert scenario.data.columns == ("site=a", "site=b", "volt", "mode=x", "mode=y", "mode=z")
     assert scenario.jobs[0].clusters == 4
+
+
+def test_true_classes_are_not_clustered_unless_they_are_named(cli: Cli, tmp_path: Path) -> None:
+    X = np.array([[n % 4, 10.0 * (n % 2)] for n in range(40)])
+    np.savez(tmp_path / "d.npz", X=X, y=np.arange(40) % 2)
+    told = json.loads(cli("init", "d.npz", "--clusters", "2", "--json").out)
+    assert told["features"] == ["x1", "x2"]
+    assert "y: left out: true classes, as its name says (--columns to take it)" in told["notes"]
+    told = json.loads(cli("init", "d.npz", "--clusters", "2", "--columns", "x1,y", "--out", "e", "--json").out)
+    assert told["features"] == ["x1", "y"]
