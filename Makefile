@@ -63,7 +63,8 @@ mutants: $(VENV)/.dev
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[mutants]"
 	$(BIN)/python -m tests.mutants --count $(COUNT) --resume runs/mutants.jsonl $(if $(SEED),--seed $(SEED))
 
-# The passes over rows, compiled for ARM and run on an emulated CPU, have the bits that they have here.
+# The passes over rows, compiled for ARM and run on an emulated CPU, have the bits that they have here; with 32 bits too, where
+# arm-linux-gnueabihf-gcc is installed (on Debian: gcc-arm-linux-gnueabihf).
 ARM_COMPILER := aarch64-linux-gnu-gcc
 arm: $(VENV)/.dev
 	@command -v $(ARM_COMPILER) qemu-aarch64 > /dev/null || \
@@ -126,4 +127,4 @@ $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build device/build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
