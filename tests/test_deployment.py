@@ -254,4 +254,4 @@ def test_the_guide_walks_through_every_file() -> None:
     guide = (FOLDER / "README.md").read_text(encoding="utf-8")
     for file in sorted(FOLDER.iterdir()):
         if file.name != "README.md":
-            assert f"({file.name})" in guide, file.name
+            assert f"({file.name}{'/README.md' if file.is_dir() else ''})" in guide, file.name
