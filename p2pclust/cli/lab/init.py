@@ -223,7 +223,8 @@ def _show_end(
         + (" ..." if len(prepared.features) > 12 else ""),
         soft_wrap=True,
     )
-    people.print(f"{len(sizes)} devices with {min(sizes)} to {max(sizes)} rows", soft_wrap=True)
+    rows = f"{min(sizes)} rows each" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)} rows"
+    people.print(f"{len(sizes)} devices with {rows}", soft_wrap=True)
     people.print(f"{chosen.clusters} clusters: {chosen.reason}", soft_wrap=True)
     people.print(f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n", soft_wrap=True)
     for what, command in steps:
