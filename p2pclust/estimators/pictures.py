@@ -12,7 +12,7 @@ from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
 from p2pclust.plots.canvas import shown_axes
 from p2pclust.plots.memberships import memberships_drawing
-from p2pclust.plots.palette import SERIES, cluster_hues
+from p2pclust.plots.palette import INK, SERIES, cluster_hues
 from p2pclust.plots.rounds import movement_drawing, rounds_of
 from p2pclust.plots.scatter import Colouring, evenly, plane_of, scatter_drawing
 
@@ -246,3 +246,4 @@ def _draw_objective(ax: Axes, worth: list[tuple[int, float]]) -> None:
     right.tick_params(labelsize=8)
     right.spines["top"].set_visible(False)
     ax.set_ylabel("movement (line)", fontsize=9)
+    ax.set_title(f"{ax.get_title(loc='left')}, and the objective", fontsize=10, color=INK, loc="left")

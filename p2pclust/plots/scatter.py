@@ -183,7 +183,9 @@ def _dots(drawing: Drawing, places: Floats, colour: str, size: float, alpha: flo
     """Add dots to a drawing; only a page, where each byte counts, draws all as one path, which PNG images lack."""
     if drawing.alone:
         return add_points(drawing.axes, places, colour, size, alpha=alpha)
-    return drawing.axes.scatter(places[:, 0], places[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3)
+    return drawing.axes.scatter(
+        places[:, 0], places[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3
+    )
 
 
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
