@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p2pclust.plots.canvas import NO_MATPLOTLIB
+from p2pclust.plots.palette import CURVE, GOOD
 from p2pclust.protocols.measuring.choose import MEASURES
 
 if TYPE_CHECKING:
@@ -17,11 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_of", "plot_refusal"]
 
-# The colours of a report, of which this layer must not know more; a test compares them.
-_CURVE: Final = "#44546a"
-_BEST: Final = "#2ca02c"
-_NO_MATPLOTLIB = "a plot needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
-
 
 def plot_refusal(path: str | Path | None) -> str:
     """Say why a plot could not be saved there, before anything runs, or return an empty string."""
@@ -30,7 +27,7 @@ def plot_refusal(path: str | Path | None) -> str:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
-        return _NO_MATPLOTLIB
+        return NO_MATPLOTLIB
     if path is None:
         return ""
     known = sorted(Figure().canvas.get_supported_filetypes())
@@ -63,9 +60,9 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
         axes = first = figure.add_subplot(2, 2, number, sharex=first)
         vote = found.votes[measure]
         axes.axvline(found.recommended, color="0.85", linewidth=8, zorder=0)
-        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=_CURVE)
+        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=CURVE)
         if vote is not None:
-            axes.plot([vote], [values[vote]], "o", color=_BEST, markersize=10, zorder=3)
+            axes.plot([vote], [values[vote]], "o", color=GOOD, markersize=10, zorder=3)
         axes.set_title(f"{measure}: {'undecided' if vote is None else vote}", fontsize=11, loc="left")
         axes.set_title(how, fontsize=8, loc="right", color="0.4")
         if measure in (MEASURES[1], MEASURES[3]):

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p2pclust.clustering import Points, memberships, nearest, objective
 from p2pclust.clustering.kernels import AUTO, Kernel, named
-from p2pclust.errors import DataError, FleetError, LeftOutWarning, SuspectResultWarning, UsageError
+from p2pclust.errors import DataError, LeftOutWarning, SuspectResultWarning, UsageError
 from p2pclust.estimators.inputs import (
     ONE_ARRAY,
     Floats,
@@ -30,29 +30,26 @@ from p2pclust.estimators.inputs import (
     matrix,
     seed_from,
 )
-from p2pclust.peer.core.treatment import Treatment, secure_fields
+from p2pclust.estimators.pictures import Pictures
+from p2pclust.estimators.running import Course, run_job
+from p2pclust.peer.core.treatment import secure_fields
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
-from p2pclust.protocols.engine.runner import conclude, run_in_process
+from p2pclust.protocols.engine.runner import conclude
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
-
-if TYPE_CHECKING:
-    from p2pclust.fleet.spec import JobResult
 
 __all__ = [
     "FederatedEstimator",
     "FuzzyEstimator",
     "LabellingEstimator",
     "RowsEstimator",
-    "backend_of",
     "in_order",
-    "run_job",
 ]
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -60,18 +57,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 _AROUND = ("n_peers", "partition", "fleet", "random_state", "secure", "kernel", "threads")
 
 
-class _Backend(Protocol):
-    def run(
-        self, job: Job, arrays: list[Floats], centers: list[Floats] | None = None, treatment: Treatment | None = None
-    ) -> JobState:  # fmt: skip
-        """Run the job with one peer per array and return its last state."""
-
-    def result(self, job: Job, locals: list[Local]) -> JobResult:
-        """Run the job with these peers and return its whole result; used where peers keep parts of it."""
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class LabellingEstimator(
+    Pictures,
     ClusterMixin,  # type: ignore[misc] # scikit-learn has no types
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -132,8 +120,15 @@ class LabellingEstimator(
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
         """Run the job and store what it found."""
-        self._learn(job, run_job(job, locals, self.fleet, self._secured()), locals, parts)
+        self._learn(job, self._run_job(job, locals), locals, parts)
         self._warn_of_no_end(job)
+
+    def _run_job(self, job: Job, locals: list[Local]) -> JobState:
+        """Run the job, keep how it went for pictures, and return its last state."""
+        course = Course()
+        state = run_job(job, locals, self.fleet, self._secured(), course)
+        self._course = course
+        return state
 
     def _job(self, seed: int, n_features: int) -> Job:
         """Return the job, with the kernel that was asked for."""
@@ -205,6 +200,11 @@ class LabellingEstimator(
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         rounds = [record for record in state.log if record.stage == job.main]
+        numbered = enumerate(state.log)
+        self._clustered = [number for number, record in numbered if record.stage == job.main and record.contributors]
+        # Those of the job: a parameter that is set after the fit is for the next one.
+        self._tol = float(getattr(job.protocols[job.main], "tol", 0.0) or 0.0)
+        self._moves = str(getattr(job.protocols[job.main], "moves", "centers"))
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -357,41 +357,6 @@ def _to_the_caller() -> int:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     return level
-
-
-def run_job(job: Job, locals: list[Local], fleet: Any, secured: Mapping[str, Any] | None = None) -> JobState:
-    """Run a job with these peers and return its last state; raise FleetError if the job was not done.
-
-    The fleet is None for the pure functions in this process, the name of a backend, or any object with
-    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument, and
-    for secure sums the treatment of the job as ``treatment``.
-    """
-    if fleet is None:
-        state = run_in_process(job, locals)
-    else:
-        centers = [local.centers for local in locals if local.centers is not None]
-        arrays, to = [local.X for local in locals], backend_of(fleet)
-        if secured:
-            state = to.run(job, arrays, centers or None, treatment=Treatment(missing="", **secured))
-        else:
-            state = to.run(job, arrays, centers) if centers else to.run(job, arrays)
-    if state.status != "done":
-        raise FleetError(state.reason or f"the job ended as {state.status!r}")
-    return state
-
-
-def backend_of(fleet: Any) -> _Backend:
-    """Return the backend that an estimator was given, by its name or itself."""
-    if isinstance(fleet, str):
-        # Imported only when real peers are wanted: an in-process fit needs none of the network.
-        from p2pclust.fleet import BACKENDS, backend  # noqa: PLC0415
-
-        if fleet not in BACKENDS:
-            raise UsageError(f"fleet = {fleet!r}: expected None, a backend, or one of {', '.join(BACKENDS)}")
-        return cast(_Backend, backend(fleet))
-    if not hasattr(fleet, "run"):
-        raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
-    return cast(_Backend, fleet)
 
 
 def in_order(parts: list[Rows], labels: list[Rows]) -> Rows:

@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from p2pclust.clustering.stacks import reconstruction_errors, refuse_device
 from p2pclust.errors import DataError, FleetError, UsageError
-from p2pclust.estimators.base import LabellingEstimator, backend_of, in_order
+from p2pclust.estimators.base import LabellingEstimator, in_order
 from p2pclust.estimators.inputs import Floats, Rows, bounds_of_each
 from p2pclust.estimators.judges import Judges
+from p2pclust.estimators.running import Course, result_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job, require_extras
@@ -262,18 +263,20 @@ class FedCRef(LabellingEstimator):
 
     def _ended(self, job: Job, locals: list[Local]) -> tuple[JobState, list[Workspace], Mapping[bytes, bytes]]:
         """Return the last state, each peer's workspace, and the models of groups by digest."""
+        course = Course()
         if self.fleet is None:
             workspaces = Workspaces(n_cores())
             state: JobState | None = run_in_process(job, locals, None, workspaces)
             spaces, blobs = [workspaces.of(peer) for peer in range(len(locals))], dict(workspaces.blobs)
         else:
-            found = backend_of(self.fleet).result(job, locals)
+            found = result_of(job, locals, self.fleet, course)
             state, blobs = found.state, dict(found.blobs)
             spaces = [found.workspace(name) for name in found.roster]
         if state is None:
             raise FleetError("no peer finished the job")
         if state.status != "done":
             raise FleetError(state.reason or f"the job ended as {state.status!r}")
+        self._course = course
         return state, spaces, blobs
 
     def _learn_communities(self, state: JobState) -> int:

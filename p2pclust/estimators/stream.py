@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator, run_job
+from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, seed_from
 from p2pclust.protocols.centers.drift import BatchDrift, drift_report
 from p2pclust.protocols.engine.job import Job, JobState, Stage
@@ -124,7 +124,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
         """Run the job, and replace what was learned before."""
-        state = run_job(job, locals, self.fleet)
+        state = self._run_job(job, locals)
         self.n_batches_seen_ = 0
         self.drift_: list[BatchDrift] = []
         self._learn(job, state, locals, parts)
@@ -162,7 +162,7 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
         arrays, parts = self._more(X, y, job.seed)
         locals = self._locals(arrays, parts)
-        self._learn(job, run_job(job, locals, self.fleet), locals, parts)
+        self._learn(job, self._run_job(job, locals), locals, parts)
         return self
 
     def _of_one_batch(self, job: Job) -> Job:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.estimators.base import RowsEstimator, run_job
+from p2pclust.estimators.base import RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
@@ -71,7 +71,7 @@ class WeighingEstimator(RowsEstimator):
         )
         job = self._job(seed, arrays[0].shape[1])
         self._check([local.X for local in counted])
-        state = run_job(job, counted, None)
+        state = self._run_job(job, counted)
         self._learn(job, state, [Local(rows) for rows in arrays], parts)
         found = objective_of(state.arrays)
         self._learn_objective(None if found is None else found / factor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from p2pclust.peer.core.treatment import Treatment
     from p2pclust.protocols.engine.job import Job, JobState
     from p2pclust.protocols.engine.local import Local
+
+    OnRun = Callable[[FleetSpec, FleetResult], None]
 
 __all__ = ["BACKENDS", "Backend", "backend"]
 
@@ -52,12 +54,12 @@ class Backend:
 
     def run(
         self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None,
-        treatment: Treatment | None = None,
+        treatment: Treatment | None = None, *, on_run: OnRun | None = None,
     ) -> JobState:  # fmt: skip
         """Run one job over these arrays, one peer each, without faults.
 
         With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns. With
-        `treatment`, the fleet treats the job so.
+        `treatment`, the fleet treats the job so. `on_run` receives the specification and the result of the run.
 
         Raises
         ------
@@ -68,12 +70,14 @@ class Backend:
 
         given = [None] * len(arrays) if centers is None else list(centers)
         locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]
-        state = self.result(job, locals_, treatment).state
+        state = self.result(job, locals_, treatment, on_run=on_run).state
         assert state is not None, "`result` raises if there is no state"
         return state
 
-    def result(self, job: Job, locals: Sequence[Local], treatment: Treatment | None = None) -> JobResult:
-        """Run one job with these peers, in this order, without faults.
+    def result(
+        self, job: Job, locals: Sequence[Local], treatment: Treatment | None = None, *, on_run: OnRun | None = None
+    ) -> JobResult:
+        """Run one job with these peers, in this order, without faults; `on_run` receives what ran and what came of it.
 
         Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
         """
@@ -98,7 +102,10 @@ class Backend:
             for number, local in enumerate(locals)
         )
         request = JobRequest(job) if treatment is None else JobRequest(job, treatment)
-        result = self.carry_out(FleetSpec(peers, (request,)), lambda event: None)
+        spec = FleetSpec(peers, (request,))
+        result = self.carry_out(spec, lambda event: None)
+        if on_run is not None:
+            on_run(spec, result)
         if not result.jobs or result.jobs[0].state is None:
             raise FleetError(result.failure or "no peer finished the job")
         return result.jobs[0]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import image_bytes, new_figure
-from p2pclust.scenario.pictures.palette import INK, WRONG, series_colour
+from p2pclust.plots.canvas import image_bytes, new_figure
+from p2pclust.plots.palette import INK, WRONG, series_colour
 from p2pclust.sweep.columns import columns_of
 from p2pclust.sweep.spec import PlotSpec, Sweep
 from p2pclust.sweep.table import Row

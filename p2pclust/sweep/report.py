@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from p2pclust.plots.canvas import width_in_pixels
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
-from p2pclust.scenario.pictures.canvas import width_in_pixels
 from p2pclust.scenario.pictures.overlay import overlay_figure
 from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import AXES, columns_of

@@ -53,6 +53,15 @@ def test_fit_is_a_call_per_batch() -> None:
     assert whole.n_rounds_ == len(whole.history_) == sum(batch.rounds for batch in whole.drift_)
 
 
+def test_secure_sums_are_the_same() -> None:
+    peers = [rows(40, number) for number in range(3)]
+    plain, secure = (model(n_batches=2, fleet="simulated", secure=way).fit(peers) for way in (False, True))
+    assert secure.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
+    assert secure.exposed_ == ()
+    more = [rows(40, number) for number in range(3, 6)]
+    assert secure.partial_fit(more).cluster_centers_.tobytes() == plain.partial_fit(more).cluster_centers_.tobytes()
+
+
 def test_drift_is_reported_when_it_comes() -> None:
     fitted = model(forgetting=0.5)
     for call in range(6):

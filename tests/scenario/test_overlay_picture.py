@@ -6,9 +6,9 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from p2pclust.scenario.pictures.canvas import image_bytes
+from p2pclust.plots.canvas import image_bytes
+from p2pclust.plots.palette import WRONG
 from p2pclust.scenario.pictures.overlay import overlay_figure
-from p2pclust.scenario.pictures.palette import WRONG
 from p2pclust.topology import KINDS, Overlay, make_overlay
 
 

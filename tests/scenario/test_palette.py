@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.choose import plots
-from p2pclust.scenario.page.page import Page, write_page
-from p2pclust.scenario.pictures.palette import (
+from p2pclust.plots.palette import (
     ALONE,
     CLASSES,
     CLUSTERS,
@@ -31,6 +29,7 @@ from p2pclust.scenario.pictures.palette import (
     own_colours,
     peer_colours,
 )
+from p2pclust.scenario.page.page import Page, write_page
 
 EVERY = (*CLUSTERS, *CLASSES, *PEERS, *SERIES, *SHADES, ALONE, CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG)
 
@@ -92,7 +91,3 @@ def test_two_clusters_share_a_colour_only_where_there_are_too_few(kinds: list[in
 def test_a_cluster_of_no_class_looks_like_no_class() -> None:
     assert cluster_hues([1, None, None], n_classes=3) == [1, 3, 4]
     assert len(set(cluster_hues([None] * 20))) == 20
-
-
-def test_the_plot_of_a_choice_has_the_colours_of_a_report() -> None:
-    assert (plots._CURVE, plots._BEST) == (CURVE, GOOD)

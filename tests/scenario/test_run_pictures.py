@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.scenario.outcome.chronicle import Chronicle
+from p2pclust.fleet.chronicle import Chronicle
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import CLASSES, CLUSTERS
+from p2pclust.plots.roles import roles_drawing
+from p2pclust.plots.rounds import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.plots.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import CLASSES, CLUSTERS
-from p2pclust.scenario.pictures.roles import roles_drawing
-from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
-from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.scenario.pictures.shares import (
     agreement_drawing,
     centers_drawing,

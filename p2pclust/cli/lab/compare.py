@@ -51,8 +51,8 @@ def compare(
 
 
 def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
+    from p2pclust.plots import canvas  # noqa: PLC0415
     from p2pclust.scenario.page.compare_page import write_comparison  # noqa: PLC0415
-    from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
 
     try:
         write_comparison(out, runs, lines)

@@ -115,7 +115,7 @@ def _carry_out(
     from p2pclust.cli.show.live import Watch  # noqa: PLC0415
     from p2pclust.cli.show.progress import Progress  # noqa: PLC0415
     from p2pclust.cli.show.summary import summarise  # noqa: PLC0415
-    from p2pclust.scenario.pictures import canvas  # noqa: PLC0415
+    from p2pclust.plots import canvas  # noqa: PLC0415
     from p2pclust.scenario.run import carry_out  # noqa: PLC0415
 
     shown: list[Watch] = []

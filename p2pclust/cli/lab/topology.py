@@ -205,14 +205,14 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
         if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
             raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
         if file.suffix.lower() in _PICTURES:
-            from p2pclust.scenario.pictures.canvas import can_draw  # noqa: PLC0415
+            from p2pclust.plots.canvas import can_draw  # noqa: PLC0415
 
             if not can_draw():
                 raise UsageError("a picture needs Matplotlib: pip install 'p2pclust[plots]'")
 
 
 def _draw(overlay: Overlay, file: Path) -> None:
-    from p2pclust.scenario.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
+    from p2pclust.plots.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
     from p2pclust.scenario.pictures.overlay import overlay_figure  # noqa: PLC0415
     from p2pclust.topology.plans import write_bytes  # noqa: PLC0415
 

@@ -82,7 +82,7 @@ class Done:
         try:
             for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
                 if not self.job.by_columns:
-                    self.evidence.follow(step)
+                    self.evidence.trail.follow(step)
         except UsageError:
             return False  # the record does not belong to this job over these rows
         # A replay has the same rounds, and no keys.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p2pclust.scenario.outcome.chronicle import BACK, DONE, during
+from p2pclust.fleet.chronicle import BACK, DONE, during
 
 __all__ = ["TermEnd", "ends_of"]
 

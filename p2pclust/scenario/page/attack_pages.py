@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from p2pclust.attacks.findings import AttackResult
+from p2pclust.plots import canvas
 from p2pclust.scenario.outcome.audited import AuditedJob
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.story import JobStory, picture_of
-from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.attacks import auc_drawing, recovered_drawing
 
 __all__ = ["attacks_section"]

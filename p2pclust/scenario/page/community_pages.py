@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.fleet.spec import Event
 from p2pclust.metrics import accuracy
+from p2pclust.plots.canvas import data_address, width_in_pixels
+from p2pclust.plots.palette import cluster_hues
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.story import JobStory, picture_of
-from p2pclust.scenario.pictures.canvas import data_address, width_in_pixels
 from p2pclust.scenario.pictures.cost import Cost, bytes_drawing
 from p2pclust.scenario.pictures.curves import history_drawings
 from p2pclust.scenario.pictures.graph import association_drawing, community_names
 from p2pclust.scenario.pictures.models import reconstruction_figure
-from p2pclust.scenario.pictures.palette import cluster_hues
 
 __all__ = ["CommunityStory", "sections", "short_names"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from p2pclust.plots import canvas
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import INK, series_colour
 from p2pclust.scenario.outcome.compare import ComparedFigure, ComparedRun, mark, shown
 from p2pclust.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.scenario.page.story import picture_of
-from p2pclust.scenario.pictures import canvas
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import INK, series_colour
 from p2pclust.tools.units import scaled
 
 __all__ = ["write_comparison"]

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.peer.testbed.lies import LIES
+from p2pclust.plots import canvas
+from p2pclust.plots.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
+from p2pclust.plots.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
 from p2pclust.scenario.page.rows import JobRows
 from p2pclust.scenario.page.story import JobStory, picture_of
-from p2pclust.scenario.pictures import canvas, shares
-from p2pclust.scenario.pictures.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
-from p2pclust.scenario.pictures.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.scenario.pictures import shares
 from p2pclust.scenario.pictures.timeline import LANES
 
 __all__ = ["job_sections"]
@@ -76,9 +77,8 @@ def _found(story: JobStory, rows: JobRows) -> Section:
     at, trails = None, None
     if centers is not None:
         at = plane(centers)
-        trails = (
-            plane(np.stack([*(those for _, those in story.evidence.trail), centers])) if story.evidence.trail else None
-        )
+        steps = story.evidence.trail.steps
+        trails = plane(np.stack([*(those for _, those in steps), centers])) if steps else None
     panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
     if rows.y is not None and len(rows.classes) <= _CLASSES:
         panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from p2pclust.plots.palette import CROWN, CURVE, DARK, VARIABLES
 from p2pclust.scenario.outcome.folder import write_text
-from p2pclust.scenario.pictures.palette import CROWN, CURVE, DARK, VARIABLES
 
 __all__ = ["Page", "Picture", "Section", "Tile", "Verdict", "write_page"]
 

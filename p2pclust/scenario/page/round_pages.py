@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p2pclust.plots.rounds import attendance_drawing, movement_drawing, objective_drawing, rounds_of
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.rows import worth_of
 from p2pclust.scenario.page.story import NARROW, JobStory, picture_of
-from p2pclust.scenario.pictures.rounds import attendance_drawing, movement_drawing, objective_drawing
 from p2pclust.scenario.pictures.timeline import lanes_of
 
 __all__ = ["rounds_section"]
@@ -35,8 +35,7 @@ def _movement(story: JobStory) -> Picture | None:
     stage, protocol = labelling_stage(story.job)
     recorded = zip(story.entry["stages"], story.entry["contributors"], strict=True)
     rounds = [n for n, (name, who) in enumerate(recorded) if name == story.job.stages[stage].protocol and who]
-    # A round that moved no center, such as the first one over columns, is not in the history.
-    rounds = rounds[len(rounds) - len(moved) :] if len(rounds) >= len(moved) else list(range(1, len(moved) + 1))
+    rounds = rounds_of(rounds, len(moved))
     what = protocol.moves if isinstance(protocol, Clustering) else "centers"
     tol = float(getattr(protocol, "tol", 0.0) or 0.0)
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
@@ -59,7 +58,7 @@ def _terms(story: JobStory) -> list[tuple[int, str]]:
 
 
 def _objective(story: JobStory) -> Picture | None:
-    steps = list(story.evidence.trail)
+    steps = list(story.evidence.trail.steps)
     if len(steps) < 2 or story.rows is None:
         return None
     last, centers = story.state.round, story.evidence.centers

@@ -18,21 +18,20 @@ from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError
 from p2pclust.fleet.spec import JobResult
+from p2pclust.plots.palette import cluster_hues
+from p2pclust.plots.scatter import evenly
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 from p2pclust.scenario.outcome.communities import labels_of_peers
 from p2pclust.scenario.outcome.evidence import contributed
-from p2pclust.scenario.pictures.palette import cluster_hues
 
-__all__ = ["DRAWN", "JobRows", "rows_of", "worth_of"]
+__all__ = ["JobRows", "rows_of", "worth_of"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: The most rows that are drawn; counts are over all rows.
-DRAWN: Final = 2400
 _NUMBERS: Final = 200_000_000  # with more values than this only the rows that are drawn are labelled
 
 
@@ -127,7 +126,7 @@ def _rows_of(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRo
     names = [found.roster[peer] for peer in contributed(job, state)]
     held = {name: shares[name] for name in names}
     if sum(share.X.size for share in held.values()) > _NUMBERS:
-        held = _thinned(held, _spread(sum(share.n_rows for share in held.values())))
+        held = _thinned(held, evenly(sum(share.n_rows for share in held.values())))
     with one_thread():
         labels = [engine.conclude(job, state, Local(share.X)).get("labels") for share in held.values()]
     known = [own for own in labels if own is not None]
@@ -161,11 +160,6 @@ def worth_of(
         return worth
 
 
-def _spread(n_rows: int) -> Ints:
-    """Return which rows are drawn: evenly over all, so that each peer is represented."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, DRAWN)).round().astype(np.int64))
-
-
 def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
     """Return only the rows that are drawn."""
     thin, start = {}, 0
@@ -179,7 +173,7 @@ def _thinned(held: Mapping[str, DataSet], drawn: Ints) -> dict[str, DataSet]:
 
 def _gathered(held: Mapping[str, DataSet], labels: Sequence[Ints], clusters: tuple[str, ...]) -> JobRows:
     shares = list(held.values())
-    drawn = _spread(sum(share.n_rows for share in shares))
+    drawn = evenly(sum(share.n_rows for share in shares))
     known = [share.y for share in shares if share.y is not None]
     # Without concatenating all rows.
     X = np.concatenate([share.X for share in _thinned(held, drawn).values()])
@@ -205,7 +199,7 @@ def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows |
     if "labels" not in concluded:
         return None
     labels = np.asarray(concluded["labels"], dtype=np.int64)
-    drawn = _spread(held[0].n_rows)
+    drawn = evenly(held[0].n_rows)
     arrays = state.arrays
     sure = np.asarray(arrays["memberships"], np.float64)[drawn].max(axis=1) if "memberships" in arrays else None
     n_clusters = int(getattr(labelling_stage(job)[1], "n_clusters", labels.max() + 1))

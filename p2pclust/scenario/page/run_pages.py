@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from p2pclust.fleet.chronicle import Chronicle
 from p2pclust.fleet.spec import Event
-from p2pclust.scenario.outcome.chronicle import Chronicle
+from p2pclust.plots import canvas
+from p2pclust.plots.palette import own_colours
+from p2pclust.plots.places import counted
+from p2pclust.plots.roles import roles_drawing
 from p2pclust.scenario.outcome.compare import shown
 from p2pclust.scenario.page.attack_pages import attacks_section
 from p2pclust.scenario.page.job_pages import job_sections
 from p2pclust.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.scenario.page.story import NARROW, JobStory, RunStory, picture_of
-from p2pclust.scenario.pictures import canvas
 from p2pclust.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.scenario.pictures.palette import own_colours
-from p2pclust.scenario.pictures.places import counted
-from p2pclust.scenario.pictures.roles import roles_drawing
 from p2pclust.scenario.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.tools.units import size
 from p2pclust.topology import Overlay

@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from p2pclust.data import DataSet
+from p2pclust.fleet.chronicle import Chronicle
 from p2pclust.fleet.spec import Event, FleetResult, JobResult
+from p2pclust.plots.inline import Drawing
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.scenario.outcome.audited import AuditedJob
-from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence, contributed
 from p2pclust.scenario.outcome.terms import TermEnd, ends_of
 from p2pclust.scenario.page.page import Picture
 from p2pclust.scenario.page.rows import JobRows, rows_of
-from p2pclust.scenario.pictures.inline import Drawing
 from p2pclust.topology import Overlay
 
 __all__ = ["NARROW", "JobStory", "RunStory", "picture_of"]

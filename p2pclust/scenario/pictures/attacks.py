@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from p2pclust.attacks.findings import AttackResult
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import CURVE, GOOD, INK, LINK, WRONG
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import CURVE, GOOD, INK, LINK, WRONG
 
 __all__ = ["auc_drawing", "recovered_drawing"]
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
 from p2pclust.scenario.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import CURVE, INK
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import CURVE, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

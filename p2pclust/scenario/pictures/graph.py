@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pclust.scenario.pictures.canvas import dot_key, line_key
-from p2pclust.scenario.pictures.inline import Drawing
+from p2pclust.plots.canvas import dot_key, line_key
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import INK, LINK, WRONG, cluster_colour, ink_on
 from p2pclust.scenario.pictures.layout import Placement, lay_out
-from p2pclust.scenario.pictures.palette import INK, LINK, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

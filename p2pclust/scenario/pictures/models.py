@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import new_figure
-from p2pclust.scenario.pictures.palette import ALONE, CURVE, GOOD, LINK
+from p2pclust.plots.canvas import new_figure
+from p2pclust.plots.palette import ALONE, CURVE, GOOD, LINK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

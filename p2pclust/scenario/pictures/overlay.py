@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import dot_key, new_figure
-from p2pclust.scenario.pictures.palette import CURVE, INK, LINK, WRONG
-from p2pclust.scenario.pictures.places import counted, on_page, short_name, write_names
+from p2pclust.plots.canvas import dot_key, new_figure
+from p2pclust.plots.palette import CURVE, INK, LINK, WRONG
+from p2pclust.plots.places import counted, on_page, short_name, write_names
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 from p2pclust.topology.measures import cut_vertices

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.pictures.canvas import area_key, dot_key, line_key
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
+from p2pclust.fleet.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.plots.canvas import area_key, dot_key, line_key
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -176,7 +176,7 @@ def test_refused(cli: Cli, tmp_path: Path, arguments: tuple[object, ...], line: 
 def test_a_picture_that_cannot_be_drawn_leaves_nothing_behind(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pclust.scenario.pictures.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.plots.canvas.can_draw", lambda: False)
     ended = cli("topology", "show", "ring", "-o", "o.edges", "-o", "o.svg")
     assert (ended.code, ended.err) == (2, "error: a picture needs Matplotlib: pip install 'p2pclust[plots]'\n")
     (tmp_path / "o").write_text("")

@@ -15,10 +15,11 @@ import pytest
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend
+from p2pclust.fleet.chronicle import Chronicle
 from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
+from p2pclust.plots.trail import Trail
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.scenario.file.load import load_scenario
-from p2pclust.scenario.outcome.chronicle import Chronicle
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.page.job_pages import _without, centers_table
 from p2pclust.scenario.page.page import Section
@@ -163,7 +164,7 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     )  # fmt: skip
     state = SimpleNamespace(round=2, arrays={"origin": np.zeros(1), "scale": np.ones(1)})
     story = SimpleNamespace(
-        evidence=Evidence(np.array([[2.0]]), None, [(0, np.array([[0.0]])), (1, np.array([[1.0]]))]),
+        evidence=Evidence(np.array([[2.0]]), None, Trail([(0, np.array([[0.0]])), (1, np.array([[1.0]]))])),
         rows=rows, state=state, job=cluster_job("llf-cm", n_clusters=1), absent={},
         entry={"contributors": contributors},
     )  # fmt: skip
@@ -322,20 +323,20 @@ def test_a_job_that_no_peer_finished_has_a_page(scenario_file: Write, tmp_path: 
     assert "rows in a plane" not in text
 
 
-def test_evidence_keeps_a_trail_of_bounded_length() -> None:
+def test_a_trail_has_a_bounded_length() -> None:
     class State:
         def __init__(self, number: int) -> None:
             self.round = number
             self.arrays = {"centers": np.full((2, 1), float(number)), "origin": np.zeros(1), "scale": np.ones(1)}
 
-    evidence: Any = Evidence()
+    trail: Any = Trail()
     for number in range(300):
-        evidence.follow(State(number))
-    numbers = [number for number, _ in evidence.trail]
+        trail.follow(State(number))
+    numbers = [number for number, _ in trail.steps]
     assert 32 <= len(numbers) <= 64
     assert numbers[0] == 0
     assert numbers[-1] >= 290
-    assert all(float(centers[0, 0]) == number for number, centers in evidence.trail)
+    assert all(float(centers[0, 0]) == number for number, centers in trail.steps)
 
 
 def test_pooled_centers_are_kept_in_the_fleets_order() -> None:

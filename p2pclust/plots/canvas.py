@@ -7,13 +7,17 @@ import importlib.util
 import io
 from typing import TYPE_CHECKING, Any, Final
 
+from p2pclust.errors import UsageError
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
 __all__ = [
     "INSTALL",
+    "NO_MATPLOTLIB",
     "area_key",
     "can_draw",
     "data_address",
@@ -21,11 +25,14 @@ __all__ = [
     "image_bytes",
     "line_key",
     "new_figure",
+    "shown_axes",
     "width_in_pixels",
 ]
 
 #: Said where a page has no pictures.
 INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 'p2pclust[plots]'"
+#: Said where a plot was asked for.
+NO_MATPLOTLIB: Final = "a plot needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
 
 
 def can_draw() -> bool:
@@ -35,17 +42,33 @@ def can_draw() -> bool:
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure, in inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - in the extra `plots`
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
+def shown_axes(width: float, height: float) -> Axes:
+    """Return the axes of a new figure of pyplot, which notebooks show; the size is in inches.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is not installed.
+    """
+    if not can_draw():
+        raise UsageError(NO_MATPLOTLIB)
+    from matplotlib import pyplot
+
+    axes: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
+
+
 def line_key(label: str, **how: Any) -> Line2D:
     """Return the entry of a legend that shows a line."""
-    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **how)
 
@@ -57,7 +80,7 @@ def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: 
 
 def area_key(label: str, colour: str, **how: Any) -> Patch:
     """Return the entry of a legend that shows an area."""
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib.patches import Patch
 
     return Patch(facecolor=colour, label=label, **how)
 
@@ -70,7 +93,7 @@ def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
     figure : Figure
     kind : {"svg", "png"}
     """
-    from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib import rc_context
 
     buffer = io.BytesIO()
     # Without a salt the names in an SVG are random; without `metadata` images contain the date or a version.

@@ -13,10 +13,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from p2pclust.scenario.pictures.canvas import new_figure, width_in_pixels
-from p2pclust.scenario.pictures.palette import INK, LINK, VARIABLES
+from p2pclust.plots.canvas import new_figure, width_in_pixels
+from p2pclust.plots.palette import INK, LINK, VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -30,24 +30,26 @@ _MARK: Final = "mark-"
 
 @dataclass
 class Drawing:
-    """A figure with descriptions of its parts."""
+    """A figure, or one of the axes of a figure, with descriptions of its parts."""
 
-    figure: Figure
+    axes: Axes
+    #: Whether the figure has nothing else.
+    alone: bool = True
     #: The opening tags of the parts that have a description.
     _marks: list[str] = field(default_factory=list, repr=False)
 
     @classmethod
     def new(
         cls, width: float, height: float, title: str = "", across: str = "", up: str = "", *,
-        sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9,
+        sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9, on: Axes | None = None,
     ) -> Drawing:  # fmt: skip
-        """Return a drawing with empty axes, of this size in inches, whose title and labels are given.
+        """Return a drawing with empty axes, of this size in inches, whose title and labels are given; or `on` these axes.
 
         `sides` are those of the frame that are drawn. `letters` is the size of the axes' labels in points; those of the
         ticks are one point smaller.
         """
-        drawing = cls(new_figure(width, height))
-        axes = drawing.figure.add_subplot()
+        drawing = cls(new_figure(width, height).add_subplot() if on is None else on, on is None)
+        axes = drawing.axes
         axes.set_title(title, fontsize=10, color=INK, loc="left")
         axes.set_xlabel(across, fontsize=letters, color=INK)
         axes.set_ylabel(up, fontsize=letters, color=INK)
@@ -60,9 +62,9 @@ class Drawing:
         return drawing
 
     @property
-    def axes(self) -> Axes:
-        """The axes of the drawing."""
-        return self.figure.axes[0]
+    def figure(self) -> Figure:
+        """The figure that the axes are in."""
+        return cast("Figure", self.axes.figure)
 
     def mark(
         self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
@@ -99,7 +101,14 @@ class Drawing:
 
     def legend(self, keys: Sequence[Artist] | None = None, columns: int = 3) -> None:
         """Write a legend below the axes: of these entries, or by default of the labelled artists."""
-        self.figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+        how = {"ncols": columns, "fontsize": 9, "frameon": False}
+        if self.alone:
+            self.figure.legend(handles=keys, loc="outside lower center", **how)
+            return
+        shown = self.axes.get_legend_handles_labels()[0] if keys is None else keys
+        self.axes.legend(
+            handles=shown, loc="upper center", bbox_to_anchor=(0.5, -0.08 if self.axes.axison else 0.0), **how
+        )
 
     def svg(self, label: str) -> str:
         """Return it as an SVG element of a page; `label` describes it in words. The same figure gives the same text."""
@@ -125,8 +134,8 @@ class Drawing:
 
 def _svg_text(figure: Figure) -> str:
     """Return the figure as Matplotlib writes it, without a background."""
-    from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
-    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     figure.patch.set_visible(False)
     for axes in figure.axes:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-__all__ = ["ASLEEP", "BACK", "DONE", "Chronicle", "Round", "Span", "Strike", "Term", "during"]
+__all__ = ["ASLEEP", "BACK", "DONE", "VERBS", "Chronicle", "Round", "Span", "Strike", "Term", "during"]
 
 Event = Mapping[str, Any]
 Link = tuple[str, str]
@@ -21,6 +21,11 @@ DONE: Final[Mapping[str, str]] = {
     "corrupt-data": "has corrupt data", "lie": "lies", "drain": "has an empty battery",
     "revoke": "is revoked",
 }  # fmt: skip
+#: The verbs of the events that a chronicle is made of.
+VERBS: Final = frozenset((
+    "started", "exited", "left", "fault", "recovered", "asleep", "awake", "resumed", "drained", "refused-stranger", "link",
+    "submitted", "job", "elected", "combined", "finished", "waiting",
+))  # fmt: skip
 _AWAY: Final = ("kill", "restart", "pause", "leave", "drain", "revoke")
 _TROUBLE: Final = ("cut", "slow", "drop", "corrupt-data", "lie")
 ASLEEP: Final = "asleep"

@@ -9,20 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.canvas import dot_key
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
+from p2pclust.plots.canvas import dot_key
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Colouring", "Plane", "add_points", "plane_of", "scatter_drawings"]
+__all__ = ["DRAWN", "Colouring", "Plane", "add_points", "evenly", "plane_of", "scatter_drawing", "scatter_drawings"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: The most rows that are drawn.
+DRAWN: Final = 2400
 _LEGEND: Final = 15  # the most names in the legend of a panel
 _PCA_ROWS: Final = 600  # with more columns than this, about so many rows determine the axes
+
+
+def evenly(n_rows: int) -> Ints:
+    """Return which rows are drawn: all, or :data:`DRAWN` of them evenly over all, so that each peer is represented."""
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, DRAWN)).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,29 +105,44 @@ class Colouring:
 
 def scatter_drawings(places: Floats, panels: Sequence[Colouring], titles: tuple[str, str]) -> list[Drawing]:
     """Draw the same rows at these places several times, each time in other colours; `titles` are those of the axes."""
+    edges = _edges(places, panels)
+    width = 3.55 if len(panels) > 1 else 5.4
+    return [_scatter(places, panel, titles, edges, width) for panel in panels]
+
+
+def scatter_drawing(places: Floats, panel: Colouring, titles: tuple[str, str], *, on: Axes | None = None) -> Drawing:
+    """Draw rows at these places once; `titles` are those of the axes, and `on` the axes to draw on."""
+    return _scatter(places, panel, titles, _edges(places, [panel]), 5.4, on)
+
+
+def _edges(places: Floats, panels: Sequence[Colouring]) -> tuple[Floats, Floats]:
+    """Return the lower left and the upper right corner of the plane that is shown, with a margin."""
     overlaid = [part for panel in panels for part in (panel.centers, panel.trails) if part is not None]
     whole = np.concatenate([places, *(part.reshape(-1, 2) for part in overlaid)])
     low, high = np.min(whole, axis=0), np.max(whole, axis=0)
     margin = 0.04 * np.where(high > low, high - low, 1.0)
+    return low - margin, high + margin
+
+
+def _scatter(
+    places: Floats, panel: Colouring, titles: tuple[str, str], edges: tuple[Floats, Floats], width: float,
+    on: Axes | None = None,
+) -> Drawing:  # fmt: skip
+    # All axes have the same height; a legend below one gets extra room.
+    below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
+    drawing = Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8, on=on)
+    (left, bottom), (right, top) = edges
+    drawing.axes.set(xlim=(left, right), ylim=(bottom, top))
     # With more rows the dots are smaller.
-    size = float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0))
-    drawings = []
-    for panel in panels:
-        # All axes have the same height; a legend below one gets extra room.
-        below = 0.0 if panel.centers is not None else 0.1 + 0.2 * _lines_of_names(panel)
-        width = 3.55 if len(panels) > 1 else 5.4
-        drawings.append(Drawing.new(width, 3.9 + below, panel.title, *titles, letters=8))
-        axes = drawings[-1].axes
-        axes.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
-        _draw_panel(drawings[-1], places, panel, size)
-    return drawings
+    _draw_panel(drawing, places, panel, float(np.clip(200 / np.sqrt(max(1, len(places))), 2.4, 6.0)))
+    return drawing
 
 
 def _draw_panel(drawing: Drawing, places: Floats, panel: Colouring, size: float) -> None:
     axes = drawing.axes
     for kind in np.unique(panel.kinds).tolist():
         own = places[panel.kinds == kind]
-        dots = add_points(axes, own, panel.colour(kind), size, alpha=0.75 if kind >= 0 else 0.4)
+        dots = _dots(drawing, own, panel.colour(kind), size, 0.75 if kind >= 0 else 0.4)
         name = panel.names[kind] if 0 <= kind < len(panel.names) else "none"
         drawing.mark(dots, kind="dots", tip=f"{name}: {len(own)} of the rows drawn")
     if panel.trails is not None:
@@ -157,10 +179,19 @@ def _lines_of_names(panel: Colouring) -> int:
     return -(-len(panel.names) // _columns_of_names(panel)) if len(panel.names) <= _LEGEND else 0
 
 
+def _dots(drawing: Drawing, places: Floats, colour: str, size: float, alpha: float) -> Any:
+    """Add dots to a drawing; only a page, where each byte counts, draws all as one path, which PNG images lack."""
+    if drawing.alone:
+        return add_points(drawing.axes, places, colour, size, alpha=alpha)
+    return drawing.axes.scatter(
+        places[:, 0], places[:, 1], s=size**2, color=colour, alpha=alpha, linewidths=0, zorder=3
+    )
+
+
 def add_points(axes: Axes, places: Floats, colour: str, size: float, *, alpha: float = 0.75) -> Any:
     """Add dots as one path, which takes a tenth of the space of as many markers; `size` is in points."""
-    from matplotlib.patches import PathPatch  # noqa: PLC0415 - in the extra `plots`
-    from matplotlib.path import Path  # noqa: PLC0415
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
     # A line of length 0 with round ends is a dot.
     path = Path(np.repeat(places, 2, axis=0), np.tile([Path.MOVETO, Path.LINETO], len(places)))

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.outcome.chronicle import ASLEEP, Chronicle, Span, Term
-from p2pclust.scenario.pictures import palette
-from p2pclust.scenario.pictures.canvas import dot_key, line_key
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import CROWN, GOOD, INK, LINK, PAPER, WRONG
-from p2pclust.scenario.pictures.places import on_page, short_name, write_beside, write_names
+from p2pclust.fleet.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.plots import palette
+from p2pclust.plots.canvas import dot_key, line_key
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import CROWN, GOOD, INK, LINK, PAPER, WRONG
+from p2pclust.plots.places import on_page, short_name, write_beside, write_names
 from p2pclust.tools.units import size
 from p2pclust.topology import Overlay
 from p2pclust.topology.layout import lay_out
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 __all__ = ["roles_drawing"]
 
@@ -38,6 +39,7 @@ def roles_drawing(
     *,
     load: Mapping[tuple[str, str], int] | None = None,
     tips: Mapping[str, str] | None = None,
+    on: Axes | None = None,
 ) -> Drawing:
     """Draw the fleet, with the overlay at the start.
 
@@ -51,6 +53,8 @@ def roles_drawing(
         Bytes that each link carried in both directions, the smaller name first; they set the width of the link.
     tips : mapping of str to str, optional
         The description of a peer that is shown when the reader points at it.
+    on : Axes, optional
+        Where to draw, by default on a figure of its own.
     """
     places = lay_out(overlay)
     places = on_page(places, float(np.clip(math.sqrt(len(places)) + 1.0, 2.6, 7.0)))
@@ -59,7 +63,7 @@ def roles_drawing(
     places = np.concatenate([places, *(place[np.newaxis] for place in outside.values())])
     low, high = places.min(axis=0), places.max(axis=0)
     width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
-    drawing = Drawing.new(width, height + 0.5)
+    drawing = Drawing.new(width, height + 0.5, on=on)
     axes = drawing.axes
     size = float(np.clip(11000 / overlay.n_peers, 24, 520))
     links = {**dict.fromkeys(overlay.links), **dict.fromkeys(chronicle.linked)}
@@ -103,7 +107,7 @@ def _draw_links(
     drawing: Drawing, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], chronicle: Chronicle,
     load: Mapping[tuple[str, str], int],
 ) -> None:  # fmt: skip
-    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.collections import LineCollection
 
     lines = [np.array([place_of[a], place_of[b]]) for a, b in links]
     faint = float(np.clip(6.0 / math.sqrt(max(1, len(lines))), 0.1, 0.85))

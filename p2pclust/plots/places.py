@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.scenario.pictures.palette import INK
+from p2pclust.plots.palette import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

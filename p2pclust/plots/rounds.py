@@ -8,30 +8,45 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from p2pclust.plots.canvas import area_key, line_key
+from p2pclust.plots.inline import Drawing
+from p2pclust.plots.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
 from p2pclust.protocols.engine.reasons import LEFT_OUT
-from p2pclust.scenario.pictures.canvas import area_key, line_key
-from p2pclust.scenario.pictures.inline import Drawing
-from p2pclust.scenario.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-__all__ = ["attendance_drawing", "movement_drawing", "objective_drawing"]
+__all__ = ["attendance_drawing", "movement_drawing", "objective_drawing", "rounds_of"]
 
 _MARKED: Final = 60  # curves over more rounds have no dots
 
 
+def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
+    """Return the numbers of the rounds in which centers moved, of those in which peers contributed to the clustering.
+
+    A round that moved no center, such as the first one over columns, is not in a job's history.
+
+    Examples
+    --------
+    >>> rounds_of([3, 4, 6], 2)
+    [4, 6]
+    """
+    if len(clustered) < n_moved:
+        return list(range(1, n_moved + 1))
+    return list(clustered[len(clustered) - n_moved :])
+
+
 def movement_drawing(
     rounds: Sequence[int], moved: Sequence[float | None], tol: float, terms: Sequence[tuple[int, str]] = (),
-    *, what: str = "centers",
+    *, what: str = "centers", on: Axes | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw how far the centers moved in each round that made a step; None if unknown.
 
     The job ends below `tol`, if that is not 0; `terms` are the rounds in which another peer began to aggregate, and the
     names of its terms.
     """
-    drawing = _curve(f"how far the {what} moved")
+    drawing = _curve(f"how far the {what} moved", on)
     axes = drawing.axes
     steps = list(zip(rounds, moved, strict=True))
     known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
@@ -65,21 +80,21 @@ def _mark_zeros(drawing: Drawing, rounds: Sequence[int]) -> None:
     axes.legend(fontsize=8, frameon=False, loc="upper right")
 
 
-def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str) -> Drawing:
+def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str, *, on: Axes | None = None) -> Drawing:
     """Draw the value of each round's centers; `name` is the name of the value."""
-    drawing = _curve(name)
+    drawing = _curve(name, on)
     marker = "o" if len(rounds) <= _MARKED else ""
     (line,) = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
     drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
     return drawing
 
 
-def _curve(title: str) -> Drawing:
-    return _over_rounds(Drawing.new(5.4, 2.9, title, "round", grid=True))
+def _curve(title: str, on: Axes | None) -> Drawing:
+    return _over_rounds(Drawing.new(5.4, 2.9, title, "round", grid=True, on=on))
 
 
 def _over_rounds(drawing: Drawing) -> Drawing:
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.ticker import MaxNLocator
 
     drawing.axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
     return drawing
