@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test docs arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -18,9 +18,14 @@ demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
 # Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
-test: $(VENV)/.dev
+test: $(VENV)/.dev docs
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
 	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+
+# The documents as a site, in build/site/index.html; a link that leads nowhere is an error. It needs no network. While you write:
+# .venv/bin/mkdocs serve
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -58,7 +63,8 @@ mutants: $(VENV)/.dev
 	$(BIN)/pip install --quiet $(EDITABLE) -e ".[mutants]"
 	$(BIN)/python -m tests.mutants --count $(COUNT) --resume runs/mutants.jsonl $(if $(SEED),--seed $(SEED))
 
-# The passes over rows, compiled for ARM and run on an emulated CPU, have the bits that they have here.
+# The passes over rows, compiled for ARM and run on an emulated CPU, have the bits that they have here; with 32 bits too, where
+# arm-linux-gnueabihf-gcc is installed (on Debian: gcc-arm-linux-gnueabihf).
 ARM_COMPILER := aarch64-linux-gnu-gcc
 arm: $(VENV)/.dev
 	@command -v $(ARM_COMPILER) qemu-aarch64 > /dev/null || \
@@ -121,4 +127,4 @@ $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build device/build dist runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

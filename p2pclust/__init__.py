@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from p2pclust._version import __version__
 from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -72,13 +73,17 @@ _get, _ = lazy_names(
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 (it imports an e-mail parser)
-
-        return version("p2pclust")
     if name == "metrics":
         return importlib.import_module("p2pclust.metrics")
-    return _get(name)
+    try:
+        return _get(name)
+    except ModuleNotFoundError as error:
+        from p2pclust.tools.distribution import missing_module  # noqa: PLC0415 - few installations lack something
+
+        lacking = missing_module(error)
+        if lacking is None:
+            raise
+        raise ImportError(f"p2pclust.{name}: {lacking}", name=error.name) from error
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
+
+from tests import doc_gallery
 
 from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
@@ -61,12 +64,12 @@ def protocol_rows() -> list[str]:
 
 
 def verb_rows() -> list[str]:
-    """Return a table of the questions that a control address answers."""
+    """Return the questions that a control address answers: a list, because some have many fields."""
     words = {str: "text", bytes: "bytes", int: "int", float: "float", bool: "bool", list: "texts"}
-    rows = ["| verb | fields | what it answers |", "|---|---|---|"]
+    rows = []
     for verb, known in VERBS.items():
         fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())
-        rows.append(f"| `{verb}` | {fields or 'none'} | {known.meaning} |")
+        rows.append(f"- `{verb}`: {known.meaning}. Fields: {fields or 'none'}.")
     return rows
 
 
@@ -85,12 +88,28 @@ def report_rows() -> list[str]:
     return rows
 
 
+def name_rows() -> list[str]:
+    """Return a table of the names on the pages of the Python reference: name, where it is imported from, meaning."""
+    rows = ["| name | page | meaning |", "|---|---|---|"]
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+            module, _, name = path.rpartition(".")
+            meaning = first_line(getattr(importlib.import_module(module), name))
+            # Aliases such as `State` have the docstring of the class that they stand for, or none.
+            rows.append(f"| `{name}` | [{text.splitlines()[0].removeprefix('# ')}]({page.name}) | {meaning} |")
+    return rows
+
+
 LISTS: dict[str, Callable[[], list[str]]] = {
     "events": lambda: dataclass_rows(events.Event),
     "effects": lambda: dataclass_rows(effects.Effect),
     "reports": report_rows,
     "protocol": protocol_rows,
     "verbs": verb_rows,
+    "names": name_rows,
+    "scenarios": doc_gallery.rows_of_scenarios,
+    "experiments": doc_gallery.rows_of_experiments,
 }
 
 

@@ -73,7 +73,11 @@ def part_of(path: Path) -> str:
 def files() -> list[Path]:
     """Return what is read: the package and the documents. The command line's page is made from the package."""
     folders = ("docs", "scenarios", "topology", "peers", "benchmarks")
-    pages = [ROOT / "README.md", *(page for folder in folders for page in sorted((ROOT / folder).glob("**/*.md")))]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(page for folder in folders for page in sorted((ROOT / folder).glob("**/*.md"))),
+    ]
     return [*sorted((ROOT / "p2pclust").glob("**/*.py")), *(page for page in pages if page.name != "cli.md")]
 
 

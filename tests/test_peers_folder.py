@@ -108,6 +108,7 @@ def test_every_file_is_known_here() -> None:
         "device.toml",
         "fleet.toml",
         "kubernetes.yaml",
+        "monitoring",
     ]
-    # Those that are not of one device are checked in test_deployment.py.
+    # Those that are not of one device are checked in test_deployment.py and test_monitoring.py.
     assert sorted(file.name for file in FOLDER.iterdir()) == [*there, "p2pclust-peer@.service", "p2pclust.sysusers"]

@@ -1,41 +1,37 @@
-"""The wheel, installed where neither the checkout nor any extra is: what a person meets after ``pip install`` alone.
-
-Nothing is downloaded: the environment is given the wheel, and links to what it requires, which is installed here.
-"""
+"""The wheel and the source distribution, installed where neither the checkout nor any extra is."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
+import socket
 import tomllib
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import typer
-from packaging.requirements import Requirement
 from packaging.version import Version
+from tests.installed import ROOT, Installed, checkout, environment, link
 
+from p2pclust._version import __version__
 from p2pclust.cli.app import app
 from p2pclust.cli.reference import commands
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PARTS = ("p2pclust", "scenarios", "topology", "pyproject.toml", "README.md", "LICENSE")
+DEPENDENCIES = PROJECT["dependencies"]
 OLDEST_SETUPTOOLS = "77"
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.xdist_group("wheel")]
 
 NOT_IN_AN_EMPTY_FOLDER = {
     "a fleet that runs": ["status", "peers", "submit", "jobs", "watch", "result", "assign", "cancel"],
-    "a file of one's own": ["peer", "keys enroll"],
+    "a file of one's own": ["peer", "keys enroll", "init"],
     "a fleet's key": ["keys request", "keys publish"],
     "an inventory": [
         "fleet",
@@ -43,12 +39,14 @@ NOT_IN_AN_EMPTY_FOLDER = {
     ],
     "a network": ["data fetch"],
     "half a minute": ["topology sweep"],
+    "run by other tests": ["demo"],
 }
 """What the first example of a command needs beyond an installed p2pclust. All others are run."""
 
 
 ONE_AFTER_THE_OTHER = """
 import json, pathlib, sys
+from p2pclust._version import __version__
 from p2pclust.cli.app import app
 for words in json.loads(pathlib.Path("typed.json").read_text()):
     try:
@@ -78,89 +76,32 @@ def install_lines() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
-@dataclass(frozen=True)
-class Installed:
-    """An environment with the wheel and its requirements, and an empty folder."""
-
-    environment: Path
-    folder: Path
-
-    def sh(self, line: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Type a line where the environment is active, by default in the empty folder."""
-        return subprocess.run(
-            ["/bin/sh", "-c", line], cwd=folder or self.folder, capture_output=True, text=True, timeout=100, check=False,
-            env={
-                "PATH": f"{self.environment / 'bin'}:/usr/bin:/bin", "HOME": str(self.folder), "LANG": "C.UTF-8",
-                "P2PCLUST_PASSPHRASE": "asked for where there is a terminal", "OMP_NUM_THREADS": "1",
-                # What is there must do: nothing is downloaded. (So is it said in pip's words: "no isolation: no".)
-                "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-                "PIP_NO_COMPILE": "1",
-            },
-        )  # fmt: skip
-
-
-Found = dict[str, importlib.metadata.Distribution]
-
-
-def required(name: str, found: Found) -> Found:
-    """Collect what a distribution requires without its extras, and what that requires."""
-    for line in importlib.metadata.requires(name) or ():
-        requirement = Requirement(line)
-        key = requirement.name.lower().replace("_", "-")
-        if key not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
-            found[key] = importlib.metadata.distribution(requirement.name)
-            required(requirement.name, found)
-    return found
-
-
-def link(distribution: importlib.metadata.Distribution, packages: Path) -> list[Path]:
-    """Link what a distribution has installed here into another environment."""
-    tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
-    for top in sorted(tops):
-        (packages / top).symlink_to(Path(str(distribution.locate_file(top))))
-    return [packages / top for top in sorted(tops)]
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """What the README's lines make, from a copy of the checkout that is not there any more."""
     if Version(importlib.metadata.version("setuptools")) < Version(OLDEST_SETUPTOOLS):
         pytest.skip(f"an older setuptools is here: pip install 'setuptools>={OLDEST_SETUPTOOLS}'")
     home = tmp_path_factory.mktemp("wheel")
-    checkout, environment, folder = home / "checkout", home / "environment", home / "empty"
-    checkout.mkdir()
-    folder.mkdir()
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, checkout / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / part, checkout)
-    made = Installed(environment, folder)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    pip = environment / "bin" / "pip"
-    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip --python {environment}/bin/python "$@"\n')
-    pip.chmod(0o755)
-    (packages,) = (environment / "lib").glob("python3*/site-packages")
-    for distribution in required("p2pclust", {}).values():
-        link(distribution, packages)
-    builders = link(importlib.metadata.distribution("setuptools"), packages)
+    source = checkout(home)
+    made = environment(home, DEPENDENCIES)
+    builders = link(importlib.metadata.distribution("setuptools"), made.packages)
     first, *lines = install_lines()
     assert first == "python3 -m venv .venv && source .venv/bin/activate"
     for line in lines:
         if line.startswith("pip install dist/"):
             assert made.sh("pip uninstall --yes p2pclust").returncode == 0
-        done = made.sh(line, checkout)
+        done = made.sh(line, source)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     for link_ in builders:
         link_.unlink()
-    (wheel,) = (checkout / "dist").iterdir()
+    (wheel,) = (source / "dist").iterdir()
     wheel.rename(home / wheel.name)
-    shutil.rmtree(checkout)
+    shutil.rmtree(source)
     return made
 
 
 def test_it_runs_without_the_checkout_and_without_extras(installed: Installed) -> None:
-    assert installed.sh("p2pclust --version").stdout == f"p2pclust {PROJECT['version']}\n"
+    assert installed.sh("p2pclust --version").stdout == f"p2pclust {__version__}\n"
     where = installed.sh("python -c 'import p2pclust; print(p2pclust.__file__)'").stdout
     assert where.startswith(f"{installed.environment}{os.sep}")
     assert installed.sh("python -c 'import matplotlib'").returncode == 1
@@ -229,4 +170,91 @@ def test_the_examples_in_python_of_the_readme(installed: Installed) -> None:
 def test_the_readme_names_every_extra() -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install\n")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert sorted(named) == sorted(set(PROJECT["optional-dependencies"]) - {"dev", "benchmarks", "mutants"})
+    assert sorted(named) == sorted(set(PROJECT["optional-dependencies"]) - {"dev", "benchmarks", "docs", "mutants"})
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many ports in a row that are free now."""
+    for first in range(20000 + os.getpid() % 1000 * 10, 32000, count):
+        with contextlib.ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no free ports")
+
+
+def test_the_demo_says_where_its_report_is(installed: Installed) -> None:
+    done = installed.sh("p2pclust demo --out demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("Eight peers with at most three digits each")
+    report = installed.folder / "demo" / "report.html"
+    assert done.stderr.splitlines()[-2] == f"open the report in a browser: {report.as_uri()}"
+    assert "<h1" in report.read_text(encoding="utf-8")
+
+
+def test_estimators_with_peers_of_their_own(installed: Installed) -> None:
+    code = (
+        "import numpy as np; from p2pclust import LosslessCMeans; rng = np.random.default_rng(0)\n"
+        "peers = [rng.normal(3 * n, 0.3, size=(40, 2)) for n in range(3)]\n"
+        "fit = lambda fleet: LosslessCMeans(3, random_state=0, fleet=fleet).fit(peers).cluster_centers_\n"
+        "print(np.array_equal(fit(None), fit('processes')))"
+    )
+    done = installed.sh(f"python -c {shlex.quote(code)}")
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_from_a_file_of_ones_own_to_a_fleet_of_three_and_a_report(installed: Installed) -> None:
+    """The commands that `init` prints are typed as they stand."""
+    lines = ["reading,site,kwh,volt,mode"]
+    for row in range(90):
+        kwh = "" if row % 30 == 7 else f"{(row % 2) * 40 + row % 7}.5"
+        lines.append(f"{row},{'abc'[row % 3]},{kwh},{220 + (row % 2) * 20},{'on' if row % 2 else 'off'}")
+    (installed.folder / "meters.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = installed.sh(f"p2pclust init meters.csv --port {free_ports(3)} --json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["devices"] == {"a": 30, "b": 30, "c": 30}
+    assert (told["features"], told["id_column"], told["clusters"]) == (["kwh", "volt"], "reading", 2)
+    *begin, submit, down = told["next"]
+    try:
+        for line in begin:
+            done = installed.sh(line)
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        assert (installed.folder / "meters" / "run" / "report.html").exists()
+        done = installed.sh(f"{submit} --wait --json")
+        assert done.returncode == 0, f"{submit}\n{done.stdout}{done.stderr}"
+    finally:
+        ended = installed.sh(down)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_source_distribution_installs_the_same(installed: Installed, tmp_path: Path) -> None:
+    source = checkout(tmp_path)
+    other = environment(tmp_path / "other", DEPENDENCIES)
+    builders = link(importlib.metadata.distribution("setuptools"), other.packages)
+    build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    done = other.sh(f"python -c {shlex.quote(build)} {tmp_path}", source)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(source)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    done = other.sh(f"pip install {archive}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for path in builders:
+        path.unlink()
+    assert _contents(other) == _contents(installed)
+    done = other.sh("p2pclust run iris-kmeans --backend simulated --out run && p2pclust examples copy rice-mill mine")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {file.name for file in (other.folder / "mine").iterdir()} == {"rice-mill.toml", "rice-mill.adj"}
+
+
+def _contents(made: Installed) -> dict[str, bytes]:
+    """Return the files of the installed package by name; the kernels, which a compiler made, without content."""
+    package = made.packages / "p2pclust"
+    return {
+        str(file.relative_to(package)): b"" if file.suffix == ".so" else file.read_bytes()
+        for file in package.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }

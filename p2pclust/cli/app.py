@@ -13,16 +13,31 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
-from p2pclust.cli.lab import audit, choose, compare, data, protocols, reproduce, run, simulate, topology
+from p2pclust.cli.lab import (
+    audit,
+    choose,
+    compare,
+    data,
+    demo,
+    examples,
+    init,
+    protocols,
+    reproduce,
+    run,
+    simulate,
+    topology,
+)
+from p2pclust.cli.show.laboratory import LaboratoryCommand as _Lab
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.errors import P2PClustError, RenamedWarning
+from p2pclust.tools.distribution import missing_module
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
@@ -54,8 +69,11 @@ class _Group(TyperGroup):
         except Exception as error:  # noqa: BLE001 - the last resort: shown in full, never swallowed
             if _is_usage(error):
                 sys.exit(_refused(_usage_line(error), 2, as_json=as_json))
+            lacking = missing_module(error) if isinstance(error, ModuleNotFoundError) else None
+            if lacking is not None:
+                sys.exit(_refused(str(lacking), lacking.exit_code, as_json=as_json))
             traceback.print_exception(error)
-            complain(f"this is a bug in p2pclust {version('p2pclust')}: please report it with the lines above")
+            complain(f"this is a bug in p2pclust {__version__}: please report it with the lines above")
             sys.exit(1)
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
             _refused("interrupted", _INTERRUPTED, as_json=as_json)
@@ -121,7 +139,7 @@ def _value_line(option: str, words: str, cause: Any) -> str:
 
 app = typer.Typer(
     cls=_Group,
-    add_completion=False,
+    add_completion=True,
     # Plain help: the same on every terminal, in a pipe and in the documentation, and no rich to import for it.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -131,7 +149,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"p2pclust {version('p2pclust')}")
+        typer.echo(f"p2pclust {__version__}")
         raise typer.Exit
 
 
@@ -152,13 +170,18 @@ def top(
         typer.echo(context.get_help())
 
 
-app.command("run", short_help="Run a scenario and check what it expects.")(run.run)
+app.command("run", cls=_Lab, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("demo", cls=_Lab, short_help="Run the quick start, and show where its report is.")(demo.demo)
+app.command("init", cls=_Lab, short_help="Begin with a file of your own.")(init.init)
 app.command("compare", short_help="Put runs side by side.")(compare.compare)
-app.command("audit", short_help="Attack a scenario's jobs with what their messages show.")(audit.audit)
-app.command("choose", short_help="Let the fleet choose the number of clusters.")(choose.choose)
+app.command("audit", cls=_Lab, short_help="Attack a scenario's jobs with what their messages show.")(audit.audit)
+app.command("choose", cls=_Lab, short_help="Let the fleet choose the number of clusters.")(choose.choose)
 app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
-app.command("reproduce", short_help="Measure the papers' tables again, beside their numbers.")(reproduce.reproduce)
-app.command("simulate", short_help="Test simulated fleets under faults.")(simulate.simulate)
+app.command("reproduce", cls=_Lab, short_help="Measure the papers' tables again, beside their numbers.")(
+    reproduce.reproduce
+)
+app.command("simulate", cls=_Lab, short_help="Test simulated fleets under faults.")(simulate.simulate)
+app.add_typer(examples.app, name="examples", short_help="List the installed scenarios, copy one.")
 app.add_typer(data.app, name="data", short_help="List, fetch and split data sets.")
 app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and compare overlays.")
 app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")

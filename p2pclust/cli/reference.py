@@ -11,6 +11,8 @@ import typer
 
 __all__ = ["commands", "reference"]
 
+_LONGEST = 350  # characters of a row's text
+
 _HEAD = """# The command line
 
 <!-- Made from the commands' own help by `python -m p2pclust.cli.reference`; a test compares. -->
@@ -55,11 +57,16 @@ def _section(name: str, command: Any) -> Iterator[str]:
             yield f"{title}\n\n```\n" + inspect.cleandoc("\n".join(lines)) + "\n```\n"
         else:
             yield " ".join(paragraph.split()) + "\n"
-    if arguments or options:
+    spelled = [(item.metavar or item.name.upper(), item) for item in arguments]
+    spelled += [(_spelling(item), item) for item in options]
+    if spelled:
         yield "| | |\n|---|---|"
-        yield from (_row(item.metavar or item.name.upper(), item) for item in arguments)
-        yield from (_row(_spelling(item), item) for item in options)
+        yield from (_row(*pair) for pair in spelled)
         yield ""
+    # A code host shows long rows badly.
+    for spelling, item in spelled:
+        if len(_meaning(item)) > _LONGEST:
+            yield f"`{spelling}`: {_meaning(item)}\n"
 
 
 def _spelling(option: Any) -> str:
@@ -67,11 +74,16 @@ def _spelling(option: Any) -> str:
     return ", ".join(option.opts) + (f" {option.metavar}" if option.metavar else "")
 
 
-def _row(spelling: str, item: Any) -> str:
+def _meaning(item: Any) -> str:
     default = getattr(item.default, "value", item.default)
-    spelling = spelling.replace("|", "\\|")
     shown = "" if item.required or default in (None, False, ()) or callable(default) else f" Default: `{default}`."
-    return f"| `{spelling}` | {item.help or ''}{shown} |"
+    return f"{item.help or ''}{shown}"
+
+
+def _row(spelling: str, item: Any) -> str:
+    meaning = _meaning(item)
+    spelling = spelling.replace("|", "\\|")
+    return f"| `{spelling}` | {meaning if len(meaning) <= _LONGEST else 'See below.'} |"
 
 
 if __name__ == "__main__":

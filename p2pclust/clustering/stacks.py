@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.distribution import install_line
 
 __all__ = [
     "PRECISIONS", "Precision", "Schedule", "finite_rows", "minibatches", "reconstruction_errors", "reconstructions",
@@ -74,7 +75,7 @@ class Schedule:
 def require_torch() -> None:
     """Refuse, in one line, if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise UsageError("these models need torch, which is not installed: pip install 'p2pclust[models]'")
+        raise UsageError(f"these models need torch, which is not installed: {install_line('models')}")
 
 
 def refuse_device(device: str) -> None:

@@ -14,7 +14,7 @@ from p2pclust.data.table import Choice, TextRows, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["read_arff"]
+__all__ = ["read_arff", "read_arff_table"]
 
 _ATTRIBUTE = re.compile(
     r"""@attribute\s+ (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | (?P<plain>[^\s{]+) ) \s*(?P<type>\S.*)$""",
@@ -29,13 +29,24 @@ _CELL = re.compile(
 
 
 def read_arff(file: Path, choice: Choice) -> DataSet:
-    """Read a dense ARFF file in UTF-8; ``?`` is a missing value. Rows are counted as an editor counts lines.
+    """Read what `choice` takes of a dense ARFF file in UTF-8; ``?`` is a missing value.
 
     Raises
     ------
     DataError
-        If the file is missing, is not ARFF or is a sparse one, a row has another number of cells than there are
-        attributes, or a cell cannot be used.
+        As `read_arff_table`, or if a cell cannot be used.
+    """
+    return read_arff_table(file).to_data(choice)
+
+
+def read_arff_table(file: Path) -> TextRows:
+    """Return the attributes' names and the cells of a dense ARFF file. Rows are counted as an editor counts lines.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is not ARFF or is a sparse one, or a row has another number of cells than there are
+        attributes.
     """
     try:
         text = regular(file).read_text(encoding="utf-8-sig")
@@ -58,7 +69,7 @@ def read_arff(file: Path, choice: Choice) -> DataSet:
         rows.append(cells)
     if not rows:
         raise DataError(f"{file}: no rows below @data: expected at least one")
-    return TextRows(file, names, numbers, rows).to_data(choice)
+    return TextRows(file, names, numbers, rows)
 
 
 def _header(file: Path, lines: list[str]) -> tuple[list[str], int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.table import Choice, Titles, finished, named_columns, unreadable
+from p2pclust.data.table import Choice, TextRows, Titles, finished, named_columns, unreadable
 from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
 
-__all__ = ["read_parquet"]
+__all__ = ["read_parquet", "read_parquet_table"]
 
 
 def read_parquet(file: Path, choice: Choice) -> DataSet:
@@ -26,28 +29,12 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
     UsageError
         If pyarrow is not installed.
     """
-    try:
-        regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less
-    except OSError as error:
-        raise DataError(unreadable(file, error)) from error
-    try:
-        import pyarrow  # noqa: PLC0415 - an extra
-        import pyarrow.parquet  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError(f"{file}: Parquet needs pyarrow: pip install 'p2pclust[parquet]'") from error
-    try:
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            names = list(opened.schema_arrow.names)
-            if len(names) != len(dict.fromkeys(names)):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
-            titles = Titles(file, names, len(names))
-            chosen = titles.chosen(choice)
-            wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
-            table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
-    except (pyarrow.ArrowException, OSError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
+    with _opened(file) as opened:
+        names = _names(file, opened)
+        titles = Titles(file, names, len(names))
+        chosen = titles.chosen(choice)
+        wanted = [i for i in (*chosen.features, chosen.label, chosen.group, chosen.id) if i is not None]
+        table = opened.read(columns=[names[i] for i in dict.fromkeys(wanted)])
     if table.num_rows == 0:
         raise DataError(f"{file}: no rows: expected at least one")
     named = tuple(names[i] for i in chosen.features)
@@ -63,6 +50,60 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
 
     by_row = named_columns(titles, chosen, cells, range(1, table.num_rows + 1))
     return finished(file, X, choice, by_row, named)
+
+
+def read_parquet_table(file: Path) -> TextRows:
+    """Return the names of all columns and their cells as text: null and NaN are empty, true is 1, false 0.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged or empty.
+    UsageError
+        If pyarrow is not installed.
+    """
+    with _opened(file) as opened:
+        names = _names(file, opened)
+        table = opened.read()
+    if table.num_rows == 0:
+        raise DataError(f"{file}: no rows: expected at least one")
+    columns = [[_text(value) for value in table.column(i).to_pylist()] for i in range(len(names))]
+    return TextRows(file, names, list(range(1, table.num_rows + 1)), [list(row) for row in zip(*columns, strict=True)])
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _names(file: Path, opened: Any) -> list[str]:
+    """Return the names of the columns; refuse two of one name."""
+    names = list(opened.schema_arrow.names)
+    if len(names) != len(dict.fromkeys(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{file}: two columns are called {twice!r}: rename one of them")
+    return names
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """Open a Parquet file; raise DataError for one that is missing or damaged, UsageError without pyarrow."""
+    try:
+        regular(file).open("rb").close()  # pyarrow waits for a pipe, and says less
+    except OSError as error:
+        raise DataError(unreadable(file, error)) from error
+    try:
+        import pyarrow  # noqa: PLC0415 - an extra
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(f"{file}: Parquet needs pyarrow: {install_line('parquet')}") from error
+    try:
+        with pyarrow.parquet.ParquetFile(file) as opened:
+            yield opened
+    except (pyarrow.ArrowException, OSError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{file}: damaged or not a Parquet file ({said})") from error
 
 
 def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finis
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_csv_table"]
+__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_csv_table", "read_table"]
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -215,6 +215,49 @@ def read_csv_table(file: Path) -> TextRows:
             hint = ": numbers with decimal commas? Write them with a point" if len(row) == 2 * width else ""
             raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row{hint}")
     return TextRows(file, names, lines, rows)
+
+
+def read_table(file: Path) -> TextRows:
+    """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
+
+    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell.
+
+    Raises
+    ------
+    DataError
+        If it is missing, a folder, damaged, or of another kind.
+    """
+    suffix = file.suffix.lower()
+    if file.is_dir():
+        raise DataError(f"{file}: a folder: expected one file")
+    if suffix == ".arff":
+        from p2pclust.data.arff import read_arff_table  # noqa: PLC0415 - few have such a file
+
+        return read_arff_table(file)
+    if suffix == ".parquet":
+        from p2pclust.data.parquet import read_parquet_table  # noqa: PLC0415
+
+        return read_parquet_table(file)
+    if suffix not in SUFFIXES and file.exists():
+        raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
+    return read_csv_table(file) if suffix not in (".npz", ".npy") else _numpy_table(file, named=suffix == ".npz")
+
+
+def _numpy_table(file: Path, *, named: bool) -> TextRows:
+    data = _numpy(file, Choice(missing_values={"fill": 0.0}), named=named)  # checks all but what is missing
+    X = _arrays(file, ["X"])["X"]
+    absent = np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
+    names = [*(data.feature_names or (f"x{i}" for i in range(1, data.n_features + 1)))]
+    columns = [
+        ["" if none else repr(value) for value, none in zip(values, missing, strict=True)]
+        for values, missing in zip(data.X.T.tolist(), absent.T.tolist(), strict=True)
+    ]
+    for name, values in (("y", data.y), ("group", data.group), ("id", data.id)):
+        if values is not None:
+            names.append(name)
+            columns.append([str(value) for value in values.tolist()])
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return TextRows(file, names, list(range(1, data.n_rows + 1)), rows)
 
 
 def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:

@@ -20,7 +20,7 @@ from p2pclust.data.catalogue import canonical, find
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import GENERATORS, gaussians, generate
 from p2pclust.data.readers import SUFFIXES, read, read_chosen
-from p2pclust.data.table import Choice, Column
+from p2pclust.data.table import Choice, Column, Missing
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import did_you_mean
 
@@ -39,7 +39,7 @@ def load(
     label_column: Column | None = None,
     group_column: Column | None = None,
     columns: Sequence[Column] | None = None,
-    missing_values: str = "error",
+    missing_values: Missing = "error",
     options: Mapping[str, Any] | None = None,
     id_column: Column | None = None,
 ) -> DataSet:

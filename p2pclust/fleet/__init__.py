@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.tools.platforms import require_unix
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,9 @@ BACKENDS = {
 }  # fmt: skip
 
 
+_FORKS = ("processes", "namespaces")
+
+
 @dataclass(frozen=True)
 class Backend:
     """One way to run a fleet."""
@@ -35,9 +39,18 @@ class Backend:
     name: str
 
     def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
-        """Run a spec; `on_event` receives each event as it happens."""
+        """Run a spec; `on_event` receives each event as it happens. Raise UsageError where this system cannot run it."""
+        self.check()
         module = importlib.import_module(f"p2pclust.fleet.{BACKENDS[self.name]}")
         return cast("FleetResult", module.carry_out(spec, on_event))
+
+    def check(self) -> None:
+        """Check that this system has what the backend needs; raise UsageError if not."""
+        if self.name in _FORKS:
+            require_unix(
+                f"backend {self.name}, whose peers are forks of one process,",
+                "choose simulated, which has the same bits, or in-process",
+            )
 
     def run(
         self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None,

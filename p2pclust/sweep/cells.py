@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any
 
 from pydantic import ValidationError
 
+from p2pclust._version import __version__
 from p2pclust.data.registry import is_file
 from p2pclust.data.shares import peer_names
 from p2pclust.errors import UsageError
@@ -63,7 +63,7 @@ class Cell:
     @cached_property
     def digest(self) -> str:
         """Its name: 32 hexadecimal digits."""
-        known = [version("p2pclust"), _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
+        known = [__version__, _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
         text = _canonical([*known, self.axes, self.settings])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

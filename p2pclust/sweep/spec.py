@@ -13,6 +13,7 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.examples import SWEEPS
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import TomlTable, wrong_table, wrong_value
 from p2pclust.scenario.file.fleet_keys import PEERS_MAX, OverlaySpec
@@ -23,8 +24,6 @@ from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["SWEEPS", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "SweptFault", "load_sweep"]
 
-#: The sweeps that are installed with the package; in a checkout a link to the folder topology/.
-SWEEPS = Path(__file__).parent / "shipped"
 _CELLS_MAX = 100_000
 
 

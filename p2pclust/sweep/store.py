@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.platforms import exclusive_lock
 
 __all__ = ["FinishedCells", "opened"]
 
@@ -44,7 +44,7 @@ def opened(path: Path) -> Iterator[FinishedCells]:
     """
     with path.open("a+b") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            exclusive_lock(file.fileno())
         except OSError as error:
             raise UsageError(f"{path}: another sweep writes it: wait for it, or choose another --out") from error
         yield FinishedCells(file, _read(file, path))

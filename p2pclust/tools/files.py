@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from p2pclust.tools.platforms import is_unix
+
 __all__ = ["make_folder", "regular", "replacing", "sync"]
 
 _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -69,10 +71,11 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
     # and never followed if it is a link.
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     beside.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first, others the second
     try:
         with os.fdopen(os.open(beside, flags, 0o666 if mode is None else mode), "wb") as file:
-            if mode is not None:
+            if mode is not None and hasattr(os, "fchmod"):  # not on Windows
                 os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
@@ -107,7 +110,9 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a directory, are on the disk."""
+    """Wait until a file, or the names in a directory, are on the disk; Windows cannot wait for the names."""
+    if not is_unix() and path.is_dir():
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from p2pclust.errors import FleetError
+from p2pclust.tools.platforms import is_unix
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -80,7 +81,7 @@ def _environment_of_workers() -> Iterator[None]:
     """Let processes that start now have one thread of linear algebra, block Ctrl-C, and not run the main program again."""
     main = sys.modules["__main__"]
     before = {name: os.environ.get(name) for name in _THREADS}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,)) if is_unix() else None
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     sys.modules["__main__"] = ModuleType("__main__")  # A worker imports the file of this module, guarded or not.
     try:
@@ -92,7 +93,8 @@ def _environment_of_workers() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _end_with_parent() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import socket
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -29,6 +28,8 @@ _BLINK_S: Final = 0.02
 
 def allow_most_files() -> None:
     """Raise the limit of open files of this process as far as it may be raised without privileges."""
+    import resource  # noqa: PLC0415 - absent on Windows
+
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -95,6 +96,8 @@ class HalfOpen:
 
     def _few_left(self) -> bool:
         """Return whether the lowest free descriptor, and so the number of those in use, is near the limit."""
+        import resource  # noqa: PLC0415
+
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         try:
             lowest = os.dup(next(iter(self._listening)))

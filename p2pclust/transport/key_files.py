@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import make_folder, regular, replacing
+from p2pclust.tools.platforms import exclusive_lock, is_unix
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -66,13 +66,17 @@ def exclusive(directory: Path, *, create: bool) -> Iterator[None]:
     try:
         if create:
             make_folder(directory, 0o700)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        # Windows opens no folder as a file, and has no such locks: there two commands at once may disturb each other.
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY) if is_unix() else None
     except FileNotFoundError:
         raise UsageError(f"{directory} does not exist: make the fleet with `p2pclust keys init`") from None
     except OSError as error:
         raise UsageError(f"{directory} cannot be used: {error.strerror}") from None
+    if handle is None:
+        yield
+        return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        exclusive_lock(handle, wait=True)
         yield
     finally:
         os.close(handle)

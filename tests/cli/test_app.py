@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,3 +162,32 @@ def test_errors_name_an_argument_as_the_help_does(cli: Cli) -> None:
     assert missing.err.startswith("error: missing argument 'FAULT'")
     assert wrong.err == "error: FAULT explode: expected kill, pause, resume (see p2pclust fleet fault --help)\n"
     assert (missing.code, wrong.code) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [
+        ("p2pclust fl", 1, ["fleet"]),
+        ("p2pclust examples ", 2, ["list", "copy"]),
+        ("p2pclust run --backend s", 3, ["simulated"]),
+    ],
+)
+def test_bash_completes_commands_options_and_values(words: str, place: int, offered: list[str]) -> None:
+    told = {"_P2PCLUST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+    code = "from p2pclust.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | told, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == offered, done.stderr
+
+
+@pytest.mark.slow
+def test_the_script_for_bash_is_one_that_bash_takes(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "p2pclust", "--show-completion", "bash"], env=os.environ | {"HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    line = f"{shown.stdout}\ncomplete -p p2pclust"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "-F _p2pclust_completion p2pclust" in done.stdout, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,8 @@ def test_what_a_backend_cannot_do(cli: Cli, tmp_path: Path) -> None:
 def test_torch_is_missed_before_anything_starts(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else find(name))
     clusters = "clusters = 2\n" if protocol == "uifca" else ""
     (tmp_path / "s.toml").write_text(IRIS + f'[[jobs]]\nprotocol = "{protocol}"\n{clusters}', encoding="utf-8")
     ended = cli("run", "s.toml", "--out", "out")

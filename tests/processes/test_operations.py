@@ -1,8 +1,8 @@
-"""Somebody follows docs/operations.md by copy and paste, from its first line to its last.
+"""A reader follows docs/operations.md, or a tutorial, by copy and paste, from its first line to its last.
 
-All its ``sh`` blocks are run in one shell, one after the other, in an empty folder. A block is left out if ``<!-- not run:
-reason -->`` stands directly above it, and may say ``<!-- exit: 3 -->`` if its last command is meant to end so. Ports are
-replaced by free ones.
+All ``sh`` blocks of the page are run in one shell, one after the other, in an empty folder. A block is left out if
+``<!-- not run: reason -->`` stands directly above it, and may say ``<!-- exit: 3 -->`` if its last command is meant to end
+so. Ports are replaced by free ones.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from p2pclust.fleet.processes.children import ReservedPorts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations.md"
+PAGES = [
+    pytest.param(PAGE, id="operations", marks=pytest.mark.long),
+    *(pytest.param(ROOT / "docs" / "tutorials" / f"{name}.md", id=name) for name in ("own-scenario", "three-devices")),
+]
 N_PORTS = 10
 
 pytestmark = [
@@ -78,10 +82,10 @@ def short() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.mark.long
-def test_the_page_works_by_copy_and_paste(short: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_works_by_copy_and_paste(short: Path, page: Path) -> None:
     home = short
-    found = blocks(PAGE.read_text(encoding="utf-8"))
+    found = blocks(page.read_text(encoding="utf-8"))
     assert len(found) >= 5
     (home / "bin").mkdir()
     command = home / "bin" / "p2pclust"

@@ -82,7 +82,7 @@ def test_a_folder_with_columns_and_missing_values(scenario_file: Write, tmp_path
         ),
         (
             '[data]\nsource = "g2"\nmissing_values = "mean"\n',
-            "[data]: missing_values = \"mean\": expected 'error' or 'drop'",
+            '[data]: missing_values = "mean": a peer knows the mean of its own rows only',
         ),
         (
             '[data]\nfiles = ["a.csv", "b.csv"]\noptions = { sd = 1 }\n',
@@ -145,3 +145,15 @@ def test_a_folder_beside_the_scenario_is_found_without_a_slash(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert [share.n_rows for share in load_data(load_scenario(tmp_path / path)).values()] == [2]
+
+
+def test_a_declared_value_is_put_in_the_place_of_missing_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,\n2,3\n")
+    (tmp_path / "b.csv").write_text("x,y\n4,5\n,6\n")
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[data]\nfiles = ["a.csv", "b.csv"]\nmissing_values = { fill = { x = -1.0, y = 0.5 } }\n'
+        '[fleet]\npeers = 2\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
+    )
+    shares = load_data(load_scenario(file))
+    assert [share.X.tolist() for share in shares.values()] == [[[1.0, 0.5], [2.0, 3.0]], [[4.0, 5.0], [-1.0, 6.0]]]

@@ -79,7 +79,7 @@ class Report:
 def all_ended(jobs: Mapping[str, Sequence[Mapping[str, Any]]], most_kept: int = 500) -> bool:
     """Return whether each peer has ended all jobs whose roster it is on, from the jobs that each peer lists.
 
-    A peer deletes the oldest of its ended jobs when it has more than `most_kept`, so it may lack some that others still have.
+    A peer deletes the oldest of more than `most_kept` ended jobs, so it may lack some that others have.
     """
     rosters = {job["job"]: job["roster"] for listed in jobs.values() for job in listed}
     phases = {name: {job["job"]: job["phase"] for job in listed} for name, listed in jobs.items()}

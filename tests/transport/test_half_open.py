@@ -23,7 +23,7 @@ def few_files(monkeypatch):
     free = os.dup(0)
     os.close(free)
     most = (free + 30) * 4 // 3
-    monkeypatch.setattr(half_open.resource, "getrlimit", lambda what: (most, most))
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (most, most))
 
 
 def strangers(stack, address, n):
@@ -125,8 +125,8 @@ def test_a_pending_connection_does_not_keep_the_loop_awake(monkeypatch):
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch):
     limits = []
-    monkeypatch.setattr(half_open.resource, "getrlimit", lambda what: (256, 4096))
-    monkeypatch.setattr(half_open.resource, "setrlimit", lambda what, limit: limits.append((what, limit)))
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append((what, limit)))
     allow_most_files()
     assert limits == [(resource.RLIMIT_NOFILE, (4096, 4096))]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import socket
+import struct
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -15,8 +15,11 @@ from statistics import median
 
 import typer
 
+from p2pclust._version import __version__
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.tools.distribution import DEVICE, install_line, installed
+from p2pclust.tools.platforms import is_unix
 
 __all__ = ["Check", "doctor", "examine"]
 
@@ -59,7 +62,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 def examine() -> list[Check]:
     """Run all checks."""
-    return [look() for look in (_versions, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync)]
+    looks = (_system, _distribution, _versions, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync)
+    return [look() for look in looks]
 
 
 def _show(checks: list[Check]) -> None:
@@ -76,15 +80,37 @@ def _show(checks: list[Check]) -> None:
     stdout().print(shown)
 
 
+def _system() -> Check:
+    """Say what works on this system; docs/platforms.md has the whole table."""
+    system, bits = platform.system(), 8 * struct.calcsize("P")
+    found = f"{system} on {platform.machine()}, {bits} bits"
+    if not is_unix():
+        advice = "no peers and no local fleets: run them in WSL; estimators, run --backend simulated and choose work"
+        return Check("system", found, advice)
+    if system == "Linux":
+        return Check("system", found + ("" if bits == 64 else " (fits; much of what is installed has to be compiled)"))
+    return Check("system", f"{found} (not tested; without namespaces, memory_mb and cpus)")
+
+
+def _distribution() -> Check:
+    found = installed()
+    if len(found) > 1:
+        advice = f"they have the same files: pip uninstall --yes {' '.join(found)}, then install the one that you want"
+        return Check("installed", " and ".join(found), advice)
+    return Check("installed", f"{found[0] if found else 'p2pclust, on the path only'} {__version__}")
+
+
 def _versions() -> Check:
-    names = ("p2pclust", "numpy", "scipy", "scikit-learn", "pyzmq", "msgpack", "cryptography")
+    names = ["numpy", "pyzmq", "msgpack", "cryptography"]
+    if installed() != (DEVICE,):
+        names[1:1] = ["scipy", "scikit-learn"]
     found, missing = [f"Python {platform.python_version()}"], []
     for name in names:
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             missing.append(name)
-    advice = f"{', '.join(missing)} missing: install again with pip install p2pclust" if missing else ""
+    advice = f"{', '.join(missing)} missing: install again with {install_line()}" if missing else ""
     return Check("versions", ", ".join(found), advice)
 
 
@@ -134,6 +160,10 @@ def _ports() -> Check:
 
 
 def _files() -> Check:
+    if not is_unix():
+        return Check("open files", "not limited by this system")
+    import resource  # noqa: PLC0415 - absent on Windows
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = soft == resource.RLIM_INFINITY
     low = not unlimited and soft < _FILES

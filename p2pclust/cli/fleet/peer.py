@@ -6,12 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from p2pclust._version import __version__
 from p2pclust.cli.show.options import FormerMissing, column, renamed_option
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.errors import UsageError
@@ -95,6 +95,9 @@ def peer(
           --bundle fleet/meter-01.bundle --state-dir state
     """
     from p2pclust.cli.fleet.peer_config import load_config  # noqa: PLC0415
+    from p2pclust.tools.platforms import require_unix  # noqa: PLC0415
+
+    require_unix("p2pclust peer", "run it in WSL, in a container or on another device")
 
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
@@ -143,8 +146,7 @@ def become(config: Mapping[str, Any]) -> None:
     file = Path(config["state_dir"]) / "peer.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Stored here, because `version` imports an e-mail parser, which would stay in the memory of the peer.
-        told = {**config, "version": version("p2pclust")}
+        told = {**config, "version": __version__}
         if "bundle" not in told:
             told |= {"bundle": str(_made_up_keys(config)), "insecure": True}
         file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

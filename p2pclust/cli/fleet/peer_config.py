@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
-from p2pclust.cli.fleet.peer_keys import address, local_address, missing_rule, neighbour, reachable, source
+from p2pclust.cli.fleet.peer_keys import address, local_address, neighbour, reachable, source
 from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
@@ -21,8 +21,10 @@ from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.protocols.private.ledger import Budget
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
+from p2pclust.scenario.file.data_keys import missing_rule
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
+from p2pclust.tools.distribution import install_line
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
@@ -195,7 +197,7 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
         )
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
-            raise UsageError(f"{where(extra)}: {extra} needs {module}: pip install 'p2pclust[{extra}]'")
+            raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
 
 
 def _joins(config: PeerConfig) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from p2pclust.data.sources import FORMATS
-from p2pclust.data.table import Choice
-from p2pclust.errors import DataError, UsageError
+from p2pclust.errors import UsageError
 from p2pclust.scenario.file.fields import wrong_value
 from p2pclust.transport.insecure import beyond_this_device
 
-__all__ = ["address", "local_address", "missing_rule", "neighbour", "reachable", "source"]
+__all__ = ["address", "local_address", "neighbour", "reachable", "source"]
 
 _COMMAND = (
     'expected a file, a folder, or { command = ["PROGRAM", "ARGUMENT", ...], format = "csv" } with perhaps timeout_s and '
@@ -71,14 +70,3 @@ def source(value: object) -> str | dict[str, Any]:
 
 
 _COMMAND_KEYS = {"command", "format", "timeout_s", "max_mb"}
-
-
-def missing_rule(value: object) -> str | dict[str, Any]:
-    """Return the treatment of missing values."""
-    if isinstance(value, str | dict):
-        try:
-            Choice(missing_values=value)
-        except DataError as error:
-            raise wrong_value(str(error).partition(": ")[2]) from None
-        return value
-    raise wrong_value("expected 'error', 'drop', or { fill = VALUE }")

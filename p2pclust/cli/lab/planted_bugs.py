@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import NamedTuple
 
+from p2pclust._version import __version__
 from p2pclust.cli.lab.seeds import Asked, in_worker, try_seeds
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
@@ -34,7 +34,7 @@ def look_for_all(seeds: range, workers: int | Scheduler) -> Iterator[BugFound]:
     """Look for each bug in the swarm that should find it, seed after seed, until it is found."""
     tasks = [(name, seeds) for name in bug_names()]
     if isinstance(workers, Scheduler):
-        edition = f"{version('p2pclust')}-{seeds.start}:{seeds.stop}"
+        edition = f"{__version__}-{seeds.start}:{seeds.stop}"
         texts = {f"p2pclust-bug-{edition}-{name}": json.dumps([name, seeds.start, seeds.stop]) for name, _ in tasks}
         for _, line in workers.do(_look_for_text, texts, what="a planted bug", advice="try fewer seeds"):
             yield BugFound(*json.loads(line))

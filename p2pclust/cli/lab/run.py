@@ -157,7 +157,8 @@ def ended_like_ctrl_c() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    before = {number: signal.signal(number, interrupt) for number in ends}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # In the background of a script, Ctrl-C is ignored: without a handler SIGTERM would end nothing either.
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from p2pclust._version import __version__
 from p2pclust.errors import UsageError
 from p2pclust.simulation.mixture import kind_of
 from p2pclust.tools.dask import Scheduler
@@ -133,7 +133,7 @@ def _swarm(asked: Asked) -> Callable[[int], SeedResult | RandomResult]:
 def explore(seeds: Sequence[int], asked: Asked, workers: int | Scheduler) -> Iterator[Finding]:
     """Run seeds, in any order: with one worker in this process, for a debugger; with more in processes, or through Dask."""
     if isinstance(workers, Scheduler):
-        edition = "-".join([version("p2pclust"), *(part or "" for part in asked)])
+        edition = "-".join([__version__, *(part or "" for part in asked)])
         texts = {f"p2pclust-seed-{edition}-{seed}": json.dumps([seed, *asked]) for seed in seeds}
         for _, line in workers.do(
             _try_text, texts, what="a seed", advice="--resume FILE keeps those that are finished"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p2pclust.cli.lab.sweep import sweep
+from p2pclust.cli.show.laboratory import LaboratoryCommand
 from p2pclust.cli.show.options import AsJson, group, key_values
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -41,7 +42,7 @@ _Peers = Annotated[int | None, typer.Option(metavar="N", help="Number of peers; 
 _Seed = Annotated[int, typer.Option(metavar="S", help="The overlay equals that of a scenario with this seed.")]
 
 
-@app.command()
+@app.command(cls=LaboratoryCommand)
 def kinds(as_json: AsJson = False) -> None:
     """List the kinds of overlays with their options.
 
@@ -70,7 +71,7 @@ def _plain_kind(name: str) -> dict[str, Any]:
     return {"name": name, "what": KINDS[name].what, "fewest_peers": KINDS[name].fewest, "options": options}
 
 
-@app.command(short_help="Make or read one overlay; print and write it.")
+@app.command(cls=LaboratoryCommand, short_help="Make or read one overlay; print and write it.")
 def show(
     what: Annotated[str, typer.Argument(metavar="KIND|FILE", help=f"{_GENERATED}; or a file.")],
     peers: _Peers = None,
@@ -128,7 +129,7 @@ def show(
         )  # fmt: skip
 
 
-@app.command(name="measure", short_help="Measure several overlays, side by side.")
+@app.command(cls=LaboratoryCommand, name="measure", short_help="Measure several overlays, side by side.")
 def measure_(
     whats: Annotated[list[str], typer.Argument(metavar="KIND|FILE...", help=f"Any of {_GENERATED}; and files.")],
     peers: _Peers = None,
@@ -278,4 +279,4 @@ def _compare(console: Console, whats: Iterable[str], found: Iterable[Measures]) 
     console.print(shown)
 
 
-app.command("sweep", short_help="Run every cell of a grid over overlays.")(sweep)
+app.command("sweep", cls=LaboratoryCommand, short_help="Run every cell of a grid over overlays.")(sweep)

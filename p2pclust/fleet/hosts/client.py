@@ -17,6 +17,7 @@ import zmq
 
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET, Folder, short_name
+from p2pclust.tools.platforms import require_unix
 from p2pclust.transport.channel import set_common_options
 from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address, tcp_endpoint
@@ -215,6 +216,7 @@ class Connection:
             if self._where is not None:
                 plain.create_connection(self._where, _LOOK_S).close()
                 return
+            require_unix(f"the control socket {self.address}", "name a control address, --peer NAME@HOST:PORT")
             path = self._path()
             if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
                 raise UsageError(f"{path} is not the socket of a peer: name its state directory")

@@ -6,7 +6,6 @@ Standard library only, like everything that a supervisor imports.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import selectors
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import FleetError
+from p2pclust.tools.platforms import exclusive_lock
 
 __all__ = ["LOCK", "die_with_parent", "only_one", "woken_by_signals"]
 
@@ -33,7 +33,7 @@ def only_one() -> Iterator[None]:
     with Path(LOCK).open("a+", encoding="utf-8") as lock:
         for tries_left in reversed(range(_TRIES)):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                exclusive_lock(lock.fileno())
                 break
             except BlockingIOError:
                 if not tries_left:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -29,6 +28,7 @@ from p2pclust.fleet.hosts.log_files import added, last_line, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
 from p2pclust.tools.files import make_folder, replacing
+from p2pclust.tools.platforms import exclusive_lock
 
 __all__ = ["main"]
 
@@ -158,7 +158,7 @@ def logs(names: Sequence[str], lines: int, *, follow: bool, out: IO[str]) -> Non
 def _alone() -> Iterator[None]:
     """Keep other commands from changing this folder at the same time."""
     with Path("changing").open("a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        exclusive_lock(file.fileno(), wait=True)
         yield
 
 
@@ -197,6 +197,8 @@ def _write(path: Path, content: bytes | IO[bytes], mode: int) -> None:
 
 def _kept() -> bool:
     """Whether a supervisor runs in this folder, which holds its lock."""
+    import fcntl  # noqa: PLC0415 - absent on Windows, which is not a host
+
     try:
         with Path(LOCK).open(encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

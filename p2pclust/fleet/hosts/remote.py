@@ -19,6 +19,7 @@ from typing import IO, Any, Final, TypeVar
 
 from p2pclust.errors import FleetError
 from p2pclust.fleet.hosts.inventory import Host
+from p2pclust.tools.platforms import require_unix
 
 __all__ = ["ask", "command_for", "everywhere", "listening"]
 
@@ -65,6 +66,8 @@ def ask(
 
     Raise FleetError if the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
     """
+    if host.ssh is None:
+        require_unix(f"{host.name}: a fleet on this machine", "reach its hosts by SSH, or start it in WSL")
     with tempfile.TemporaryFile() as content:
         if send is not None:
             send(content)

@@ -17,6 +17,7 @@ from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.models.matching import cheapest_matching
 
 __all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
 
@@ -121,8 +122,6 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
         ``each``: of each center, from the one that it is matched with; ``frobenius``: of all of them together. Centers are
         matched so that the sum of squares is the least. None for a first turn.
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415
-
     if not found.told["number"] or "centers" not in found.state.arrays:
         return None
     given = next((s.parameters["centers"] for s in found.job.stages if s.parameters.get("init") == "given"), None)
@@ -130,8 +129,10 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
     if given is None or np.shape(given) != centers.shape:
         return None
     squared = ((np.array(given)[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
-    before, now = linear_sum_assignment(squared)
-    moved = np.sqrt(squared[before, now][np.argsort(now)])
+    # The matching wants whole numbers; 53 bits keep what a float has.
+    costs = np.rint(squared.T / (squared.max() or 1.0) * 2.0**53).astype(np.int64).tolist()
+    before = cheapest_matching(costs)
+    moved = np.sqrt(squared[before, np.arange(len(before))])
     return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ _FIRST_PORT, _LAST_PORT = 20_000, 32_000
 class ReservedPorts:
     """Ports of the loopback address that belong to one fleet until they are released.
 
-    Each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and no other
-    fleet can reserve it.
+    On Linux each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and
+    no other fleet can reserve it. Elsewhere two sockets cannot be bound to one address even with SO_REUSEADDR, so ports are
+    only looked for; two fleets that begin in the same instant rarely meet, as each searches from a port of its own.
 
     Raises
     ------
@@ -48,6 +50,8 @@ class ReservedPorts:
             self.release()
             found = f"only {len(self.numbers)} of {count} ports"
             raise FleetError(f"{found} between {_FIRST_PORT} and {_LAST_PORT} are free")
+        if sys.platform != "linux":
+            self.release()
 
     def _hold(self, port: int) -> None:
         holder = socket.socket()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,5 +122,7 @@ def _limit_memory(memory_mb: float) -> None:
     if memory_mb < least:
         raise UsageError(f"memory_mb = {memory_mb:g}: a peer without rows takes about {least:.0f}: expected more")
     limit = int(memory_mb * 1e6)
+    import resource  # noqa: PLC0415 - absent on Windows
+
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from p2pclust.peer.operate.status import JobStatus, PeerStatus
 
-__all__ = ["CONTENT_TYPE", "HELP", "Metrics"]
+__all__ = ["CONTENT_TYPE", "HELP", "SUSPICIOUS", "Metrics"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -30,9 +30,9 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_member_up": "Whether this peer sees another one as alive or suspect",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
-    "p2pclust_job_round": "The round that a job has reached here",
-    "p2pclust_job_term": "The term of a job that this peer knows",
-    "p2pclust_job_peers_absent": "Peers of a job's roster that are not here",
+    "p2pclust_job_round": "The round that a running job has reached here",
+    "p2pclust_job_term": "The term of a running job that this peer knows",
+    "p2pclust_job_peers_absent": "Peers of a running job's roster that are not here",
     "p2pclust_events": "Events by their word in the log",
     "p2pclust_messages_sent": "Messages handed to the transport",
     "p2pclust_messages_received": "Messages received from enrolled peers",
@@ -45,6 +45,12 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_open_descriptors": "Open files and sockets",
     "p2pclust_tasks": "Tasks of the event loop",
 }
+
+#: Events that are counted from 0, so that their first one is an increase: a device that breaks the protocol, or has a fault.
+SUSPICIOUS: Final = (
+    "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state",
+)  # fmt: skip
+_ENDED: Final = ("done", "failed", "cancelled")
 
 
 class Metrics(Collector):
@@ -61,7 +67,7 @@ class Metrics(Collector):
     def __init__(self, snapshot: Callable[[], PeerStatus], kind: str = "") -> None:
         self._snapshot = snapshot
         self._kind = kind
-        self._events: dict[str, int] = {}
+        self._events = dict.fromkeys(SUSPICIOUS, 0)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -112,7 +118,8 @@ def _of_jobs(jobs: list[JobStatus]) -> Iterator[Metric]:
     for job in jobs:
         phases[job.phase] = phases.get(job.phase, 0) + 1
     yield _gauge("p2pclust_jobs", [({"phase": phase}, n) for phase, n in sorted(phases.items())])
-    labels = [(job, {"job": job.job, "protocol": job.protocol}) for job in jobs]
+    # Not "job": Prometheus gives that label to what it scrapes. Ended jobs would be hundreds of series that never change.
+    labels = [(job, {"job_id": job.job, "protocol": job.protocol}) for job in jobs if job.phase not in _ENDED]
     yield _gauge("p2pclust_job_round", [(named, job.round) for job, named in labels])
     yield _gauge("p2pclust_job_term", [(named, job.term) for job, named in labels])
     yield _gauge("p2pclust_job_peers_absent", [(named, len(job.absent)) for job, named in labels])

@@ -18,6 +18,7 @@ from p2pclust.peer.operate.server import ControlServer
 from p2pclust.peer.operate.status import snapshot
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.shell import Shell
+from p2pclust.tools.distribution import install_line
 from p2pclust.transport.keys import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
@@ -100,7 +101,7 @@ def _web(config: Mapping[str, Any], shell: Shell) -> Web:
     try:
         from p2pclust.peer.operate.metrics import CONTENT_TYPE, Metrics  # noqa: PLC0415 - an extra
     except ImportError:
-        raise UsageError("metrics needs prometheus_client: pip install 'p2pclust[metrics]'") from None
+        raise UsageError(f"metrics needs prometheus_client: {install_line('metrics')}") from None
     from p2pclust.peer.operate.page import status_page  # noqa: PLC0415
     from p2pclust.peer.operate.web import Web  # noqa: PLC0415
 
@@ -120,7 +121,7 @@ def _discovery(shell: Shell) -> Discovery:
     try:
         from p2pclust.peer.operate.mdns import Discovery  # noqa: PLC0415 - an extra
     except ImportError:
-        raise UsageError("mdns needs zeroconf: pip install 'p2pclust[mdns]'") from None
+        raise UsageError(f"mdns needs zeroconf: {install_line('mdns')}") from None
     identity = shell.core.identity
 
     def hint(name: str, address: str) -> None:

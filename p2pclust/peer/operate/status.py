@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -288,6 +288,12 @@ def _n_tasks() -> int:
 def max_rss_mb() -> float:
     """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
 
-    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process.
+    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process. It counts KiB;
+    on macOS it counts bytes.
     """
-    return (kernel_kib("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
+    known = kernel_kib("VmHWM")
+    if known is None:
+        import resource  # noqa: PLC0415 - absent on Windows
+
+        known = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+    return known / 1024

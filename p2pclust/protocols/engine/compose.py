@@ -23,6 +23,7 @@ from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import unfit
+from p2pclust.tools.distribution import install_line
 
 __all__ = ["INIT_NAMES", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
 
@@ -31,7 +32,7 @@ INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
 """Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
 _MAKES_CENTERS = ("seeding", *_OWN_STAGES)
-_EXTRAS = {"torch": "models"}
+_EXTRAS = {"networkx": "models", "torch": "models"}
 """Modules that are installed with an extra only, and its name."""
 _ONE_START = ("given", "shared-k-means++")
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
@@ -393,6 +394,4 @@ def require_extras(jobs: Sequence[Job]) -> None:
             for module in protocol.imports:
                 extra = _EXTRAS.get(module)
                 if extra is not None and importlib.util.find_spec(module) is None:
-                    raise UsageError(
-                        f"{protocol.id} needs {module}, which is not installed: pip install 'p2pclust[{extra}]'"
-                    )
+                    raise UsageError(f"{protocol.id} needs {module}, which is not installed: {install_line(extra)}")

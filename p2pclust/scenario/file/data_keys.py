@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
+from p2pclust.errors import DataError
 from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.fields import TomlTable, refuse
+from p2pclust.scenario.file.fields import TomlTable, refuse, wrong_value
 
-__all__ = ["DataSpec", "PartitionSpec"]
+__all__ = ["DataSpec", "PartitionSpec", "missing_rule"]
 
 #: The schemes that each option is for, and the options that their schemes need.
 _SCHEMES = {
@@ -17,6 +18,19 @@ _SCHEMES = {
     "classes_per_peer": ("by-class",), "overlap": ("by-class",), "locations": ("distance",), "widths": ("vertical",),
 }  # fmt: skip
 _NEEDED = ("beta", "labels_per_peer", "rows_per_class")
+
+
+def missing_rule(value: object) -> str | dict[str, Any]:
+    """Return the treatment of missing values."""
+    from p2pclust.data.table import Choice  # noqa: PLC0415 - imports NumPy
+
+    if isinstance(value, str | dict):
+        try:
+            Choice(missing_values=value)
+        except DataError as error:
+            raise wrong_value(str(error).partition(": ")[2]) from None
+        return value
+    raise wrong_value("expected 'error', 'drop', or { fill = VALUE }")
 
 
 class PartitionSpec(TomlTable):
@@ -65,8 +79,8 @@ class DataSpec(TomlTable):
     columns: fields.Columns | None = None
     #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
     id_column: fields.Column | None = None
-    #: For files: refuse missing values, or leave their rows out.
-    missing_values: Literal["error", "drop"] = "error"
+    #: For files: refuse missing values, leave their rows out, or put a declared value in their place.
+    missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
     #: For generated data sets: their options, such as noise.
     options: fields.Options | None = None
     scaling: Literal["none", "minmax", "zscore"] = "none"

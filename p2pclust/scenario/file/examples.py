@@ -7,6 +7,7 @@ a wheel has copies of the files.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.scenario.file.toml_files import read_toml
-from p2pclust.tools.spelling import nearest
+from p2pclust.tools.spelling import did_you_mean, nearest
 
-__all__ = ["SCENARIOS", "Example", "examples", "find_example", "needs"]
+__all__ = ["SCENARIOS", "SWEEPS", "Example", "copy_example", "examples", "find_example", "needs"]
 
 SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
+SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"
+"""The folders of what is installed with the package."""
 _MODELS: Final = ("fedcref", "uifca")
 
 
@@ -74,6 +77,48 @@ def find_example(given: Path, folder: Path, command: str) -> Path:
     near = nearest(given.name, names)
     meant = f"did you mean {near!r}? " if near else ""
     raise UsageError(f"{given}: no such file, and no installed one of that name ({meant}{command} lists them)")
+
+
+def copy_example(name: str, to: Path) -> tuple[Path, ...]:
+    """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
+
+    Raises
+    ------
+    UsageError
+        If no installed file has the name, a copy would replace a file, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [copy.name for copy in copy_example("rice-mill", Path(folder))]
+    ['rice-mill.toml', 'rice-mill.adj']
+    """
+    known = {file.stem: file for folder in (SWEEPS, SCENARIOS) for file in sorted(folder.glob("*.toml"))}
+    if name not in known:
+        raise UsageError(
+            f"{name}: no installed example of this name{did_you_mean(name, known)}: p2pclust examples list shows all"
+        )
+    files = [known[name].name, *_named_files(read_toml(known[name]), known[name].parent)]
+    copies = tuple(to / file for file in files)
+    there = next((copy for copy in copies if copy.exists()), None)
+    if there is not None:
+        raise UsageError(f"{there}: it exists: choose another folder")
+    try:
+        for file, copy in zip(files, copies, strict=True):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(known[name].parent / file, copy)
+    except OSError as error:
+        raise UsageError(f"{to}: cannot be written ({error.strerror}): choose another folder") from None
+    return copies
+
+
+def _named_files(value: Any, folder: Path) -> list[str]:
+    """Return the relative names of files in the folder that stand in a document."""
+    if isinstance(value, str):
+        return [value] if not Path(value).is_absolute() and Path(value).suffix and (folder / value).is_file() else []
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return list(dict.fromkeys(name for item in items for name in _named_files(item, folder)))
 
 
 def needs(document: Mapping[str, Any]) -> str:

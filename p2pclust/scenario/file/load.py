@@ -15,6 +15,7 @@ from p2pclust.data.by_class import draw_by_class
 from p2pclust.data.registry import is_file
 from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
+from p2pclust.fleet import backend as backend_called
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
@@ -217,8 +218,10 @@ def check_backend(scenario: Scenario, backend: str) -> None:
     Raises
     ------
     UsageError
-        For links, faults and keys about devices in process; for namespaces if they cannot be made here.
+        For links, faults and keys about devices in process; for namespaces if they cannot be made here; for processes on
+        a system without fork.
     """
+    backend_called(backend).check()
     if backend == "in-process":
         refuse_without_devices(scenario.fleet)
     if backend == "namespaces":

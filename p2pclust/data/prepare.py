@@ -1,0 +1,313 @@
+"""From one file to the rows of several devices: which columns are features, what is done with text and missing values.
+
+Nothing is done to the rows of a device that depends on numbers of another one: no means are filled in, nothing is scaled.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data.shares import peer_names
+from p2pclust.data.survey import ColumnSurvey, number_of, survey
+from p2pclust.data.table import ABSENT, TextRows
+from p2pclust.errors import DataError, UsageError
+from p2pclust.tools.files import replacing
+from p2pclust.tools.spelling import did_you_mean
+
+__all__ = ["MOST_DEVICES", "MOST_VALUES", "Prepared", "Wishes", "prepare", "write_device"]
+
+MOST_DEVICES: Final = 200
+MOST_VALUES: Final = 20
+"""A text column with more values is not encoded: each value becomes a column."""
+_SPARSE: Final = 0.5  # a column with a larger share of missing values is left out, or no row would be left
+_RESERVED: Final = ("aggregator", "all")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be done with a file.
+
+    Attributes
+    ----------
+    split_by : str or None
+        The column that says which device a row is of; without one, rows are dealt out to `devices`.
+    id_column : str or None
+        The column that names the rows.
+    columns : sequence of str or None
+        The features; by default all columns that can be.
+    omit : sequence of str
+        Columns that are not features.
+    labels : sequence of str
+        Others that are not, because they probably hold true classes.
+    missing : {"drop", "omit"} or float
+        Leave out rows with a missing value, or columns that have one, or put this number in its place.
+    text : {"omit", "encode"}
+        Leave out columns of text, or make each of their values a column of 0 and 1.
+    """
+
+    split_by: str | None = None
+    devices: int = 4
+    id_column: str | None = None
+    columns: Sequence[str] | None = None
+    omit: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    missing: str | float = "drop"
+    text: str = "omit"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The features of all rows, which rows each device has, and what was done.
+
+    Attributes
+    ----------
+    features : tuple of str
+    cells : mapping of str to list of str
+        By feature, its cells in the order of the file; an empty one is missing.
+    ids : list of str or None
+        What the rows are called, of the column `id_column`.
+    devices : mapping of str to int64 array
+        By device, the numbers of its rows.
+    missing_values : str or mapping
+        What a scenario and a peer do with an empty cell.
+    notes : tuple of str
+        What was done, a sentence each.
+    """
+
+    features: tuple[str, ...]
+    cells: Mapping[str, list[str]] = field(repr=False)
+    ids: list[str] | None = field(repr=False)
+    id_column: str | None
+    devices: Mapping[str, NDArray[np.int64]] = field(repr=False)
+    missing_values: str | Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the features of some rows as a peer will read them, shape (n, F): incomplete rows left out, or filled."""
+        columns = [self.cells[name] for name in self.features]
+        cells = [[column[row] or "nan" for column in columns] for row in rows.tolist()]
+        chosen: NDArray[np.float64] = np.array(cells, dtype=np.float64).reshape(len(rows), len(columns))
+        if isinstance(self.missing_values, Mapping):
+            chosen[np.isnan(chosen)] = self.missing_values["fill"]
+        return chosen[~np.isnan(chosen).any(axis=1)]
+
+
+def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepared:
+    """Apply wishes to a file; `rng` deals the rows out where no column says which device they are of.
+
+    Raises
+    ------
+    UsageError
+        If a column is not there, or has no use in that place.
+    DataError
+        If no feature, or fewer than two devices with a complete row, are left.
+    """
+    columns = {column.name: column for column in survey(table)}
+    _check_names(table.file, columns, wishes)
+    notes: list[str] = []
+    cells = {name: [row[i] for row in table.rows] for i, name in enumerate(columns)}
+    chosen = _features(columns, wishes, len(table.rows), notes)
+    made: dict[str, list[str]] = {}
+    for name in chosen:
+        made |= _encoded(columns[name], cells[name]) if columns[name].kind == "text" else {name: _numbers(cells[name])}
+    if not made:
+        raise DataError(
+            f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
+        )
+    missing: str | dict[str, Any] = "error"
+    if any("" in column for column in made.values()):
+        missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
+    ids = None if wishes.id_column is None else cells[wishes.id_column]
+    if ids is not None and len(set(ids)) < len(ids):
+        raise UsageError(f"--id-column {wishes.id_column}: two rows have the same id")
+    devices = _devices(table, wishes, cells, rng, notes)
+    found = Prepared(tuple(made), made, ids, wishes.id_column, devices, missing, ())
+    kept = _with_rows(found, notes)
+    if len(kept) < 2:
+        raise DataError(
+            f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
+        )
+    return Prepared(found.features, made, ids, wishes.id_column, kept, missing, tuple(notes))
+
+
+def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
+    """Write the rows of a device as CSV, readable by their owner only: the ids if there are some, then the features.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    columns = [prepared.cells[name] for name in prepared.features]
+    header = list(prepared.features)
+    if prepared.ids is not None and prepared.id_column is not None:
+        columns, header = [prepared.ids, *columns], [prepared.id_column, *header]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([column[row] for column in columns] for row in rows.tolist())
+    with replacing(path, mode=0o600) as file:
+        file.write(text.getvalue().encode())
+
+
+def _check_names(file: Path, columns: Mapping[str, ColumnSurvey], wishes: Wishes) -> None:
+    named = [("split-by", wishes.split_by), ("id-column", wishes.id_column)]
+    named += [("columns", name) for name in wishes.columns or ()] + [("omit", name) for name in wishes.omit]
+    for what, name in named:
+        if name is not None and name not in columns:
+            hint = did_you_mean(name, columns, f": the columns are {', '.join(list(columns)[:20])}")
+            raise UsageError(f"--{what} {name}: {file} has no such column{hint}")
+    if wishes.split_by is None and not 2 <= wishes.devices <= MOST_DEVICES:
+        raise UsageError(f"--devices {wishes.devices}: expected 2 to {MOST_DEVICES}")
+    if wishes.id_column is not None:
+        column = columns[wishes.id_column]
+        if column.n_missing:
+            raise UsageError(f"--id-column {column.name}: {column.n_missing} rows have no id")
+
+
+def _features(columns: Mapping[str, ColumnSurvey], wishes: Wishes, n_rows: int, notes: list[str]) -> list[str]:
+    """Choose the features, and note why a column is not one."""
+    apart = {wishes.split_by: "says which device a row is of", wishes.id_column: "names the rows"}
+    chosen = []
+    for column in columns.values():
+        if wishes.columns is not None and column.name not in wishes.columns:
+            continue
+        if column.name in wishes.labels:
+            apart[column.name] = "left out: true classes, as its name says (--columns to take it)"
+        why = apart.get(column.name) or ("left out as asked" if column.name in wishes.omit else "")
+        why = why or _why_not(column, wishes, n_rows)
+        if why and wishes.columns is not None:
+            raise UsageError(f"--columns {column.name}: it cannot be a feature ({why.removeprefix('left out: ')})")
+        if why:
+            notes.append(f"{column.name}: {why}")
+            continue
+        chosen.append(column.name)
+        notes += _what_is_done(column, wishes, n_rows)
+    return chosen
+
+
+def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
+    """Return why a column cannot be a feature; empty if it can."""
+    n_values, missing = len(column.values), f"{column.n_missing} of {n_rows} values are missing"
+    sparse = wishes.missing == "drop" and wishes.columns is None and column.n_missing > _SPARSE * n_rows
+    reasons = (
+        (column.kind == "empty", "it has no value"),
+        (column.constant and not column.n_missing, "all rows have the same value"),
+        (
+            column.kind == "text" and wishes.text == "omit",
+            f"text ({n_values} {'value' if n_values == 1 else 'values'})",
+        ),
+        (
+            column.kind == "text" and n_values > MOST_VALUES,
+            f"text with more than {MOST_VALUES} values",
+        ),
+        (column.n_missing > 0 and wishes.missing == "omit", missing),
+        (sparse, f"{missing}, more than half"),
+    )
+    return next((f"left out: {reason}" for holds, reason in reasons if holds), "")
+
+
+def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str]:
+    """Say what is done to a feature."""
+    done = []
+    if column.n_odd:
+        done.append(
+            f"{column.name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing"
+        )
+    if column.kind == "text":
+        done.append(f"{column.name}: text: each of its {len(column.values)} values becomes a column of 0 and 1")
+    if column.n_missing:
+        what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
+        done.append(f"{column.name}: {column.n_missing} of {n_rows} values are missing: {what}")
+    return done
+
+
+def _numbers(cells: list[str]) -> list[str]:
+    return ["" if cell.lower() in ABSENT else number_of(cell) for cell in cells]
+
+
+def _encoded(column: ColumnSurvey, cells: list[str]) -> dict[str, list[str]]:
+    """Return a column of 0 and 1 for each value; where the value is missing, all of them are empty."""
+    return {
+        f"{column.name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells]
+        for value in column.values
+    }
+
+
+def _devices(
+    table: TextRows, wishes: Wishes, cells: Mapping[str, list[str]], rng: np.random.Generator, notes: list[str]
+) -> dict[str, NDArray[np.int64]]:
+    n_rows = len(table.rows)
+    if wishes.split_by is None:
+        if wishes.devices > n_rows:
+            raise UsageError(f"--devices {wishes.devices}: expected at most the {n_rows} rows of {table.file}")
+        notes.append(
+            f"rows are dealt out to {wishes.devices} devices by chance: no column says which device a row is of"
+        )
+        parts = np.array_split(rng.permutation(n_rows), wishes.devices)
+        return {name: np.sort(part) for name, part in zip(peer_names(wishes.devices), parts, strict=True)}
+    of_row = cells[wishes.split_by]
+    values = sorted({value for value in of_row if value.lower() not in ABSENT})
+    if not 2 <= len(values) <= MOST_DEVICES:
+        raise UsageError(f"--split-by {wishes.split_by}: {len(values)} values: expected 2 to {MOST_DEVICES} devices")
+    without = sum(value.lower() in ABSENT for value in of_row)
+    if without:
+        notes.append(f"{without} rows are left out: {wishes.split_by} is missing there")
+    names = _device_names(values)
+    return {
+        name: np.array([row for row, own in enumerate(of_row) if own == value], dtype=np.int64)
+        for value, name in zip(values, names, strict=True)
+    }
+
+
+def _device_names(values: Sequence[str]) -> list[str]:
+    """Return a device's name for each value: small letters, digits, "-" and "_", no name twice.
+
+    Examples
+    --------
+    >>> _device_names(["Hall 3", "hall-3", "7"])
+    ['hall-3', 'hall-3-2', '7']
+    """
+    names: list[str] = []
+    for value in values:
+        base = re.sub(r"[^a-z0-9_-]+", "-", value.lower()).strip("-_")[:32] or "device"
+        name, number = base, 2
+        while name in names or name in _RESERVED:
+            name, number = f"{base}-{number}", number + 1
+        names.append(name)
+    return names
+
+
+def _with_rows(prepared: Prepared, notes: list[str]) -> dict[str, NDArray[np.int64]]:
+    """Leave out rows without any value, which would be blank lines, and devices without a complete row."""
+    kept, n_complete = {}, 0
+    columns = list(prepared.cells.values())
+    devices = {
+        name: rows[[any(column[row] for column in columns) for row in rows.tolist()]]
+        for name, rows in prepared.devices.items()
+    }
+    n_blank = sum(map(len, prepared.devices.values())) - sum(map(len, devices.values()))
+    if n_blank:
+        notes.append(f"{n_blank} rows are left out: they have no value in any feature")
+    for name, rows in devices.items():
+        complete = len(prepared.matrix(rows))
+        n_complete += complete
+        if complete:
+            kept[name] = rows
+        else:
+            notes.append(f"device {name} is left out: it has no complete row")
+    n_rows = sum(map(len, devices.values()))
+    if n_complete < n_rows:
+        notes.append(
+            f"{n_rows - n_complete} of {n_rows} rows have a missing value and are left out; {n_complete} remain"
+        )
+    return kept

@@ -1,0 +1,91 @@
+"""The distributions that p2pclust is installed from, and the command that installs what one of them leaves out.
+
+``p2pclust`` is complete. ``p2pclust-device`` has the same modules, and requires only what a running peer and the commands
+beside it import.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final
+
+from p2pclust.errors import UsageError
+
+__all__ = ["COMPLETE", "DEVICE", "install_line", "installed", "missing_module", "require_laboratory"]
+
+COMPLETE: Final = "p2pclust"
+DEVICE: Final = "p2pclust-device"
+
+_DEVICE_EXTRAS: Final = ("mdns", "metrics", "models", "overlay", "parquet")
+#: What `COMPLETE` requires and `DEVICE` does not: by module, the name that people know it by.
+_LABORATORY: Final = {
+    "jinja2": "Jinja2", "networkx": "NetworkX", "platformdirs": "platformdirs", "scipy": "SciPy", "sklearn": "scikit-learn",
+}  # fmt: skip
+
+
+def installed() -> tuple[str, ...]:
+    """Return which of the two distributions are installed here; none in a checkout that was only put on the path."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (it imports an e-mail parser)
+
+    found = []
+    for name in (COMPLETE, DEVICE):
+        try:
+            version(name)
+        except PackageNotFoundError:
+            continue
+        found.append(name)
+    return tuple(found)
+
+
+def install_line(extra: str = "") -> str:
+    """Return the command that installs an extra, or without one all that p2pclust requires.
+
+    Where only the distribution for devices is installed, the command keeps it if it has that extra. Otherwise the command
+    removes it first, because both distributions have the same files.
+
+    Examples
+    --------
+    >>> install_line("metrics")
+    "pip install 'p2pclust[metrics]'"
+    """
+    on_device = installed() == (DEVICE,)
+    if on_device and extra in _DEVICE_EXTRAS:
+        return f"pip install '{DEVICE}[{extra}]'"
+    wanted = f"'{COMPLETE}[{extra}]'" if extra else COMPLETE
+    return (f"pip uninstall --yes {DEVICE} && " if on_device else "") + f"pip install {wanted}"
+
+
+def require_laboratory(what: str) -> None:
+    """Check that all is here which the commands of the laboratory need.
+
+    Raises
+    ------
+    UsageError
+        If something is missing; the line begins with `what` and ends with the command that installs it.
+    """
+    missing = [name for module, name in _LABORATORY.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise UsageError(_refusal(what, missing))
+
+
+def missing_module(error: ModuleNotFoundError) -> UsageError | None:
+    """Return the refusal for an import that failed because a requirement of p2pclust is not installed; None for others.
+
+    Examples
+    --------
+    >>> print(missing_module(ModuleNotFoundError("No module named 'scipy'", name="scipy.optimize")))
+    this needs SciPy, not installed here: pip install p2pclust
+    >>> missing_module(ModuleNotFoundError("No module named 'turtles'", name="turtles"))
+    """
+    module = (error.name or "").partition(".")[0]
+    if module not in _LABORATORY:
+        return None
+    # Inventories make overlays with it: for that a device has an extra.
+    extra = "overlay" if module == "networkx" and installed() == (DEVICE,) else ""
+    return UsageError(_refusal("this", [_LABORATORY[module]], extra))
+
+
+def _refusal(what: str, names: list[str], extra: str = "") -> str:
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    why = f"which {DEVICE} leaves out" if installed() == (DEVICE,) else "not installed here"
+    return f"{what} needs {listed}, {why}: {install_line(extra)}"

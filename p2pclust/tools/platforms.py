@@ -1,0 +1,52 @@
+"""What an operating system must have for peers: docs/platforms.md has the table.
+
+Peers, and fleets of local processes, need a Unix system. Everything else needs only what Python has everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from p2pclust.errors import UsageError
+
+__all__ = ["exclusive_lock", "is_unix", "require_unix"]
+
+
+def is_unix() -> bool:
+    """Return whether this system has what peers are made of: Linux and macOS do, Windows does not.
+
+    Besides fork, which is looked for, that is Unix sockets, signals that an event loop takes, and locks on open files.
+    """
+    return hasattr(os, "fork")
+
+
+def require_unix(what: str, instead: str) -> None:
+    """Check that peers can run on this system.
+
+    Raises
+    ------
+    UsageError
+        If they cannot; the line begins with `what`, which needs such a system, and ends with what can be done `instead`.
+
+    Examples
+    --------
+    >>> require_unix("p2pclust peer", "start it in WSL")
+    """
+    if not is_unix():
+        raise UsageError(f"{what} needs Linux or macOS, and this is {platform.system() or 'another system'}: {instead}")
+
+
+def exclusive_lock(descriptor: int, *, wait: bool = False) -> None:
+    """Lock an open file for this process alone, until it is closed; on Windows nothing is locked.
+
+    Raises
+    ------
+    OSError
+        If another process holds the lock, unless this call is to `wait`.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - absent on Windows
+    except ImportError:
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
