@@ -51,18 +51,19 @@ def run_job(
     """Run a job with these peers and return its last state; raise FleetError if the job was not done.
 
     The fleet is None for the pure functions in this process, the name of a backend, or any object with
-    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as ``centers``, and
+    ``run(job, arrays)``; where peers were given their columns of the first centers, it takes these as a third argument, and
     for secure sums the treatment of the job as ``treatment``. Only p2pclust's own backends say how it went.
     """
     if fleet is None:
         state = run_in_process(job, locals, course.trail.follow)
     else:
-        centers = [local.centers for local in locals if local.centers is not None]
-        arrays, to = [local.X for local in locals], backend_of(fleet)
-        more = _watching(to, course) | ({"centers": centers} if centers else {})
+        columns = [local.centers for local in locals if local.centers is not None]
+        given: tuple[Any, ...] = (columns,) if columns else ()
+        to = backend_of(fleet)
+        more = _watching(to, course)
         if secured:
             more["treatment"] = Treatment(missing="", **secured)
-        state = to.run(job, arrays, **more)
+        state = to.run(job, [local.X for local in locals], *given, **more)
     if state.status != "done":
         raise FleetError(state.reason or f"the job ended as {state.status!r}")
     return state

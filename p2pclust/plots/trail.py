@@ -44,6 +44,8 @@ class Trail:
         arrays = state.arrays
         if "centers" not in arrays or not arrays.get("proposed", np.True_).all():
             return
+        if "starts" in arrays:  # several, of which the last round keeps one
+            return
         if state.round % self._every == 0 and arrays["centers"].size * (len(self.steps) + 1) <= _NUMBERS:
             self.steps.append((state.round, summaries.raw_centers(state)))
         if len(self.steps) > _STEPS:

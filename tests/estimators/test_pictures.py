@@ -176,7 +176,21 @@ def test_a_fleet_knows_no_centers_of_earlier_rounds_but_its_terms() -> None:
         model.plot_convergence(X)
 
 
-def test_memberships_that_move_are_named() -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        LosslessCMeans(n_clusters=3, n_init=3, random_state=0),
+        VerticalFuzzyCMeans(n_clusters=3, n_peers=2, random_state=0),
+    ],
+)
+def test_of_several_starts_or_of_columns_the_centers_of_a_round_are_not_known(model: Any) -> None:
+    model.fit(X)
+    assert model.plot_convergence().lines[0].get_ydata().tolist() == [step for step in model.history_ if step > 0]
+    with pytest.raises(UsageError, match=r"does not know the centers of each round of its fit"):
+        model.plot_convergence(X)
+
+
+def test_what_moves_is_named() -> None:
     model = VerticalFuzzyCMeans(n_clusters=3, random_state=0).fit([X[:, :2], X[:, 2:]])
     assert model.plot_convergence().get_title(loc="left") == "how far the distances moved"
 
