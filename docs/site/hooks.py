@@ -23,6 +23,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.html",
     "benchmarks/README.md": "benchmarks/index.html",
     "peers/README.md": "peers/index.html",
+    "peers/monitoring/README.md": "peers/monitoring/index.html",
     "scenarios/README.md": "scenarios/index.html",
     "topology/README.md": "topology/index.html",
 }
