@@ -88,6 +88,12 @@ def test_prometheus_reads_its_files(tmp_path: Path) -> None:
     promtool("check", "rules", tmp_path / "panels.yml")
 
 
+@pytest.mark.parametrize("panel", DASHBOARD["panels"], ids=lambda panel: panel["title"])
+def test_a_panel_shows_only_the_chosen_fleet_class_and_peers(panel: dict[str, Any]) -> None:
+    chosen = 'p2pclust_info{fleet="$fleet", class=~"$class", peer=~"$peer"}'
+    assert [target["expr"] for target in panel["targets"] if chosen not in target["expr"]] == []
+
+
 def test_panels_have_what_grafana_wants_and_do_not_overlap() -> None:
     taken: dict[tuple[int, int], str] = {}
     for panel in DASHBOARD["panels"]:

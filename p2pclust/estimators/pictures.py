@@ -208,7 +208,7 @@ class Pictures:
         fleet = _fitted(self)._course.fleet
         if fleet is None:
             raise UsageError(
-                f"{type(self).__name__} was not fitted by a fleet, so there are no links to draw: fit it with "
+                f"{type(self).__name__} was not fitted by a fleet, and has no links to draw: fit it with "
                 "fleet = 'simulated' or 'processes'"
             )
         # Imported here: only what a fleet ran needs it.
@@ -229,7 +229,7 @@ def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
     steps = [step for step in this._course.trail.steps if step[0] <= this._clustered[-1] + 1]
     if len(steps) < 2:
         raise UsageError(
-            f"{type(this).__name__} does not know the centers of each round of its fit, so there is no objective to draw: "
+            f"{type(this).__name__} does not know the centers of each round of its fit, and so cannot draw the objective: "
             "leave X out; a fit in this process (fleet=None) of one set of first centers keeps them"
         )
     points = this._points(X)
