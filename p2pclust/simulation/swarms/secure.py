@@ -9,6 +9,7 @@ import numpy as np
 
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import LEFT_OUT
@@ -72,9 +73,10 @@ class SecureSwarm(Swarm):
                 f"a peer was passed over: {gone}"
             )
         assert state.secured is not None, "the job ended without a secured part"
-        again = replay(
-            self.job, [self.locals[name] for name in sorted(self.names)], state.log, (), state.secured.groups
-        )
+        locals_ = [self.locals[name] for name in sorted(self.names)]
+        # The columns, which a replay knows from the start, are agreed on with the keys, in the first round.
+        begun = state.round == 0
+        again = engine.begin(self.job) if begun else replay(self.job, locals_, state.log, (), state.secured.groups)
         ended = replace(again, status=state.status, reason=state.reason) if state.status == "failed" else again
         assert ended.encode() == state.plain().encode(), "S5: the bits are not those of the replay"
 
