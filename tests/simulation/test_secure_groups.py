@@ -19,3 +19,8 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
 def test_a_job_may_fail_before_the_columns_are_agreed_on() -> None:
     """Stores are lost before keys are exchanged: the state is the first one, not the one that a replay begins with."""
     assert counted([16703], "secure_groups", None)["failed with lost stores"] == 1
+
+
+def test_a_job_may_fail_after_the_columns_are_agreed_on_and_before_a_round_is_closed() -> None:
+    """Keys are exchanged, then stores are lost: the state is the one that a replay begins with."""
+    assert counted([381], "secure", None)["failed with lost stores"] == 1

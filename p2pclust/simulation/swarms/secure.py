@@ -75,8 +75,8 @@ class SecureSwarm(Swarm):
         assert state.secured is not None, "the job ended without a secured part"
         locals_ = [self.locals[name] for name in sorted(self.names)]
         # The columns, which a replay knows from the start, are agreed on with the keys, in the first round.
-        begun = state.round == 0
-        again = engine.begin(self.job) if begun else replay(self.job, locals_, state.log, (), state.secured.groups)
+        unknown = state.secured.columns == 0
+        again = engine.begin(self.job) if unknown else replay(self.job, locals_, state.log, (), state.secured.groups)
         ended = replace(again, status=state.status, reason=state.reason) if state.status == "failed" else again
         assert ended.encode() == state.plain().encode(), "S5: the bits are not those of the replay"
 
