@@ -81,7 +81,7 @@ def _wiped(fleet: RandomFleet, fault: RandomFault) -> None:
 def _stale(fleet: RandomFleet, fault: RandomFault) -> None:
     """Put an image of the store back that is some seconds and two lives old, once all others have heard of a later life.
 
-    Until it hears of that life from another peer, it may vote twice: nothing else is promised (docs/operations.md, Backup).
+    It may vote twice if the peers that it asks have not heard of that life: see docs/operations.md, Backup.
     """
     name = _name(fleet, fault)
     peer = fleet.world.peers[name]

@@ -39,6 +39,8 @@ class Member:
     changed_at: float = 0.0
     greetings: int = 0  # without an answer so far
     hint_at: float = 0.0  # before this instant, hints of its address are ignored
+    behind: bool = False  # its newest claim about itself was of an earlier life than others have heard of
+    replied: bool = False  # to a question of this life of this peer
 
     def update(self) -> Update:
         """Return the claim to pass on."""

@@ -52,7 +52,7 @@ class Membership(MemberTable):
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
         self._left = self._forgot = self._links_changed = False
-        self._began_at = 0.0
+        self._began_at, self._began_with = 0.0, incarnation
         self._changes: list[tuple[str, str]] = []
 
     def call(self, names: Sequence[str]) -> None:
@@ -126,6 +126,7 @@ class Membership(MemberTable):
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
                 self._merge(message.updates, source)
+                self.members[source].replied = True
                 self._probes.answered(source, message)
             case PingRequest():
                 self._merge(message.updates, source)
@@ -290,6 +291,8 @@ class Membership(MemberTable):
                     self._refute(update)
             elif update.name in self.members and update.status in _RANK:
                 own = update.name == source
+                if own:
+                    self.members[source].behind = update.incarnation < self.members[source].incarnation
                 if own or self.possible(update.incarnation, self.members[update.name]):
                     self._accept(update, own=own, passed_on=not own and not table)
 
@@ -324,6 +327,19 @@ class Membership(MemberTable):
         self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
         self._spread(self._me.update())
         self._forgot = True
+
+    def may_promise(self, name: str) -> bool:
+        """Return whether a neighbour has had the occasion to report a later life of this peer's store.
+
+        An answer to this peer's first ping reports it. Until then this peer promises that neighbour nothing: it could break
+        a promise of that later life.
+        """
+        first_life = self._began_with <= 1
+        late = self._ctx.now - self._began_at > self._ctx.timing.patience_s  # its word would not be believed any more
+        if first_life or late or not self._ctx.routing.linked(name) or self.members[name].replied:
+            return True
+        self._greet(name)
+        return False
 
     @property
     def unsettled(self) -> bool:
@@ -449,10 +465,10 @@ class Membership(MemberTable):
             self._ctx.set_timer(("member", "gossip"), 0.0)
 
     def claims_for(self, to: str) -> tuple[Update, ...]:
-        """Return this peer's claim, any claim against the receiver (so that it can refute it), then the least-sent news."""
+        """Return this peer's claim, a claim that the receiver must refute or has forgotten, then the least-sent news."""
         claims = [self._me.update()]
         about = self.members[to]
-        if about.status in ("suspect", "dead", "left"):
+        if about.behind or about.status in ("suspect", "dead", "left"):
             claims.append(about.update())
         return (*claims, *(self._news.tell(to) if self._ctx.routing.linked(to) else ()))
 

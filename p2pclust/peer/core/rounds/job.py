@@ -49,6 +49,9 @@ _MOST_LEAP = 2**32
 #: The field with the term, of messages where that is not `term`.
 _TERMS: Final[dict[type[Message], str]] = {PreVoteReply: "own_term", HeldState: "entry_epoch"}
 
+#: What asks for a promise of this peer, or makes use of its own.
+_PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
+
 
 class AggregatedJob:
     """One job at one peer. Every message of the job passes `receive`, which refuses stale terms before any other check."""
@@ -89,6 +92,8 @@ class AggregatedJob:
         """Handle a message of this job from a roster peer."""
         if self._leaps(source, message) or self._distrusts(source, message):
             return
+        if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
+            return  # it asks again
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
             return

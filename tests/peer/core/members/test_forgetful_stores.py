@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from harness import Net, toy
 
-from p2pclust.peer.core.job_messages import HeartbeatReply, PreVote, Reminder, StaleTerm
-from p2pclust.peer.core.messages import Gossip, Update
+from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.job_messages import HeartbeatReply, PreVote, Reminder, RequestVote, StaleTerm
+from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
 from p2pclust.peer.shell.store import Store
 from p2pclust.simulation.world.disk import Disk
 
@@ -98,6 +99,30 @@ def test_an_older_image_of_a_store_is_another_store() -> None:
     net.hold_work = lambda name, effect: False
     net.do_work()
     net.until(lambda: len(net.finished(job)) == 3)
+
+
+def test_an_older_image_promises_nothing_before_it_hears_of_its_later_life() -> None:
+    """A vote of that later life is forgotten; the first answer to a ping reports that there was one."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+    job = net.submit("p1", toy(2))
+    net.until(lambda: bool(net.tasks))
+    restored(net, "p2")
+    term, store_id = net.job("p1", job).ledger.term + 1, net.core("p2").membership.store_id("p2")
+    effects = net.arrive("p1", "p2", RequestVote(job, term, *net.job("p1", job).ledger.register.position))
+    assert [type(effect.message) for effect in effects if isinstance(effect, Send)] == [Ping], "no vote: it asks first"
+    (answer,) = [
+        effect.message
+        for effect in net.arrive("p2", "p1", Ping(7, (Update("p2", "alive", 2, "p2:1", store_id, ""),)))
+        if isinstance(effect, Send) and isinstance(effect.message, Ack)
+    ]
+    about = {update.name: update for update in answer.updates}["p2"]
+    assert (about.status, about.store_id) == ("alive", store_id)
+    assert about.incarnation > net.core("p2").membership.incarnation
+    net.arrive("p1", "p2", answer)
+    assert net.verbs("store-forgot"), "the first answer is enough"
+    assert net.core("p2").membership.may_promise("p1")
 
 
 def test_a_register_that_fell_within_a_term_is_reminded_of() -> None:
