@@ -71,6 +71,8 @@ class Membership(MemberTable):
         """Link to the addresses that the configuration names, and begin to probe."""
         self._began_at = self._ctx.now
         self._addresses = addresses
+        if self._began_with > 1:
+            self._probes.count_on(int(self._ctx.rng.integers(2**40)))
         for name, address in sorted(addresses.items()):
             if name in self.members:
                 if (
@@ -126,7 +128,8 @@ class Membership(MemberTable):
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
                 self._merge(message.updates, source)
-                self.members[source].replied = True
+                if self._probes.of_this_life(message.seq):
+                    self.members[source].replied = True
                 self._probes.answered(source, message)
             case PingRequest():
                 self._merge(message.updates, source)

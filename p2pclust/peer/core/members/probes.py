@@ -67,7 +67,7 @@ class Probes:
         self._ctx = context
         self._members = members
         self._turn: list[str] = []  # still to be probed in this turn
-        self._seq = 0
+        self._seq = self._before = 0  # of the newest ping, and of the last that another life may have sent
         self._waiting: dict[int, _Probe] = {}
         self._helping: dict[int, tuple[str, int]] = {}  # our ping for another peer -> (that peer, its number)
         self._health = 0
@@ -75,6 +75,14 @@ class Probes:
         #: How long answers take.
         self.pace = AnswerPace(n_links)
         self._by_helpers: dict[str, int] = {}  # the probes of a member in a row that only helpers got an answer to
+
+    def count_on(self, seq: int) -> None:
+        """Number pings from here on, so that an answer to a ping of an earlier life is known as one."""
+        self._seq = self._before = seq
+
+    def of_this_life(self, seq: int) -> bool:
+        """Return whether this life sent the ping of that number."""
+        return self._before < seq <= self._seq
 
     def next(self) -> None:
         """Probe the next member of the turn."""
