@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from p2pclust.peer.core.quorum import has_majority, majority
+from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
@@ -21,6 +21,8 @@ __all__ = ["Patience", "Resort"]
 
 #: In so many rounds in a row a silent peer is waited for.
 _MOST_SILENT: Final = 2
+#: So many peers, if they are half of those asked, prove by their answers that one which still computes hangs.
+_FEWEST_FAST: Final = 2
 
 
 class Resort(Enum):
@@ -116,7 +118,8 @@ class Patience:
         """
         if busy:
             fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
-            self._headway.given_up(name, proven=not opened.one and fast >= majority(len(opened.asked)))
+            proven = not opened.one and fast >= _FEWEST_FAST and 2 * fast >= len(opened.asked)
+            self._headway.given_up(name, proven=proven)
             return
         self._silent[name] = self._silent.get(name, 0) + 1
         if not self._ctx.routing.hop(name):

@@ -94,15 +94,15 @@ def test_a_term_tells_its_secured_rounds_which_peer_was_revoked(monkeypatch: pyt
     assert revoked == ["p3"]
 
 
-def a_round(context: Context) -> tuple[Patience, OpenRound]:
-    """A round of p1 to p3 that p1 opened at the instant 0; it has contributed."""
-    document = Document(
-        b"", ("p1", "p2", "p3"), ("a", "b", "c"), Treatment(patience_s=PATIENCE_S, collect="star"), "p1", ""
-    )
+def a_round(context: Context, n_peers: int = 3) -> tuple[Patience, OpenRound]:
+    """A round of all peers that p1 opened at the instant 0; it has contributed."""
+    names = tuple(f"p{number + 1}" for number in range(n_peers))
+    stores = tuple("abcdefgh"[:n_peers])
+    document = Document(b"", names, stores, Treatment(patience_s=PATIENCE_S, collect="star"), "p1", "")
     membership = SimpleNamespace(gone=lambda name: False)
     job = cast(JobContext, SimpleNamespace(context=context, document=document, membership=membership, blobs=None))
     patience = Patience(job, Headway(job))
-    opened = OpenRound(Ref(b"s", 1, b"s"), 0, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    opened = OpenRound(Ref(b"s", 1, b"s"), 0, final=False, asked=tuple(range(n_peers)), one=False, opened_at=0.0)
     patience.rests("p1")
     opened.answered["p1"] = None
     return patience, opened
@@ -211,6 +211,18 @@ def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
     assert headway.busy_limit_s(0.0) == 2 * shortest_s
     headway.given_up("p2", proven=False)
     assert headway.busy_limit_s(0.0) == shortest_s
+
+
+@pytest.mark.parametrize(("answered", "hangs"), [(["p1", "p2"], True), (["p1"], False)])
+def test_half_of_the_asked_peers_prove_that_another_hangs(answered: list[str], hangs: bool) -> None:
+    """Two hung workers of four peers that were drawn once held a job for 35, 70 and 141 s: the two others proved nothing."""
+    _, context = a_headway()
+    patience, opened = a_round(context, n_peers=4)
+    for name in answered:
+        patience.rests(name)
+    for name in ("p3", "p4"):
+        patience.left_out(name, opened, busy=True)
+        assert patience.astray(name) == hangs
 
 
 def test_the_wait_stays_longer_for_a_peer_that_was_only_slow() -> None:
