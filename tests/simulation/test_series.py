@@ -26,3 +26,8 @@ def test_turns_follow_each_other(overlay: str | None, n_seeds: int) -> None:
     assert counts["warm start"] >= 2 * n_seeds
     assert counts["series ended"] == n_seeds
     assert counts["crash"] >= 1
+
+
+def test_the_newest_turn_keeps_its_stores_until_the_next_has_begun() -> None:
+    """The peers of a turn that has ended agree on the next one, so the disk of one of two is not lost then."""
+    assert counted([23083], "series", None)["turns"] > 2

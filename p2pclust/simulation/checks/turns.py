@@ -37,6 +37,13 @@ class SeriesSeen:
         """The number of the newest turn, -1 before the first."""
         return max(self.documents, default=-1)
 
+    def needed(self) -> list[Document]:
+        """Return the turns that need a majority of their stores: those that have not ended, and the newest.
+
+        The roster of the newest agrees on the next one after it has ended.
+        """
+        return [turn for number, turn in self.documents.items() if number not in self.finals or number == self.newest]
+
     def ended_by_all(self, number: int, names: Iterable[str]) -> bool:
         """Return whether all these peers have ended a turn."""
         ended = self.finals.get(number, {})

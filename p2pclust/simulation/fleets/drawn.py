@@ -105,9 +105,10 @@ class DrawnSeries(DrawnJob):
         return not self.survives([name for name in fleet.names if name not in healed])
 
     def survives(self, lost: Sequence[str]) -> bool:
-        """Return whether each turn that has not ended goes on if these peers have lost their stores."""
-        open_turns = (turn for number, turn in self.series.documents.items() if number not in self.series.finals)
-        return all(2 * sum(name not in lost for name in turn.roster) > len(turn.roster) for turn in open_turns)
+        """Return whether the series goes on if these peers have lost their stores."""
+        return all(
+            2 * sum(name not in lost for name in turn.roster) > len(turn.roster) for turn in self.series.needed()
+        )
 
     def to_cancel(self, core: Core) -> str:
         """Return the id of the newest turn that a peer has."""

@@ -88,11 +88,8 @@ class SeriesSwarm(Swarm):
         self.network.lose(name, 0.0)
 
     def _may_wipe(self) -> bool:
-        """Leave a majority of intact stores to each turn that has not ended: its roster may be smaller than the fleet."""
-        return super()._may_wipe() and all(
-            number in self._series.finals or self._survives_a_wipe(document)
-            for number, document in self._series.documents.items()
-        )
+        """Leave a majority of intact stores to each turn that is needed: its roster may be smaller than the fleet."""
+        return super()._may_wipe() and all(self._survives_a_wipe(document) for document in self._series.needed())
 
     def _survives_a_wipe(self, document: Document) -> bool:
         wiped = sum(self.world.peers[name].wiped for name in document.roster)
