@@ -453,7 +453,7 @@ class AggregatorTerm:
         if self._mathematics is not None:
             self._propose(self._mathematics)
         if self._round is not None:
-            self._patience.note_pulls(self._round.pulling, self._round.chunks_left)
+            self._patience.note_pulls(self._round.coming(), self._round.chunks_left)
             self._invitations.repeat(self._round)
             if self._lose_patience(self._round):
                 self._election.hand_over()

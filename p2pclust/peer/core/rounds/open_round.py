@@ -67,6 +67,10 @@ class OpenRound:
             lacking |= {i for i, name in enumerate(roster) if name not in self.adopted}
         return [roster[index] for index in sorted(lacking)]
 
+    def coming(self) -> dict[int, Ref]:
+        """Return the contributions and sums on their way, by the peers in them."""
+        return self.pulling if self.branches is None else self.branches.coming() | self.pulling
+
     def message(self, job: str, term: int) -> Open:
         """Return the message that opens the round, for one peer."""
         state = () if self.ref.payload is None else (self.ref.payload,)

@@ -211,6 +211,11 @@ class Branches:
             self.parts[child] = self._pulling.pop(child)
         return [self.parts[child] for child in found]
 
+    def coming(self) -> dict[int, Ref]:
+        """Return the sums on their way, by the peers in them."""
+        parts = self._pulling.values()
+        return {peer: part.ref for part in parts if part.ref is not None for peer in members_of(part.answered)}
+
     def refs(self) -> list[Ref]:
         """Return the sums that are needed, complete or on their way."""
         return [part.ref for part in (*self.parts.values(), *self._pulling.values()) if part.ref is not None]
