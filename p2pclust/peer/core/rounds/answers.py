@@ -84,7 +84,8 @@ class Answers:
             return False  # its answer from before it was asked came late
         self._patience.rests(name)
         opened.answered[name] = None
-        opened.left_out.pop(index, None)
+        if abstains != NOT_ASKED:  # otherwise it is no answer to what it was left out for
+            opened.left_out.pop(index, None)
         if ref is not None:
             opened.contributions[index] = ref
         elif abstains and abstains != NOT_ASKED:
@@ -98,7 +99,8 @@ class Answers:
             if roster[index] not in opened.answered:  # otherwise it may repeat an old answer
                 self._patience.heard(roster[index])
             opened.answered[roster[index]] = None
-            opened.left_out.pop(index, None)
+            if part.abstained.get(index) != NOT_ASKED:
+                opened.left_out.pop(index, None)
             self._patience.rests(roster[index])
         for index in members_of(part.adopted):
             if roster[index] not in self._ctx.barred:

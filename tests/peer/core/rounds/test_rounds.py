@@ -284,6 +284,16 @@ def test_one_proposer_is_asked_and_the_others_adopt() -> None:
     assert set(net.states(job).values()) == {"s2[0]"}
 
 
+def test_a_proposer_that_was_left_out_is_not_asked_again_in_that_round() -> None:
+    """Two whose contributions were lost once took turns for ever: that it is not asked now settled what one was asked."""
+    net = Net(5, limits=Limits(inline_bytes=100, chunk_bytes=100))
+    net.meet()
+    net.lost = lambda packet: packet.source in ("p1", "p2") and isinstance(packet.message, BlobChunk)
+    job = net.submit("p3", toy(1, one=True, pad=200), aggregator="p3", patience_s=1.0)
+    net.until(lambda: bool(net.finished(job)), limit_s=60)
+    assert [fields["proposer"] for _, fields in net.verbs("proposer")] == ["p2", "p3"]
+
+
 def test_a_proposer_that_is_dead_is_replaced_within_the_round() -> None:
     """It is replaced, recorded, and the round is not lost. Reference: docs/peer/rounds.md, "Rounds"."""
     net = Net(5, manual=lambda message: isinstance(message, ROUNDS))

@@ -165,6 +165,22 @@ def test_who_would_have_handed_on_dies_in_mid_round(victim: str) -> None:
     assert combined[-1]["contributors"] == [net.names[i] for i in left]
 
 
+@pytest.mark.parametrize("missing", ["all", "wait"])
+def test_a_sum_that_waits_for_the_aggregators_own_worker_is_not_silence(missing: str) -> None:
+    """The worker has an answer of its own to compute, and hashes no sum meanwhile: each aggregator once gave up in turn."""
+    net = met("12 13 14 45")
+    net.hold_work = lambda name, effect: name == "p1" and effect.task.kind in ("contribute", "verify")
+    job = net.submit("p1", toy(1, pad=60_000), aggregator="p1", collect="tree", missing=missing, patience_s=1.0)
+    net.until(lambda: any(effect.task.kind == "verify" for _, _, effect in net.tasks))
+    net.advance(2.2)
+    given_up = [report.verb for _, report in net.reports if report.verb in ("left-out", "out-of-reach")]
+    assert given_up == []
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.until(lambda: len(net.finished(job)) == 5)
+    assert {state.rstrip(".") for state in net.states(job).values()} == {"s1[0,1,2,3,4]"}
+
+
 def test_a_sum_that_is_lost_is_sent_again() -> None:
     """The first sum of p5 is lost; p4 asks again, and the round is whole without the aggregator's asking."""
     net = met()
