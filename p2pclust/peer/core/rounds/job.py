@@ -65,6 +65,7 @@ class AggregatedJob:
         self.suspicions = job.suspicions
         self.ledger = job.ledger
         self.id = job.document.id
+        self._began_at = job.context.now
         self._headway = Headway(job)
         self.election = Election(job, self, fitness, self._headway)
         self.workspace = JobWorkspace(job, note)
@@ -92,7 +93,7 @@ class AggregatedJob:
         """Handle a message of this job from a roster peer."""
         if self._leaps(source, message) or self._distrusts(source, message):
             return
-        if isinstance(message, _PROMISES) and not self._membership.may_promise(source):
+        if self._too_early(message) or (isinstance(message, _PROMISES) and not self._membership.may_promise(source)):
             return  # it asks again
         if self.ledger.finished or isinstance(message, Close | CloseReply):
             self._about_the_end(source, message)
@@ -129,6 +130,17 @@ class AggregatedJob:
         if source not in self._follower.states.distrusted or self.ledger.finished:
             return False
         return isinstance(message, PreVote | RequestVote | Open | Heartbeat)
+
+    def _too_early(self, message: Message) -> bool:
+        """Return whether the message asks for a vote in the census of a cancelled series that has just begun.
+
+        The candidate was away and may not know of the cancel. It hears of it meanwhile, and then begins no other turn.
+        """
+        turn = self.document.turn
+        if not self.document.census or turn is None or not isinstance(message, PreVote | RequestVote):
+            return False
+        begun_s = self._ctx.now - self._began_at
+        return bool(self._job.cancels.by(turn.series)) and begun_s < self.document.treatment.patience_s
 
     def _leaps(self, source: str, message: Message) -> bool:
         """Return whether the message has a term that elections cannot have reached.

@@ -13,7 +13,8 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document, Turn
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.events import Cancel, Leave, Submit
-from p2pclust.peer.core.job_messages import Synced
+from p2pclust.peer.core.job_messages import PreVote, Synced
+from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.spread.series import census_of
 from p2pclust.peer.core.treatment import Treatment
 
@@ -200,6 +201,23 @@ def test_a_cancel_ends_the_series(when: str) -> None:
     net.start()
     net.advance(5 * EVERY_S)
     assert max(turns(net)) <= 1
+
+
+def test_a_peer_that_was_away_when_the_series_was_cancelled_begins_no_turn() -> None:
+    """It comes back in its pause, and asks for votes before it hears of the cancel; they once elected it."""
+    net, job = repeated(4)
+    net.until(lambda: at(net, 0))
+    back_at = net.now + EVERY_S + 1.0
+    net.lost = lambda packet: net.now < back_at and "p4" in (packet.source, packet.target)
+    net.step("p1", Cancel(job, "admin"))
+    net.advance(back_at - 1e-3 - net.now)
+    net.manual = lambda message: isinstance(message, FactDelta)  # the cancel comes late
+    net.until(lambda: any(isinstance(packet.message, PreVote) for packet in net.sent), limit_s=10.0)
+    net.advance(2.0)
+    net.manual = lambda message: False
+    net.deliver()
+    net.advance(5 * EVERY_S)
+    assert list(turns(net)) == [0]
 
 
 def test_the_document_says_which_turn_it_is() -> None:
