@@ -74,7 +74,7 @@ class Headway:
         self._mistaken += self._unproven.pop(name, 0)
 
     def given_up(self, name: str, *, proven: bool) -> None:
-        """Note that a peer computed for too long; `proven` if half of the asked peers were much faster."""
+        """Note that a peer computed for too long; `proven` if as many peers were much faster as still compute."""
         self._adopted = None  # the length of this round says nothing about what this job needs
         self._given_up[name] = self._given_up.get(name, 0) + 1
         self._unproven[name] = self._unproven.get(name, 0) + (not proven)

@@ -21,7 +21,7 @@ __all__ = ["Patience", "Resort"]
 
 #: In so many rounds in a row a silent peer is waited for.
 _MOST_SILENT: Final = 2
-#: So many peers, if they are half of those asked, prove by their answers that one which still computes hangs.
+#: So many peers, if no fewer than those that still compute, prove by their answers that one of these hangs.
 _FEWEST_FAST: Final = 2
 
 
@@ -117,8 +117,10 @@ class Patience:
         messages may be lost, and it is waited for again once an answer of it comes.
         """
         if busy:
-            fast = sum(self._document.roster[index] in self._answered for index in opened.asked)
-            proven = not opened.one and fast >= _FEWEST_FAST and 2 * fast >= len(opened.asked)
+            asked = [self._document.roster[index] for index in opened.asked]
+            fast = sum(other in self._answered for other in asked)
+            slow = sum(other in self._computes and other not in self._answered for other in asked)
+            proven = not opened.one and fast >= max(_FEWEST_FAST, slow)
             self._headway.given_up(name, proven=proven)
             return
         self._silent[name] = self._silent.get(name, 0) + 1

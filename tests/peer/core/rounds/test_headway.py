@@ -214,12 +214,17 @@ def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
 
 
 @pytest.mark.parametrize(("answered", "hangs"), [(["p1", "p2"], True), (["p1"], False)])
-def test_half_of_the_asked_peers_prove_that_another_hangs(answered: list[str], hangs: bool) -> None:
-    """Two hung workers of four peers that were drawn once held a job for 35, 70 and 141 s: the two others proved nothing."""
+def test_as_many_answers_as_peers_that_compute_prove_that_one_hangs(answered: list[str], hangs: bool) -> None:
+    """Two hung workers once held a job for 35, 70 and 141 s: two fast peers of four that were drawn proved nothing.
+
+    Three once held one for 30, 36 and 72 s: eleven fast peers proved nothing, because eleven others were silent.
+    """
     _, context = a_headway()
-    patience, opened = a_round(context, n_peers=4)
+    patience, opened = a_round(context, n_peers=6)  # p5 and p6 are silent
     for name in answered:
         patience.rests(name)
+    for name in ("p3", "p4"):
+        patience.computes(name)
     for name in ("p3", "p4"):
         patience.left_out(name, opened, busy=True)
         assert patience.astray(name) == hangs
