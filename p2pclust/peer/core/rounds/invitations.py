@@ -15,6 +15,7 @@ from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
 __all__ = ["RELAYS", "Invitations"]
 
 RELAYS: Final = 3
+_LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 
 
 class Invitations:
@@ -94,15 +95,27 @@ class Invitations:
                 self._ctx.send(name, Heartbeat(self._document.id, self._term, round_))
 
     def repeat(self, opened: OpenRound) -> None:
-        """Send the opened state again to peers that have not answered for `retry_s`."""
+        """Send the opened state again to peers that have not answered: first after `retry_s`, then ever more seldom.
+
+        Each repeat is answered with the whole contribution, so a peer with a slow uplink would otherwise send more than its
+        link carries, and its answers to probes would wait behind them.
+        """
         for name in self._document.roster:
             if name == self._ctx.me or name in opened.answered or self._membership.gone(name):
                 continue
             if not self._ctx.routing.hop(name):
                 # A peer that comes into reach is asked at the next heartbeat: contact may be shorter than `retry_s`.
                 opened.sent_at.pop(name, None)
+                opened.repeats.pop(name, None)
                 continue
             if self._patience.works_still(name):
                 continue
-            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._ctx.timing.retry_s:
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._pause_s(opened.repeats.get(name, 0)):
+                opened.repeats[name] = opened.repeats.get(name, 0) + 1
                 self.send(opened, name)
+
+    def _pause_s(self, repeats: int) -> float:
+        """Return how long to wait for an answer that was asked for again so many times."""
+        retry_s = self._ctx.timing.retry_s
+        longest_s = max(retry_s, self._document.treatment.patience_s / _LEAST_REPEATS)
+        return min(retry_s * 2.0 ** min(repeats, 16), longest_s)

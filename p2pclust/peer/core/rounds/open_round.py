@@ -34,6 +34,7 @@ class OpenRound:
     chunks_left: dict[int, int] = field(default_factory=dict)  # of each of these
     relayed: dict[str, float] = field(default_factory=dict)
     sent_at: dict[str, float] = field(default_factory=dict)
+    repeats: dict[str, int] = field(default_factory=dict)  # how often each peer that has not answered was asked again
     adopted_by_majority: bool = False  # once true, it stays so
     combining: bool = False
     used: tuple[Given, ...] = ()  # the contributions, and sums of some, that are combined; and signed refusals

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from harness import Net
+from harness import Net, Packet
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
@@ -64,6 +64,22 @@ def test_the_same_answer_twice_counts_once() -> None:
     assert round_of(net, "p1", job) == 0
     net.arrive("p3", "p1", answers(net, "p3", job))
     assert net.verbs("combined")[0][1]["contributors"] == ["p1", "p2", "p3"]
+
+
+def test_a_silent_peer_is_asked_ever_more_seldom() -> None:
+    """Each repeat is answered with the whole contribution: twenty of them in 5 s once filled a slow uplink."""
+    net, job = held(patience_s=5.0)
+    began_at, asked = net.now, []
+
+    def lost(packet: Packet) -> bool:
+        if packet.target == "p2" and isinstance(packet.message, Open):
+            asked.append(net.now - began_at)
+        return False
+
+    net.lost = lost
+    net.advance(4.9)
+    assert round_of(net, "p1", job) == 0
+    assert asked == pytest.approx([0.25, 0.75, 1.75, 3.0, 4.25], abs=0.3)
 
 
 def test_two_different_answers_to_one_round_make_a_suspect() -> None:
