@@ -19,7 +19,7 @@ from tests.fuzz.mutations import Mutator
 from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.members.refusals import Refusals
 from p2pclust.peer.core.reports import Report
 from p2pclust.simulation.world import world as world_module
 from p2pclust.simulation.world.observer import Observer
@@ -87,10 +87,10 @@ def test_the_liar_gets_far() -> None:
 def test_a_planted_bug_is_found_printed_and_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     """A handler that raises for some message: the finding has the message, and the command finds it again."""
 
-    def fragile(self: Membership, name: str, incarnation: int, by: str) -> None:
+    def fragile(self: Refusals, name: str, incarnation: int, by: str) -> None:
         raise KeyError(name)
 
-    with mock.patch.object(Membership, "_refusal", fragile):
+    with mock.patch.object(Refusals, "heard", fragile):
         with pytest.raises(frames.FindingError, match="KeyError") as found:
             frames.run(frames.Episode("star", 7), Meter())
         again = found.value.episode.again
@@ -105,7 +105,7 @@ def test_a_planted_bug_is_found_printed_and_repeated(capsys: pytest.CaptureFixtu
 @pytest.mark.slow
 def test_a_message_that_costs_too_much_is_found() -> None:
     with (
-        mock.patch.object(Membership, "_refusal", side_effect=lambda *words: bytearray(MOST_BYTES + 1)),
+        mock.patch.object(Refusals, "heard", side_effect=lambda *words: bytearray(MOST_BYTES + 1)),
         pytest.raises(frames.FindingError, match="MiB for one message"),
     ):
         frames.run(frames.Episode("star", 7), Meter())

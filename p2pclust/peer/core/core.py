@@ -214,7 +214,7 @@ class Core:
             case Computed():
                 self._computed(event)
             case LinkChecked():
-                self.membership.checked(event.peer, event.refused)
+                self.membership.refusals.checked(event.peer, event.refused)
             case Hinted():
                 self.membership.hint(event.peer, event.address)
             case Linked():
@@ -316,7 +316,7 @@ class Core:
 
     def _settle(self) -> None:
         """Pass on what one machine learnt to the others: a lost store, changed members, new facts."""
-        if self.membership.take_forgot():
+        if self.membership.own.take_forgot():
             self.jobs.store_lost()
         if self.membership.take_links_changed():
             self.facts.publish(LINKS, self._ctx.routing.own_claim)

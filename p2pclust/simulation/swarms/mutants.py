@@ -22,7 +22,7 @@ from p2pclust.peer.core.job_messages import VoteReply
 from p2pclust.peer.core.jobs import acceptance
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
-from p2pclust.peer.core.members.membership import Membership
+from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
@@ -243,7 +243,7 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
     "document-not-synced": ((Jobs, "_store", _not_synced(Jobs._store, "job")),),
     "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
-    "refutation-not-synced": ((Membership, "_refute", _not_synced(Membership._refute, "self")),),
+    "refutation-not-synced": ((OwnLife, "refute", _not_synced(OwnLife.refute, "self")),),
 }
 
 #: The same for jobs with secure sums.

@@ -12,7 +12,6 @@ from p2pclust.peer.core.messages import Update
 
 __all__ = ["Member", "MemberMap", "MemberTable"]
 
-_SMALL_FLEET: Final = 3
 #: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
 _MOST_LIVES: Final = 2**32
@@ -205,11 +204,6 @@ class MemberTable:
         if self._ctx.routing.whole:
             return list(self.members.values())
         return self.members.among(self._ctx.routing.own)
-
-    def _needed(self, name: str) -> int:
-        """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""
-        others = len(self.witnesses(name))
-        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
 
     def _expected(self, member: Member) -> bool:
         """Return True if all peers assume that the member is alive, so that a first claim of it adds nothing."""

@@ -1,7 +1,8 @@
 """Membership: SWIM (Das et al. 2002) with Lifeguard's suspicion and local health (Dadgar et al. 2017).
 
 This module changes what this peer believes of the members, and spreads it. `Probes` detects members that do not answer,
-`Suspicions` decides how long a suspicion lasts.
+`Suspicions` decides how long a suspicion lasts, `Refusals` looks whether a process listens, and `OwnLife` has what this peer
+claims of itself.
 
 A member is `unknown` (on the fleet roster, never heard of), `alive`, `suspect`, `dead` or `left`, with an incarnation that
 only the member itself raises. The claim of a higher incarnation wins; of equal ones `alive < suspect < dead`. A peer that
@@ -23,21 +24,22 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.effects import CheckLink, Connect, Disconnect
+from p2pclust.peer.core.effects import Connect, Disconnect
 from p2pclust.peer.core.members.greetings import Greetings
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.news import News
+from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
+from p2pclust.peer.core.members.refusals import Refusals
 from p2pclust.peer.core.members.suspicions import Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
-from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer, Refuted, StoreForgot
+from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer
 
 __all__ = ["Membership"]
 
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known
-_LOOKERS: Final = 16  # peers that check a suspect
 _COMPLAIN_AFTER: Final = 10  # greetings without an answer, one per probe period
 
 
@@ -49,10 +51,12 @@ class Membership(MemberTable):
         self._news = News(len(self.members) + 1, self.neighbours, whole=context.routing.whole)
         self._probes = Probes(context, self, len(self.members) if context.routing.whole else len(context.routing.own))
         self._suspicions = Suspicions(context, self, self._probes.pace)
+        self.refusals = Refusals(context, self, self._suspicions, self._dies)
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
-        self._left = self._forgot = self._links_changed = False
-        self._began_at, self._began_with = 0.0, incarnation
+        #: What this peer claims of itself.
+        self.own = OwnLife(context, self._me, self._spread)
+        self._links_changed = False
         self._changes: list[tuple[str, str]] = []
 
     def call(self, names: Sequence[str]) -> None:
@@ -69,9 +73,9 @@ class Membership(MemberTable):
 
     def start(self, addresses: Mapping[str, str]) -> None:
         """Link to the addresses that the configuration names, and begin to probe."""
-        self._began_at = self._ctx.now
+        self.own.begin()
         self._addresses = addresses
-        if self._began_with > 1:
+        if not self.own.is_first:
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
         for name, address in sorted(addresses.items()):
             if name in self.members:
@@ -91,10 +95,9 @@ class Membership(MemberTable):
 
     def leave(self) -> None:
         """Announce that this peer leaves on purpose."""
-        self._left = True
-        self._me.status = "left"
+        claim = self.own.leave()
         for name in self._near("alive", "suspect"):
-            self._ctx.send(name, Gossip((self._me.update(),)))
+            self._ctx.send(name, Gossip((claim,)))
 
     def fire(self, key: TimerKey) -> None:
         """A timer of this machine is due."""
@@ -104,7 +107,7 @@ class Membership(MemberTable):
             case "direct" | "verdict" | "helping":
                 self._probes.fire(key)
             case "suspicion":
-                self._suspicion_over(key[2])
+                self._dies(key[2])
             case "tell":
                 self._tell(key[2])
             case "gossip":
@@ -142,7 +145,7 @@ class Membership(MemberTable):
                 if not message.answer:
                     self._ctx.send(source, MemberSync(True, self._table(), self._ctx.serial))
             case Refusal():
-                self._refusal(message.name, message.incarnation, source)
+                self.refusals.heard(message.name, message.incarnation, source)
 
     def _follow(self, member: Member, address: str) -> None:
         """Answer a member at the address that its own message gives.
@@ -291,7 +294,7 @@ class Membership(MemberTable):
         for update in updates:
             if update.name == self._ctx.me:
                 if self.possible(update.incarnation, self._me):
-                    self._refute(update)
+                    self.own.refute(update)
             elif update.name in self.members and update.status in _RANK:
                 own = update.name == source
                 if own:
@@ -299,65 +302,22 @@ class Membership(MemberTable):
                 if own or self.possible(update.incarnation, self.members[update.name]):
                     self._accept(update, own=own, passed_on=not own and not table)
 
-    def _refute(self, update: Update) -> None:
-        """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""
-        worse = _RANK.get(update.status, -1) > _RANK["alive"]
-        other_store = update.store_id not in ("", self._ctx.store_id)
-        if self._left or update.incarnation < self._me.incarnation:
-            return
-        if update.store_id == self._ctx.store_id and update.incarnation > self._me.incarnation:
-            self.forgot("others have heard of a later life of it")
-        if worse or other_store or update.incarnation > self._me.incarnation:
-            self._me.incarnation = update.incarnation + 1
-            self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
-            self._ctx.report(Refuted(incarnation=self._me.incarnation))
-            self._spread(self._me.update())
-
-    def forgot(self, why: str) -> None:
-        """Take a new store id: the store was restored from an older image, or the disk lost its newest rows.
-
-        The promises made since then are unknown, so the store counts for no majority of the running jobs any more. Other
-        peers' word is believed only shortly after the start: an image is restored between two lives, and a liar could
-        otherwise take a healthy store's votes at any time.
-        """
-        if self._ctx.now - self._began_at > self._ctx.timing.patience_s:
-            return
-        store_id = "".join(f"{int(self._ctx.rng.integers(2**32)):08x}" for _ in range(4))
-        self._ctx.report(StoreForgot(reason=why, store=self._ctx.store_id))
-        self._ctx.persist("self", "store_id", store_id.encode())
-        self._ctx.store_id = self._me.store_id = store_id
-        self._me.incarnation += 1
-        self._ctx.persist("self", "incarnation", str(self._me.incarnation).encode())
-        self._spread(self._me.update())
-        self._forgot = True
-
     def may_promise(self, name: str) -> bool:
-        """Return whether a neighbour has had the occasion to report a later life of this peer's store.
-
-        An answer to this peer's first ping reports it. Until then this peer promises that neighbour nothing: it could break
-        a promise of that later life.
-        """
-        first_life = self._began_with <= 1
-        late = self._ctx.now - self._began_at > self._ctx.timing.patience_s  # its word would not be believed any more
-        if first_life or late or not self._ctx.routing.linked(name) or self.members[name].replied:
+        """Return whether a neighbour may be promised something; if not, ping it: see `OwnLife.may_promise`."""
+        if not self._ctx.routing.linked(name) or self.own.may_promise(self.members[name]):
             return True
         self._greet(name)
         return False
 
     @property
     def unsettled(self) -> bool:
-        """Whether `take_changes`, `take_links_changed` or `take_forgot` has something to return."""
-        return bool(self._changes) or self._forgot or self._links_changed
+        """Whether `take_changes`, `take_links_changed` or `own.take_forgot` has something to return."""
+        return bool(self._changes) or self.own.has_forgotten or self._links_changed
 
     def take_links_changed(self) -> bool:
         """Return whether a link broke or works again since the last call."""
         changed, self._links_changed = self._links_changed, False
         return changed
-
-    def take_forgot(self) -> bool:
-        """Return whether the store id changed since the last call."""
-        forgot, self._forgot = self._forgot, False
-        return forgot
 
     def _accept(self, update: Update, *, own: bool = False, passed_on: bool = False) -> None:
         """Take a claim: the member's `own`, or news that another peer has `passed_on`."""
@@ -383,8 +343,7 @@ class Membership(MemberTable):
         self._suspicions.end(member)
         if update.status == "suspect":
             self._suspicions.begin(member, update.by)
-            if self._looks_too():
-                self.look(member.name)
+            self.refusals.look_at_suspect(member.name)
             self._tell(member.name)
         if before != member.status:
             self._changes.append((member.name, before))
@@ -413,14 +372,10 @@ class Membership(MemberTable):
         if self._suspicions.confirm(member, by):
             self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))
 
-    def _suspicion_over(self, name: str) -> None:
-        member = self.members[name]
-        self._accept(Update(name, "dead", member.incarnation, "", "", ""))
-
     def _tell(self, name: str) -> None:
         self._ctx.send(name, Gossip((self.members[name].update(),)))
 
-    # -- refused connections ----------------------------------------------------------------------------------------
+    # -- verdicts ---------------------------------------------------------------------------------------------------
 
     def check(self, name: str) -> None:
         """Check whether a member's process lives."""
@@ -429,36 +384,10 @@ class Membership(MemberTable):
 
     def look(self, name: str) -> None:
         """Try to connect, if there is a link."""
-        if self._ctx.routing.linked(name):
-            self._ctx.effects.append(CheckLink(name))
+        self.refusals.look(name)
 
-    def _looks_too(self) -> bool:
-        """Return whether to check a suspect that other peers check too: in a large fleet some of them are enough."""
-        n_members = len(self.members)
-        return n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS
-
-    def checked(self, name: str, refused: bool) -> None:
-        """The connect that was asked for was refused, or not."""
-        member = self.members.get(name)
-        if member is None or not refused or not self.present(name) or not self._ctx.routing.linked(name):
-            return
-        for other in self.witnesses(name):
-            if self.present(other):
-                self._ctx.send(other, Refusal(name, member.incarnation))
-        self._refusal(name, member.incarnation, self._ctx.me)
-
-    def _refusal(self, name: str, incarnation: int, by: str) -> None:
-        member = self.members.get(name)
-        if member is None or incarnation != member.incarnation or not self.present(name):
-            return
-        first = self._ctx.me not in member.refused_by
-        member.refused_by[by] = self._ctx.now
-        lately = self._ctx.now - self._suspicions.planned_s
-        witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
-        if len(witnesses) >= self._needed(name):
-            self._accept(Update(name, "dead", member.incarnation, "", "", ""))
-        elif first and by != self._ctx.me:
-            self.look(name)
+    def _dies(self, name: str) -> None:
+        self._accept(Update(name, "dead", self.members[name].incarnation, "", "", ""))
 
     # -- spreading --------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class AggregatedJob:
                 self._on_large(source, message)
             case Reminder() if (message.store_id, source) == (self._ctx.store_id, self.election.aggregator):
                 if (message.term, message.round) > self.ledger.register.position:
-                    self._membership.forgot("a peer holds a later promise of it")
+                    self._membership.own.forgot("a peer holds a later promise of it")
 
     def _about_the_end(self, source: str, message: Message) -> None:
         """Handle a message about the end of the job, or one that comes after it."""
