@@ -95,13 +95,15 @@ def test_the_citation_follows_the_schema() -> None:
 # -- the notebook -------------------------------------------------------------------------------------------------------
 
 
-def outputs(notebook: Any) -> list[list[str]]:
-    """Return for each cell of code what it printed, and the kinds of what else it shows."""
-    return [
-        [output.get("text") or " ".join(sorted(output.get("data", output))) for output in cell.outputs]
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    ]
+def outputs(notebook: Any) -> list[tuple[str, list[str]]]:
+    """Return for each cell of code what it printed, in one piece however it came, and the kinds of what else it shows."""
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            printed = "".join(output.get("text", "") for output in cell.outputs)
+            shown = [" ".join(sorted(output["data"])) for output in cell.outputs if "data" in output]
+            found.append((printed, shown))
+    return found
 
 
 @pytest.mark.slow
