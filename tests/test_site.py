@@ -120,7 +120,7 @@ def test_the_notebook_prints_what_it_shows(tmp_path: Path) -> None:
             cell.outputs = []
     nbclient.NotebookClient(run, timeout=100, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert outputs(run) == outputs(shown)
-    assert ["image/png text/plain"] in outputs(shown)
+    assert ("", ["image/png text/plain"]) in outputs(shown)
 
 
 # -- the site -----------------------------------------------------------------------------------------------------------
