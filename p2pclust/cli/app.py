@@ -29,6 +29,7 @@ from p2pclust.cli.lab import (
     examples,
     init,
     protocols,
+    replay,
     reproduce,
     run,
     simulate,
@@ -36,6 +37,7 @@ from p2pclust.cli.lab import (
 )
 from p2pclust.cli.show.laboratory import LaboratoryCommand as _Lab
 from p2pclust.cli.show.output import complain, put_json
+from p2pclust.cli.show.serving import ServingLaboratoryCommand as _LabServing
 from p2pclust.errors import P2PClustError, RenamedWarning
 from p2pclust.tools.distribution import missing_module
 from p2pclust.tools.spelling import did_you_mean
@@ -170,7 +172,8 @@ def top(
         typer.echo(context.get_help())
 
 
-app.command("run", cls=_Lab, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("run", cls=_LabServing, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("replay", cls=_LabServing, short_help="Show a run that ended, at any speed.")(replay.replay)
 app.command("demo", cls=_Lab, short_help="Run the quick start, and show where its report is.")(demo.demo)
 app.command("init", cls=_Lab, short_help="Begin with a file of your own.")(init.init)
 app.command("compare", short_help="Put runs side by side.")(compare.compare)

@@ -11,8 +11,8 @@ import typer
 
 from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
 from p2pclust.cli.show.output import put_json, stderr, stdout
-from p2pclust.cli.show.progress import counted
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.live.words import counted
 from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
