@@ -25,6 +25,7 @@ _AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
 _MARKS: Final[Mapping[str, str]] = {
     "elected": "election", "fault": "fault", "drained": "fault", "exited": "death", "failed": "death", "member": "death",
     "started": "return", "resumed": "return", "waiting": "wait", "finished": "end",
+    "ended": "end",
 }  # fmt: skip
 
 
@@ -38,8 +39,8 @@ class Progress:
     ``busiest`` (a name) and ``busiest_bytes``; it is empty before the first report.
 
     Beside the events of a testbed it follows those that `p2pclust.live.ask` makes of the answers of a standing fleet:
-    ``enrolled`` (a peer that was unknown), ``waits`` (the peers that the aggregator waits for), and ``submitted`` with
-    the ``stages`` of a job that was unknown.
+    ``enrolled`` (a peer that was unknown), ``waits`` (the peers that the aggregator waits for), ``ended`` (a job, with its
+    outcome), and ``submitted`` with the ``stages`` of a job that was unknown.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class Progress:
         }  # fmt: skip
         self._verbs_of_jobs: dict[str, Callable[[JobView, Event], str]] = {
             "elected": self._elected, "combined": self._combined, "finished": self._finished, "circle": _circle,
-            "waits": _waits, "centers": _centers,
+            "waits": _waits, "centers": _centers, "ended": self._ended,
         }  # fmt: skip
 
     @property
@@ -159,6 +160,8 @@ class Progress:
             if peer.status in ("alive", "starting", "suspect"):
                 peer.status = "lost"
             return f"{member} is noticed to be gone, by {reporter}"
+        if status == "suspect" and peer is not None and peer.status == "alive":
+            peer.status = "suspect"
         if status == "alive" and peer is not None:
             if peer.status in ("starting", "lost", "suspect"):
                 peer.status = "alive"
@@ -254,7 +257,8 @@ class Progress:
             peer.term = event["term"] if peer.name == event["peer"] else None
         job.term, job.aggregator = event["term"], event["peer"]
         job.waits_for, job.waiting = None, ""
-        return f"{event['peer']} aggregates term {event['term']} ({event['votes']} of {event['of']} votes)"
+        votes = f" ({event['votes']} of {event['of']} votes)" if "votes" in event else ""
+        return f"{event['peer']} aggregates term {event['term']}{votes}"
 
     def _phase(self, event: Event) -> str:
         self._peer(event).round = event["round"]
@@ -276,6 +280,8 @@ class Progress:
         if event.get("shift") is not None:
             job.shift_of[event["round"]] = float(event["shift"])
             line += f", the {event.get('moved', 'centers')} moved by {event['shift']:.3g}"
+        if "shifts" in event:  # of a standing fleet, all so far
+            job.shift_of = dict(event["shifts"])
         if event.get("cells") is not None:
             line += f"; there are {event['cells']} cells now"
         if event.get("objective") is not None:
@@ -293,6 +299,13 @@ class Progress:
         job.finished.add(event["peer"])
         self._peer(event).status = "finished"
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
+
+    def _ended(self, job: JobView, event: Event) -> str:
+        """Follow the end of a job of a standing fleet, as one peer tells it."""
+        job.failed, job.waits_for, job.waiting = event["outcome"] != "done", None, ""
+        if not job.failed:
+            job.finished.update(job.roster)
+        return f"job {self.job_number} is {event['outcome']}" + (f": {event['reason']}" if event["reason"] else "")
 
     def _wait(self, event: Event) -> str:
         """Show each count once until another event comes: the parts of a fleet that was cut wait with different counts."""

@@ -1,0 +1,194 @@
+"""Follow a standing fleet: ask one of its peers at short intervals, and another one if that does not answer.
+
+The answers become the events that `p2pclust.live.progress` follows. A peer knows its own view only. Of a
+state is read who contributed and how far centers moved: neither rows nor centers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p2pclust.errors import P2PClustError
+from p2pclust.fleet.hosts.client import Connection
+from p2pclust.fleet.hosts.submission import fetch
+from p2pclust.live.shown import FollowedRun
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.work.states import job_of
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import JobState
+
+__all__ = ["FleetFollower", "Told"]
+
+_OVER: Final = ("done", "failed", "cancelled")
+_APART_S: Final = 0.5
+_ANSWER_S: Final = 3.0
+_MOST_STATE: Final = 1_000_000  # bytes; what a larger state says of its round is not read
+
+Event = Mapping[str, Any]
+
+
+@dataclass
+class Told:
+    """What has been told so far, so that only changes become events. `job`: the only one that is shown; empty for any.
+
+    Examples
+    --------
+    >>> told = Told()
+    >>> answer = {"peer": "a", "members": [{"name": "b", "status": "alive"}], "jobs": []}
+    >>> [event["verb"] for event in told.events(1.0, answer)]
+    ['enrolled', 'started', 'enrolled', 'member']
+    >>> answer["members"][0]["status"] = "dead"
+    >>> [(event["verb"], event["status"]) for event in told.events(2.0, answer)]
+    [('member', 'dead')]
+    """
+
+    job: str = ""
+    _statuses: dict[str, str] = field(default_factory=dict)
+    _jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _passed: set[str] = field(default_factory=set)  # jobs that had ended before
+
+    def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+        """Return what is new in an answer to ``status``."""
+        for event in (*self._of_members(answer), *self._of_jobs(answer)):
+            yield {"t": t, **event}
+
+    def _of_members(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        own = answer["peer"]
+        for name, status in ((own, "alive"), *((one["name"], one["status"]) for one in answer["members"])):
+            before = self._statuses.get(name)
+            self._statuses[name] = status
+            if before is None:
+                yield {"verb": "enrolled", "peer": name}
+            if status == before:
+                continue
+            if name == own or (status == "alive" and before in ("dead", "left")):
+                yield {"verb": "started", "peer": name}
+            elif status == "left":
+                yield {"verb": "exited", "peer": name, "code": 0}
+            elif status in ("alive", "suspect", "dead"):
+                yield {"verb": "member", "peer": own, "member": name, "status": status}
+
+    def _of_jobs(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        listed = [job for job in answer["jobs"] if not job["within"]]
+        if self.job:
+            listed = [job for job in listed if job["job"] == self.job or self.job in (job["series"], job.get("name"))]
+        if not self._jobs and listed:  # of those that were there before, only the one that matters most
+            chosen = next((job for job in reversed(listed) if job["phase"] not in _OVER), listed[-1])
+            self._passed = {job["job"] for job in listed if job is not chosen}
+        for job in listed:
+            if job["job"] not in self._passed:
+                yield from self._of_job(answer["peer"], job)
+
+    def _of_job(self, asked: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        named, before = {"job": job["job"]}, self._jobs.get(job["job"])
+        if before is not None and before["phase"] in _OVER:
+            return
+        self._jobs[job["job"]] = job
+        if before is None:
+            yield {
+                **named,
+                "verb": "submitted",
+                "peer": job["submitter"],
+                "roster": job["roster"],
+                "stages": [job["protocol"]],
+            }
+        leader = job["aggregator"]
+        if leader and (before is None or (job["term"], leader) != (before["term"], before["aggregator"])):
+            yield {**named, "verb": "elected", "peer": leader, "term": job["term"]}
+        if job["round"] > (0 if before is None else before["round"]):
+            yield {
+                **named, "verb": "combined", "peer": leader, "round": job["round"] - 1, "stage": 0, "status": "running",
+                "contributors": job["roster"],
+            }  # fmt: skip
+        if job["phase"] in _OVER:
+            yield {**named, "verb": "ended", "peer": asked, "outcome": job["phase"], "reason": job["reason"]}
+            return
+        # Only the aggregator knows whose answer is missing; others know who is away.
+        waits_for = job["waits_for"] if leader == asked else job["absent"]
+        yield {**named, "verb": "waits", "peer": asked, "peers": waits_for}
+        present, of = len(job["roster"]) - len(job["absent"]), len(job["roster"])
+        if present < majority(of):
+            yield {**named, "verb": "waiting", "peer": asked, "present": present, "of": of}
+
+
+class FleetFollower:
+    """Asks peers, one at a time, and gives what they answer to a page.
+
+    Parameters
+    ----------
+    clients : sequence of Connection
+        The peers that may be asked, the preferred one first; closed at the end.
+    shown : FollowedRun
+        What is followed.
+    now : callable
+        Returns the time in seconds.
+    job : str
+        The only job that is shown, by its id or that of its series; empty for the newest.
+    """
+
+    def __init__(
+        self, clients: Sequence[Connection], shown: FollowedRun, now: Callable[[], float], job: str = ""
+    ) -> None:  # fmt: skip
+        self._clients, self._shown, self._now = clients, shown, now
+        self._told = Told(job)
+        self._at = 0  # which client is asked
+        self._began = now()
+
+    def follow(self, stop: threading.Event) -> None:
+        """Ask until `stop` is set."""
+        try:
+            while not stop.wait(_APART_S):
+                self.ask()
+        finally:
+            for client in self._clients:
+                client.close()
+
+    def ask(self) -> None:
+        """Ask the peer that answered last, and if it does not, each of the others once."""
+        why = ""
+        for _ in self._clients:
+            client = self._clients[self._at]
+            try:
+                answer = client.ask("status", within_s=_ANSWER_S)
+                events = [self._known(client, event) for event in self._told.events(self._now() - self._began, answer)]
+            except P2PClustError as error:
+                why = why or str(error)
+                client.close()
+                self._at = (self._at + 1) % len(self._clients)
+                continue
+            for event in events:
+                with self._shown.changing() as progress:
+                    progress.take(event)
+            self._shown.ask(str(answer["peer"]), "")
+            return
+        self._shown.ask("", f"no peer answers: {why}")
+
+    def _known(self, client: Connection, event: Event) -> Event:
+        """Add to a round that was closed what the state says of it: who contributed, and how far the centers moved."""
+        if event["verb"] != "combined":
+            return event
+        try:
+            told = client.ask("job", within_s=_ANSWER_S, job=event["job"])
+            if not 0 < told["size_bytes"] <= _MOST_STATE:
+                return event
+            state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(told["mathematics"]).main
+        except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
+            return event
+        return {**event, **_said_by(state, main, event["contributors"])}
+
+
+def _said_by(state: JobState, main: int, roster: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if state.log:
+        found["contributors"] = [roster[index] for index in state.log[-1].contributors]
+        found["round"] = state.round - 1
+    if "objectives" in state.arrays:
+        found["objective"] = float(state.arrays["objectives"].min())
+    shifts = summaries.shifts(state)
+    # Of the clustering, which may be over: the rounds of the stage after it come last.
+    last = state.round - (0 if state.stage == main else state.stage_round)
+    history = {last - len(shifts) + at: shift for at, shift in enumerate(shifts) if shift is not None}
+    return {**found, "shifts": history} if history else found
