@@ -25,6 +25,7 @@ __all__ = ["FleetFollower", "Told"]
 _OVER: Final = ("done", "failed", "cancelled")
 _APART_S: Final = 0.5
 _ANSWER_S: Final = 3.0
+_AGAIN_S: Final = 20.0  # before a peer that did not answer is asked again for what only it knows
 _MOST_STATE: Final = 1_000_000  # bytes; what a larger state says of its round is not read
 
 Event = Mapping[str, Any]
@@ -52,8 +53,21 @@ class Told:
 
     def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what is new in an answer to ``status``."""
-        for event in (*self._of_members(answer), *self._of_jobs(answer)):
+        for event in (*self._of_members(answer), *self._of_jobs(answer), *self._aside(answer)):
             yield {"t": t, **event}
+
+    def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+        """Return what only that peer knows: what it has sent, and whom it waits for as an aggregator."""
+        for event in self._aside(answer):
+            yield {"t": t, **event}
+
+    def _aside(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        own = answer["peer"]
+        if "counters" in answer:
+            yield {"verb": "sent", "peer": own, "sent": {own: answer["counters"]["bytes_sent"]}}
+        for job in answer["jobs"]:
+            if job["job"] in self._jobs and job["aggregator"] == own and job["phase"] not in _OVER:
+                yield {"verb": "waits", "peer": own, "job": job["job"], "peers": job["waits_for"]}
 
     def _of_members(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         own = answer["peer"]
@@ -106,9 +120,8 @@ class Told:
         if job["phase"] in _OVER:
             yield {**named, "verb": "ended", "peer": asked, "outcome": job["phase"], "reason": job["reason"]}
             return
-        # Only the aggregator knows whose answer is missing; others know who is away.
-        waits_for = job["waits_for"] if leader == asked else job["absent"]
-        yield {**named, "verb": "waits", "peer": asked, "peers": waits_for}
+        if leader != asked:  # it does not know whose answer is missing, but who is away
+            yield {**named, "verb": "waits", "peer": asked, "peers": job["absent"]}
         present, of = len(job["roster"]) - len(job["absent"]), len(job["roster"])
         if present < majority(of):
             yield {**named, "verb": "waiting", "peer": asked, "present": present, "of": of}
@@ -135,6 +148,8 @@ class FleetFollower:
         self._clients, self._shown, self._now = clients, shown, now
         self._told = Told(job)
         self._at = 0  # which client is asked
+        self._turn = 0  # of the others
+        self._silent: dict[Connection, float] = {}  # those that did not answer, and when
         self._began = now()
 
     def follow(self, stop: threading.Event) -> None:
@@ -142,6 +157,7 @@ class FleetFollower:
         try:
             while not stop.wait(_APART_S):
                 self.ask()
+                self.ask_another()
         finally:
             for client in self._clients:
                 client.close()
@@ -165,6 +181,22 @@ class FleetFollower:
             self._shown.ask(str(answer["peer"]), "")
             return
         self._shown.ask("", f"no peer answers: {why}")
+
+    def ask_another(self) -> None:
+        """Ask one of the other peers what only it knows; each in turn, and one that was silent not again for a while."""
+        self._turn = (self._turn + 1) % len(self._clients)
+        client, now = self._clients[self._turn], self._now()
+        if self._turn == self._at or now - self._silent.get(client, -_AGAIN_S) < _AGAIN_S:
+            return
+        try:
+            answer = client.ask("status", within_s=_ANSWER_S)
+        except P2PClustError:
+            client.close()
+            self._silent[client] = now
+            return
+        for event in self._told.aside(now - self._began, answer):
+            with self._shown.changing() as progress:
+                progress.take(event)
 
     def _known(self, client: Connection, event: Event) -> Event:
         """Add to a round that was closed what the state says of it: who contributed, and how far the centers moved."""

@@ -39,8 +39,8 @@ class Progress:
     ``busiest`` (a name) and ``busiest_bytes``; it is empty before the first report.
 
     Beside the events of a testbed it follows those that `p2pclust.live.ask` makes of the answers of a standing fleet:
-    ``enrolled`` (a peer that was unknown), ``waits`` (the peers that the aggregator waits for), ``ended`` (a job, with its
-    outcome), and ``submitted`` with the ``stages`` of a job that was unknown.
+    ``enrolled`` (a peer that was unknown), ``sent`` (its traffic), ``waits`` (the peers that the aggregator waits for),
+    ``ended`` (a job, with its outcome), and ``submitted`` with the ``stages`` of a job that was unknown.
 
     Examples
     --------
@@ -74,6 +74,7 @@ class Progress:
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
             "relayed": self._relayed, "link": self._relinked, "load": self._loaded, "asleep": self._turns,
             "awake": self._turns, "refused-stranger": self._stranger, "roster": self._roster, "energy": self._energy,
+            "sent": self._sent,
             "enrolled": self._enrolled,
         }  # fmt: skip
         self._verbs_of_jobs: dict[str, Callable[[JobView, Event], str]] = {
@@ -114,7 +115,7 @@ class Progress:
             if verb != "waiting":
                 self._waiting.clear()
             self.lines.append(Line(float(event["t"]), verb, line))
-            if verb in _MARKS and event.get("status") != "alive":
+            if verb in _MARKS and event.get("status") != "alive" and "within" not in event:
                 self.marks.append(
                     Mark(float(event["t"]), _MARKS[verb], str(event.get("member") or event["peer"]), line)
                 )
@@ -192,6 +193,9 @@ class Progress:
 
     def _loaded(self, event: Event) -> str:
         self.load = event
+        return self._sent(event)
+
+    def _sent(self, event: Event) -> str:
         for name, sent in event.get("sent", {}).items():
             if name in self.peers:
                 self.peers[name].bytes_sent = int(sent)
@@ -237,7 +241,7 @@ class Progress:
 
     def _submitted(self, event: Event) -> str:
         if len(self._by_id) == len(self.jobs) and "stages" in event:
-            self.jobs.append(JobView(tuple(event["stages"])))
+            self.jobs.append(JobView(tuple(event["stages"]), stage=event["stages"][0]))
         if len(self._by_id) == len(self.jobs) or event["job"] in self._by_id:
             return ""
         job = self.jobs[len(self._by_id)]
@@ -304,7 +308,9 @@ class Progress:
         """Follow the end of a job of a standing fleet, as one peer tells it."""
         job.failed, job.waits_for, job.waiting = event["outcome"] != "done", None, ""
         if not job.failed:
-            job.finished.update(job.roster)
+            job.finished.update(
+                name for name in job.roster if name in self.peers and self.peers[name].status not in _AWAY
+            )
         return f"job {self.job_number} is {event['outcome']}" + (f": {event['reason']}" if event["reason"] else "")
 
     def _wait(self, event: Event) -> str:

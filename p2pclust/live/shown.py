@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from bisect import bisect_right
@@ -180,6 +181,8 @@ class Replay:
     def to_json(self) -> str:
         """Return the newest snapshot."""
         with self._lock:
-            player = Player(self._playing, self._speed, round(self._t, 3), self.end)
+            # Rounded up, so that a slider that is moved to the end is there.
+            end = math.ceil(1_000 * self.end) / 1_000
+            player = Player(self._playing, self._speed, end if self._t >= self.end else round(self._t, 3), end)
             found = snapshot(self._scene, self._progress, mode="replay", player=player)
         return found.to_json()

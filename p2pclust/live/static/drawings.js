@@ -91,7 +91,7 @@ const drawings = (() => {
       });
       y += Math.ceil(own.length / columns) * step + 6;
     }
-    found.forEach(place => { place.height = y + margin; });
+    found.forEach(place => { place.height = y + margin; place.rows = true; });
     return found;
   }
 
@@ -103,7 +103,7 @@ const drawings = (() => {
     const height = at.length ? at[0].height : 120;
     set(svg, { viewBox: `0 0 ${width} ${height}` });
     const edges = svg.children[0] ?? make("g", {}, svg), peers = svg.children[1] ?? make("g", {}, svg);
-    each(edges, snapshot.links ?? [], () => make("line", { class: "edge" }), (line, [a, b]) =>
+    each(edges, at.length && at[0].rows ? [] : snapshot.links ?? [], () => make("line", { class: "edge" }), (line, [a, b]) =>
       set(line, { x1: at[a].x, y1: at[a].y, x2: at[b].x, y2: at[b].y }));
     each(peers, snapshot.devices, peer, (group, device, number) => place(group, device, at[number]));
     set(svg, { "aria-label": words(snapshot) });

@@ -37,6 +37,7 @@ function tell() {
   if (shown?.ended) return kind(state, "ended", shown.outcome ? `ended: ${shown.outcome}` : "ended");
   if (lostAt !== null) return kind(state, "lost", `connection lost since ${Math.round((now - lostAt) / 1000)} s`);
   if (shown === null) return kind(state, "", "connecting");
+  if (shown.trouble) return kind(state, "lost", "no peer answers");
   if (shown.player) return kind(state, "live", shown.player.playing ? "replay" : "replay, paused");
   return kind(state, "live", shown.asked ? `live, ${shown.asked} answers` : "live");
 }
@@ -83,13 +84,19 @@ function show(id, what, then) {
   if (what) then();
 }
 
+// A section that would stand beside a hole is as wide as two.
+function fill() {
+  const half = [...document.querySelectorAll("main > section:not(.whole)")].filter(section => !section.hidden);
+  half.forEach((section, at) => section.classList.toggle("wide", half.length % 2 === 1 && at === half.length - 1));
+}
+
 function job(now) {
   const rows = now === null ? [["job", `none yet: ${shown.devices.filter(one => one.status !== "starting").length} of ${shown.devices.length} peers are here`, true]] : [
     ["job", `${now.number} of ${now.of}: ${now.protocol}`],
     ["round", now.round === null ? "–" : String(now.round)],
     ["stage", now.phase || now.stage || "–"],
     ["term", now.term === null ? "–" : String(now.term)],
-    ["aggregator", now.aggregator || "none"],
+    ["aggregator", now.aggregator ? now.aggregator + (gone(now.aggregator) ? " (gone)" : "") : "none"],
     ["contributed", now.round === null ? "–" : `${now.contributed} of ${now.n_peers}`],
     ["finished", `${now.finished} of ${now.n_peers}`],
     ["waits for", now.waiting || (now.waits_for.length ? names(now.waits_for) : "–"), true],
@@ -105,7 +112,12 @@ function job(now) {
   });
 }
 
-const names = list => list.length > 6 ? `${list.slice(0, 6).join(", ")} and more` : list.join(", ");
+const gone = name => shown.devices.some(one => one.name === name && ["lost", "down", "left"].includes(one.status));
+
+function names(list) {
+  const number = Math.max(list.length, shown.devices.filter(one => one.role === "waited").length);
+  return number > 3 ? `${list.slice(0, 3).join(", ")} and ${number - 3} more` : list.join(", ");
+}
 
 function graphWords(graph) {
   const parts = [`${graph.peers.length} clusters`, `${graph.links.length} links`, `${graph.groups.length} communities`, `${graph.isolated.length} isolated`];
@@ -159,12 +171,13 @@ const plots = {};
 
 function charts(moves, graph) {
   const movement = moves !== null && moves.rounds.length > 0;
+  const computed = moves !== null && moves.objectives.length > 1;
   get("s-moves").hidden = graph !== null && !movement;
-  if (get("s-moves").hidden === false) chart("moves", moves?.rounds ?? [], moves?.shifts ?? [], true);
+  get("s-objective").hidden = !computed;
+  fill();
+  if (!get("s-moves").hidden) chart("moves", moves?.rounds ?? [], moves?.shifts ?? [], true);
   const only = moves !== null && moves.objectives.length === 1 ? `Objective ${Number(moves.objectives[0].toPrecision(6))}, of round ${moves.objective_rounds[0]}.` : "";
   say(get("moves-words"), [!movement ? "No center has moved yet." : moves.tol > 0 ? `The job ends below ${moves.tol}.` : "", only].join(" ").trim());
-  const computed = moves !== null && moves.objectives.length > 1;
-  get("s-objective").hidden = !computed;
   if (computed) chart("objective", moves.objective_rounds, moves.objectives, false);
 }
 
@@ -184,16 +197,21 @@ function chart(id, xs, ys, log) {
   const plot = new uPlot({
     width, height: 260, legend: { show: false }, cursor: { show: false },
     scales: { x: { time: false, range: (_, low, high) => low === null ? [0, 10] : [low, Math.max(high, low + 5)] }, y: log ? { distr: 3, range: logRange } : { range: linearRange } },
-    axes: [{ ...axis, label: "round", incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...axis, label: log ? "movement" : "objective", size: 62, values: (_, splits) => splits.map(v => v === null ? "" : log && Math.abs(Math.log10(v) % 1) > 1e-6 && !few(id) ? "" : String(Number(v.toPrecision(4)))) }],
+    axes: [{ ...axis, label: "round", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...axis, label: log ? "movement" : "objective", size: 66, ...(log ? { splits: logSplits, filter: (_, splits) => splits } : {}), values: (_, splits) => splits.map(v => String(Number(v.toPrecision(5)))) }],
     series: [{}, { stroke: of("--chart"), width: 2, points: { show: true, size: 6, fill: of("--chart") } }],
   }, [xs, values], box);
   plots[id] = { plot, key, digest };
 }
 
-// Movements of less than two powers of ten have no room for labels at powers only.
-function few(id) {
-  const scale = plots[id]?.plot.scales.y;
-  return !scale || scale.max / scale.min < 200;
+// Powers of ten, at most some six; 2 and 5 between them where there are few.
+function logSplits(_, __, low, high) {
+  const first = Math.round(Math.log10(low)), last = Math.round(Math.log10(high)), step = Math.ceil((last - first) / 6);
+  const found = [];
+  for (let power = first; power <= last; power += step) {
+    found.push(10 ** power);
+    if (last - first <= 2 && power < last) found.push(2 * 10 ** power, 5 * 10 ** power);
+  }
+  return found;
 }
 
 const logRange = (_, low, high) => low === null ? [0.01, 1] : [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 1.0001))];
