@@ -339,9 +339,8 @@ def test_it_survives_the_death_of_the_peer_that_it_asks(browser: Browser, tmp_pa
             os.kill(fleet.processes["p01"].pid, signal.SIGKILL)
             fleet.processes["p01"].wait()
             follower.ask()
-            browser.until(
-                "return document.getElementById('trouble').textContent.startsWith('no peer answers: no peer listens at')"
-            )
+            browser.until("return document.getElementById('trouble').textContent.startsWith('no peer answers: ')")
+            assert browser.run("return document.getElementById('state').textContent") == "no peer answers"
         for client in clients:
             client.close()
 
