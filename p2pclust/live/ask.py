@@ -20,7 +20,7 @@ from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["FleetFollower", "Told"]
+__all__ = ["AnswerReader", "FleetFollower"]
 
 _OVER: Final = ("done", "failed", "cancelled")
 _APART_S: Final = 0.5
@@ -32,17 +32,17 @@ Event = Mapping[str, Any]
 
 
 @dataclass
-class Told:
-    """What has been told so far, so that only changes become events. `job`: the only one that is shown; empty for any.
+class AnswerReader:
+    """What was read so far, so that only changes become events. `job`: the only one that is shown; empty for any.
 
     Examples
     --------
-    >>> told = Told()
+    >>> reader = AnswerReader()
     >>> answer = {"peer": "a", "members": [{"name": "b", "status": "alive"}], "jobs": []}
-    >>> [event["verb"] for event in told.events(1.0, answer)]
+    >>> [event["verb"] for event in reader.events(1.0, answer)]
     ['enrolled', 'started', 'enrolled', 'member']
     >>> answer["members"][0]["status"] = "dead"
-    >>> [(event["verb"], event["status"]) for event in told.events(2.0, answer)]
+    >>> [(event["verb"], event["status"]) for event in reader.events(2.0, answer)]
     [('member', 'dead')]
     """
 
@@ -57,7 +57,7 @@ class Told:
             yield {"t": t, **event}
 
     def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
-        """Return what only that peer knows: what it has sent, and whom it waits for as an aggregator."""
+        """Return what only that peer knows: what it has sent, and as an aggregator the peers that it waits for."""
         for event in self._aside(answer):
             yield {"t": t, **event}
 
@@ -146,7 +146,7 @@ class FleetFollower:
         self, clients: Sequence[Connection], shown: FollowedRun, now: Callable[[], float], job: str = ""
     ) -> None:  # fmt: skip
         self._clients, self._shown, self._now = clients, shown, now
-        self._told = Told(job)
+        self._reader = AnswerReader(job)
         self._at = 0  # which client is asked
         self._turn = 0  # of the others
         self._silent: dict[Connection, float] = {}  # those that did not answer, and when
@@ -169,7 +169,9 @@ class FleetFollower:
             client = self._clients[self._at]
             try:
                 answer = client.ask("status", within_s=_ANSWER_S)
-                events = [self._known(client, event) for event in self._told.events(self._now() - self._began, answer)]
+                events = [
+                    self._known(client, event) for event in self._reader.events(self._now() - self._began, answer)
+                ]
             except P2PClustError as error:
                 why = why or str(error)
                 client.close()
@@ -194,7 +196,7 @@ class FleetFollower:
             client.close()
             self._silent[client] = now
             return
-        for event in self._told.aside(now - self._began, answer):
+        for event in self._reader.aside(now - self._began, answer):
             with self._shown.changing() as progress:
                 progress.take(event)
 
@@ -203,10 +205,10 @@ class FleetFollower:
         if event["verb"] != "combined":
             return event
         try:
-            told = client.ask("job", within_s=_ANSWER_S, job=event["job"])
-            if not 0 < told["size_bytes"] <= _MOST_STATE:
+            found = client.ask("job", within_s=_ANSWER_S, job=event["job"])
+            if not 0 < found["size_bytes"] <= _MOST_STATE:
                 return event
-            state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(told["mathematics"]).main
+            state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(found["mathematics"]).main
         except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
             return event
         return {**event, **_said_by(state, main, event["contributors"])}

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from p2pclust.live.views import Event, GroupView, JobView, Line, Mark, PeerView, RoundView
+from p2pclust.live.views import Event, EventLine, GroupView, JobView, Mark, PeerView, RoundView
 from p2pclust.live.words import FAULTS, LINES, relayed, relinked
 
 __all__ = ["Progress"]
@@ -60,7 +60,7 @@ class Progress:
         self.jobs = [JobView(tuple(of_job)) for of_job in stages]
         self.links = None if links is None else {_pair(a, b) for a, b in links}
         self.t = 0.0
-        self.lines: deque[Line] = deque(maxlen=_MOST_LINES)
+        self.lines: deque[EventLine] = deque(maxlen=_MOST_LINES)
         self.marks: deque[Mark] = deque(maxlen=_MOST_MARKS)
         self.rounds: deque[RoundView] = deque(maxlen=_MOST_ROUNDS)
         self._sees: dict[str, set[str]] = {name: set() for name in names}
@@ -114,7 +114,7 @@ class Progress:
         if line:
             if verb != "waiting":
                 self._waiting.clear()
-            self.lines.append(Line(float(event["t"]), verb, line))
+            self.lines.append(EventLine(float(event["t"]), verb, line))
             if verb in _MARKS and event.get("status") != "alive" and "within" not in event:
                 self.marks.append(
                     Mark(float(event["t"]), _MARKS[verb], str(event.get("member") or event["peer"]), line)
@@ -305,7 +305,7 @@ class Progress:
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
     def _ended(self, job: JobView, event: Event) -> str:
-        """Follow the end of a job of a standing fleet, as one peer tells it."""
+        """Follow the end of a job of a standing fleet, as one peer reports it."""
         job.failed, job.waits_for, job.waiting = event["outcome"] != "done", None, ""
         if not job.failed:
             job.finished.update(

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from p2pclust.errors import UsageError
 from p2pclust.live.address import Address
-from p2pclust.live.shown import Picture
+from p2pclust.live.shown import LivePicture
 from p2pclust.peer.operate.web import names_this_host
 
 __all__ = ["LivePage"]
@@ -61,7 +61,7 @@ class LivePage:
 
     Parameters
     ----------
-    picture : Picture
+    picture : LivePicture
         What is shown.
     address : Address
         Where; if it is not loopback, browsers need the token in `url`.
@@ -72,7 +72,7 @@ class LivePage:
         If the address cannot be listened on.
     """
 
-    def __init__(self, picture: Picture, address: Address) -> None:
+    def __init__(self, picture: LivePicture, address: Address) -> None:
         self._picture, self._address = picture, address
         self._token = "" if address.loopback else secrets.token_urlsafe(24)
         self._loop = asyncio.new_event_loop()

@@ -15,13 +15,13 @@ from p2pclust.live.progress import Progress
 from p2pclust.live.scene import Scene
 from p2pclust.live.snapshot import Player, snapshot
 
-__all__ = ["FollowedRun", "Picture", "Replay"]
+__all__ = ["FollowedRun", "LivePicture", "Replay"]
 
 _MOST_SPEED: Final = 1_000.0
 _TICK_S: Final = 0.05  # of a replay
 
 
-class Picture(Protocol):
+class LivePicture(Protocol):
     """What the server shows. Its methods are called from the server's thread."""
 
     def to_json(self) -> str:

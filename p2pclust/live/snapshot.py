@@ -9,9 +9,9 @@ from typing import Final
 
 from p2pclust.live.progress import Progress
 from p2pclust.live.scene import Scene
-from p2pclust.live.views import JobView, Line, Mark, RoundView
+from p2pclust.live.views import EventLine, JobView, Mark, RoundView
 
-__all__ = ["Device", "Graph", "Moves", "Plane", "Player", "Shown", "Snapshot", "snapshot", "thinned"]
+__all__ = ["CenterPaths", "Graph", "Moves", "Player", "ShownDevice", "ShownJob", "Snapshot", "snapshot", "thinned"]
 
 _MOST_POINTS: Final = 300  # of one line in a chart
 _MOST_MARKS: Final = 120
@@ -20,7 +20,7 @@ _MOST_PATH: Final = 60  # places of one center
 
 
 @dataclass(frozen=True)
-class Device:
+class ShownDevice:
     """One peer of the page. `role`: aggregates | waited | absent, or empty."""
 
     name: str
@@ -37,7 +37,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownJob:
     """The current job."""
 
     number: int
@@ -68,7 +68,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Plane:
+class CenterPaths:
     """The paths of the centers in two columns, those in which they are farthest apart."""
 
     x: str
@@ -112,14 +112,14 @@ class Snapshot:
     outcome: str
     trouble: str
     asked: str
-    devices: tuple[Device, ...]
+    devices: tuple[ShownDevice, ...]
     links: tuple[tuple[int, int], ...] | None
-    job: Shown | None
+    job: ShownJob | None
     moves: Moves | None
     rounds: tuple[RoundView, ...]
     marks: tuple[Mark, ...]
-    lines: tuple[Line, ...]
-    plane: Plane | None
+    lines: tuple[EventLine, ...]
+    plane: CenterPaths | None
     graph: Graph | None
     player: Player | None
 
@@ -175,7 +175,7 @@ def thinned(number: int, most: int) -> list[int]:
     return kept if not kept or kept[-1] == number - 1 else [*kept, number - 1]
 
 
-def _devices(scene: Scene, progress: Progress) -> tuple[Device, ...]:
+def _devices(scene: Scene, progress: Progress) -> tuple[ShownDevice, ...]:
     waited = set(progress.waited_for())
     found = []
     for peer in progress.peers.values():
@@ -183,7 +183,7 @@ def _devices(scene: Scene, progress: Progress) -> tuple[Device, ...]:
         aggregates = peer.term is not None and not away
         role = "aggregates" if aggregates else "waited" if peer.name in waited else ""
         found.append(
-            Device(
+            ShownDevice(
                 peer.name, peer.group, peer.status, role, peer.round, peer.lives, peer.term, peer.bytes_sent,
                 peer.energy_j, peer.battery, scene.places.get(peer.name),
             )
@@ -191,8 +191,8 @@ def _devices(scene: Scene, progress: Progress) -> tuple[Device, ...]:
     return tuple(found)
 
 
-def _shown(progress: Progress, job: JobView) -> Shown:
-    return Shown(
+def _shown(progress: Progress, job: JobView) -> ShownJob:
+    return ShownJob(
         progress.job_number, len(progress.jobs), job.protocol, job.stage, job.phase, job.round, job.term, job.aggregator,
         len(job.contributors), job.n_peers, len(job.finished), job.failed, progress.waited_for()[:20], job.waiting,
     )  # fmt: skip
@@ -211,7 +211,7 @@ def _moves(scene: Scene, progress: Progress, job: JobView) -> Moves:
     )  # fmt: skip
 
 
-def _plane(scene: Scene, job: JobView) -> Plane | None:
+def _plane(scene: Scene, job: JobView) -> CenterPaths | None:
     """Return the centers' paths, in the two columns in which the first centers are farthest apart: so axes stay."""
     rounds = sorted(job.centers_of)
     if not rounds:
@@ -227,7 +227,7 @@ def _plane(scene: Scene, job: JobView) -> Plane | None:
     paths = tuple(
         tuple((centers[own][x], centers[own][y]) for centers in kept if own < len(centers)) for own in range(n_centers)
     )
-    return Plane(_name(scene.features, x), _name(scene.features, y), paths, _box(paths))
+    return CenterPaths(_name(scene.features, x), _name(scene.features, y), paths, _box(paths))
 
 
 def _box(paths: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float, float, float]:

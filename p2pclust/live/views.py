@@ -8,7 +8,7 @@ from typing import Any
 
 from p2pclust.live.words import counted
 
-__all__ = ["AssociationView", "GroupView", "JobView", "Line", "Mark", "PeerView", "RoundView"]
+__all__ = ["AssociationView", "EventLine", "GroupView", "JobView", "Mark", "PeerView", "RoundView"]
 
 Event = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ class RoundView:
 
 
 @dataclass(frozen=True)
-class Line:
+class EventLine:
     """One event in words."""
 
     t: float

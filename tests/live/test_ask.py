@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from p2pclust.errors import FleetError
-from p2pclust.live.ask import FleetFollower, Told
+from p2pclust.live.ask import AnswerReader, FleetFollower
 from p2pclust.live.scene import Scene
 from p2pclust.live.shown import FollowedRun
 from p2pclust.live.snapshot import snapshot
@@ -16,7 +16,8 @@ ROSTER = ["a", "b", "c"]
 def job(**more: Any) -> dict[str, Any]:
     return {
         "job": "job-1", "name": "job-1", "series": "", "within": "", "protocol": "llf-cm", "roster": ROSTER,
-        "submitter": "a", "term": 0, "round": 0, "phase": "electing", "aggregator": "", "waits_for": [], "absent": [], "reason": "", **more,
+        "submitter": "a", "term": 0, "round": 0, "phase": "electing", "aggregator": "", "waits_for": [], "absent": [],
+        "reason": "", **more,
     }  # fmt: skip
 
 
@@ -25,12 +26,12 @@ def answer(peer: str = "a", jobs: list[dict[str, Any]] | None = None, **statuses
     return {"peer": peer, "members": members, "jobs": jobs or [], "counters": {"bytes_sent": 10}}
 
 
-def verbs(told: Told, answered: dict[str, Any]) -> list[str]:
+def verbs(told: AnswerReader, answered: dict[str, Any]) -> list[str]:
     return [str(event["verb"]) for event in told.events(1.0, answered)]
 
 
 def test_only_changes_are_events() -> None:
-    told = Told()
+    told = AnswerReader()
     assert verbs(told, answer()).count("enrolled") == 3
     assert verbs(told, answer()) == ["sent"]
     assert verbs(told, answer(b="dead")) == ["member", "sent"]
@@ -39,7 +40,7 @@ def test_only_changes_are_events() -> None:
 
 
 def test_a_job_is_followed_from_its_submission_to_its_end() -> None:
-    told = Told()
+    told = AnswerReader()
     verbs(told, answer())
     assert verbs(told, answer(jobs=[job()])) == ["submitted", "waits", "sent"]
     assert verbs(told, answer(jobs=[job(term=1, aggregator="b")])) == ["elected", "waits", "sent"]
@@ -51,14 +52,14 @@ def test_a_job_is_followed_from_its_submission_to_its_end() -> None:
 
 
 def test_a_job_waits_for_a_majority() -> None:
-    told = Told()
+    told = AnswerReader()
     events = list(told.events(1.0, answer(jobs=[job(absent=["b", "c"])], b="dead", c="dead")))
     (waiting,) = [event for event in events if event["verb"] == "waiting"]
     assert (waiting["present"], waiting["of"]) == (1, 3)
 
 
 def test_of_earlier_jobs_only_the_running_one_is_shown() -> None:
-    told = Told()
+    told = AnswerReader()
     old, running, newer = (
         job(job=f"job-{number}", phase=phase) for number, phase in ((1, "done"), (2, "electing"), (3, "done"))
     )
@@ -69,7 +70,7 @@ def test_of_earlier_jobs_only_the_running_one_is_shown() -> None:
 
 
 def test_a_named_job_is_the_only_one() -> None:
-    told = Told("series-9")
+    told = AnswerReader("series-9")
     events = list(
         told.events(1.0, answer(jobs=[job(job="job-1"), job(job="job-2", series="series-9", name="series-9/1")]))
     )

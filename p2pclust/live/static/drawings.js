@@ -61,10 +61,29 @@ const drawings = (() => {
     const wide = right - left, tall = high - low;
     const scale = (width - 2 * margin) / Math.max(wide, tall, 1e-9);
     const height = Math.max(90, Math.min(width, tall * scale + 2 * margin));
-    return devices.map(device => ({
+    const found = devices.map(device => ({
       x: width / 2 + (device.at[0] - (left + right) / 2) * scale,
       y: height / 2 - (device.at[1] - (low + high) / 2) * scale, height, r: radius(devices.length, width), named: devices.length <= CIRCLE,
     }));
+    return apart(found, width, height, margin / 2);
+  }
+
+  // Move peers that would cover each other, or each other's names.
+  function apart(found, width, height, margin) {
+    const wide = found[0].named ? 2.6 * found[0].r + 26 : 2.2 * found[0].r, tall = found[0].named ? 2 * found[0].r + 26 : wide;
+    const within = (v, most) => Math.min(Math.max(v, margin), most - margin);
+    for (let turn = 0; turn < 60; turn += 1) {
+      let moved = false;
+      for (let a = 0; a < found.length; a += 1) for (let b = a + 1; b < found.length; b += 1) {
+        const p = found[a], q = found[b], dx = (q.x - p.x) / wide, dy = (q.y - p.y) / tall, far = Math.hypot(dx, dy);
+        if (far >= 1) continue;
+        const [ux, uy] = far > 1e-6 ? [dx / far, dy / far] : [1, 0], by = (1 - far) / 2;
+        [[p, -1], [q, 1]].forEach(([one, way]) => { one.x = within(one.x + way * ux * by * wide, width); one.y = within(one.y + way * uy * by * tall, height); });
+        moved = true;
+      }
+      if (!moved) break;
+    }
+    return found;
   }
 
   function circle(devices, width, margin) {

@@ -197,7 +197,7 @@ function chart(id, xs, ys, log) {
   const plot = new uPlot({
     width, height: 260, legend: { show: false }, cursor: { show: false },
     scales: { x: { time: false, range: (_, low, high) => low === null ? [0, 10] : [low, Math.max(high, low + 5)] }, y: log ? { distr: 3, range: logRange } : { range: linearRange } },
-    axes: [{ ...axis, label: "round", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...axis, label: log ? "movement" : "objective", size: 66, ...(log ? { splits: logSplits, filter: (_, splits) => splits } : {}), values: (_, splits) => splits.map(v => String(Number(v.toPrecision(5)))) }],
+    axes: [{ ...axis, label: "round", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...axis, label: log ? "movement" : "objective", size: 66, ...(log ? { splits: logSplits, filter: (_, splits) => splits } : {}), values: (_, splits) => splits.map(v => log && v < 0.001 ? v.toExponential(0) : String(Number(v.toPrecision(5)))) }],
     series: [{}, { stroke: of("--chart"), width: 2, points: { show: true, size: 6, fill: of("--chart") } }],
   }, [xs, values], box);
   plots[id] = { plot, key, digest };
