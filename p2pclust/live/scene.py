@@ -100,7 +100,14 @@ def recorded(directory: Path) -> tuple[Scene, list[Mapping[str, Any]]]:
         raise DataError(f"{file}: cannot be read ({error}): it is the events.jsonl of a run?") from None
     if not events or events[0]["verb"] != OPENING:
         raise DataError(f"{file}: its first line does not describe the fleet: run the scenario again with this release")
+    taken = 0
     try:
-        return Scene.of_event(events[0]), events[1:]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{file}, line 1: not the description of a fleet ({type(error).__name__}: {error})") from None
+        scene = Scene.of_event(events[0])
+        progress = scene.progress()
+        for event in events[1:]:  # so that a replay meets nothing that it cannot follow
+            taken += 1
+            progress.take(event)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        what = "an event of a run" if taken else "the description of a fleet"
+        raise DataError(f"{file}, line {taken + 1}: not {what} ({type(error).__name__}: {error})") from None
+    return scene, events[1:]

@@ -135,11 +135,11 @@ class LivePage:
         self._began.set()
         await self._show()
         while not self._stop.is_set():
+            # Whatever happens meanwhile is in the next snapshot.
+            await _within(max(_APART_S, len(self._message) / _BYTES_PER_S), self._stop)
             await self._woken.wait()
             self._woken.clear()
             self._changes.clear()
-            # Whatever happens meanwhile is in the next snapshot.
-            await _within(max(_APART_S, len(self._message) / _BYTES_PER_S), self._stop)
             await self._show()
         await _within(_LAST_S, self._empty)
         await runner.cleanup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -199,9 +200,9 @@ def _shown(progress: Progress, job: JobView) -> ShownJob:
 
 
 def _moves(scene: Scene, progress: Progress, job: JobView) -> Moves:
-    rounds = sorted(job.shift_of)
+    rounds = sorted(round_ for round_, shift in job.shift_of.items() if math.isfinite(shift))
     kept = [rounds[number] for number in thinned(len(rounds), _MOST_POINTS)]
-    computed = sorted(job.objective_of)
+    computed = sorted(round_ for round_, value in job.objective_of.items() if math.isfinite(value))
     of_objective = [computed[number] for number in thinned(len(computed), _MOST_POINTS)]
     number = progress.job_number - 1
     tol = scene.tol[number] if number < len(scene.tol) else 0.0

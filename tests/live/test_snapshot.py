@@ -19,6 +19,10 @@ SCENE = Scene(
     "three", "here", dict.fromkeys(NAMES, "meter"), [["range", "llf-cm"]], [0.01], [("a", "b"), ("b", "c")],
     features=["u", "v", "w"],
 )  # fmt: skip
+FLEET = (
+    '{"t": 0, "peer": "", "verb": "fleet", "title": "", "details": "", "groups": {"a": ""}, "jobs": [["llf-cm"]], "tol": [0],'
+    ' "links": null, "places": {}, "features": []}\n'
+)
 CLOSED = {"verb": "combined", "peer": "a", "term": 1, "status": "running", "stage": 1, "contributors": NAMES}
 
 
@@ -142,6 +146,17 @@ def test_points_stay_where_they_are_as_a_series_grows() -> None:
         assert before - {number - 1} <= after or after - {number} < before
 
 
+def test_numbers_that_are_not_finite_are_left_out() -> None:
+    rounds = [
+        {**CLOSED, "round": number, "shift": shift}
+        for number, shift in ((1, float("inf")), (2, 2.0), (3, float("nan")))
+    ]
+    _, found = told(*BEGUN, *rounds, {**CLOSED, "round": 4, "objective": float("nan")})
+    assert found.moves is not None
+    assert (found.moves.rounds, found.moves.objectives) == ((2,), ())
+    assert json.loads(found.to_json())["moves"]["shifts"] == [2.0]
+
+
 def replayed(*events: dict[str, Any]) -> Replay:
     replay = Replay(SCENE, [{"t": float(number), "job": "j", **event} for number, event in enumerate(events)])
     replay.control("pause", 0.0)
@@ -179,10 +194,14 @@ def test_a_replay_refuses_what_it_cannot_do(do: str, value: float) -> None:
         ("[]\n", "line 1: not an event of a run"),
         ('{"t": 0, "peer": "", "verb": "started"}\n', "its first line does not describe the fleet"),
         ('{"t": 0, "peer": "", "verb": "fleet"}\n', "line 1: not the description of a fleet"),
+        (
+            'FLEET{"t": 0, "peer": "a", "verb": "submitted", "job": "j"}\n',
+            "line 2: not an event of a run .KeyError: 'roster'",
+        ),
     ],
 )
 def test_a_log_that_is_none_is_refused(tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "events.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "events.jsonl").write_text(text.replace("FLEET", FLEET), encoding="utf-8")
     with pytest.raises(DataError, match=line):
         recorded(tmp_path)
 
