@@ -20,8 +20,8 @@ SCENE = Scene(
     features=["u", "v", "w"],
 )  # fmt: skip
 FLEET = (
-    '{"t": 0, "peer": "", "verb": "fleet", "title": "", "details": "", "groups": {"a": ""}, "jobs": [["llf-cm"]], "tol": [0],'
-    ' "links": null, "places": {}, "features": []}\n'
+    '{"t": 0, "peer": "", "verb": "fleet", "title": "", "details": "", "groups": {"a": ""}, "jobs": [["llf-cm"]],'
+    ' "tol": [0], "links": null, "places": {}, "features": []}\n'
 )
 CLOSED = {"verb": "combined", "peer": "a", "term": 1, "status": "running", "stage": 1, "contributors": NAMES}
 

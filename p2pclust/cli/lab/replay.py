@@ -30,8 +30,8 @@ def replay(
 
     \b
     Examples:
-      p2pclust replay runs/first --serve
-      p2pclust replay runs/first --speed 100
+      p2pclust replay runs/one --speed 10
+      p2pclust replay runs/one --serve
     """
     from p2pclust.cli.show.output import stdout  # noqa: PLC0415
     from p2pclust.live.scene import recorded  # noqa: PLC0415
