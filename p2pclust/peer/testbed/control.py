@@ -3,8 +3,8 @@
 In:  {"do": "submit", "job": base64, ...} | {"do": "read", "what": ..., "key": ..., "file": path} | {"do": "counters"}
      | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see conditions.py)
      | {"do": "leave"}
-Out: {"t": seconds, "verb": ..., ...} for everything that the core reports; "centers" after each round that was combined
-here; and the answers, verbs "read", "counters" and "suffers".
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports; what round_views.py adds; and the
+answers, verbs "read", "counters" and "suffers".
 
 What is read goes into the file, because it can have hundreds of megabytes: the "state" of a job or this peer's "note" on
 it (the key is the job's id), or a "blob" (its digest in hex). The file is empty if that is not here.
@@ -30,9 +30,8 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
-from p2pclust.peer.testbed.centers import centers_in
 from p2pclust.peer.testbed.conditions import ImposedConditions
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.peer.testbed.round_views import RoundViews
 
 __all__ = ["Control", "JsonLines"]
 
@@ -82,8 +81,7 @@ class Control:
         self._lines = lines
         self._conditions = conditions
         self._partial = b""
-        self._combined = ""  # the job of the last round that was combined here
-        shell.listen(self._show_centers)
+        self._views = RoundViews(shell, lines.write)
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
             "read": self._copy,
@@ -120,21 +118,6 @@ class Control:
     def _change_conditions(self, request: Mapping[str, Any]) -> None:
         self._conditions.take(request)
         self._lines.write({"verb": "suffers", "number": request["number"]})
-
-    def _show_centers(self, verb: str, fields: Mapping[str, Any]) -> None:
-        """Report the centers that a round began with, where it was combined; at the end those that are final."""
-        if verb not in ("combined", "finished") or "within" in fields:
-            return
-        if verb == "combined":
-            self._combined = fields["job"]
-        job = self._shell.core.jobs.jobs.get(fields["job"])
-        ref = None if job is None else job.ledger.register.ref
-        if fields["job"] != self._combined or ref is None or ref.payload is None:
-            return
-        if (centers := centers_in(JobState.decode(ref.payload))) is not None:
-            self._lines.write(
-                {"t": asyncio.get_running_loop().time(), "verb": "centers", "job": fields["job"], **centers}
-            )
 
     def _copy(self, request: Mapping[str, Any]) -> None:
         with Path(request["file"]).open("wb") as file:
