@@ -26,7 +26,7 @@ from p2pclust.peer.operate.web import names_this_host
 __all__ = ["LivePage"]
 
 _APART_S: Final = 0.1  # between two snapshots
-_BYTES_PER_S: Final = 2_000_000  # that a browser is sent at most: large fleets are drawn less often
+_BYTES_PER_S: Final = 500_000  # that a browser is sent at most: large fleets are drawn less often
 _BEAT_S: Final = 5.0  # without a snapshot, so that the page knows that the connection lives
 _BEAT: Final = b"event: beat\ndata:\n\n"  # not a comment: those never reach the page
 _STUCK_S: Final = 20.0  # a browser that takes nothing for so long is gone

@@ -145,7 +145,7 @@ const drawings = (() => {
     const role = device.role === "aggregates" ? `aggregates term ${device.term}` : device.role === "waited" ? "is waited for" : "";
     set(group, { class: `${device.status} ${device.role}`, "data-peer": device.name });
     say(title, [device.name, device.group, device.status, role].filter(Boolean).join(", "));
-    set(ring, { cx: at.x, cy: at.y, r: at.r + 5 });
+    set(ring, { cx: at.x, cy: at.y, r: at.r + Math.min(5, 0.45 * at.r), "stroke-width": at.r < 7 ? 2 : 3 });
     set(dot, { cx: at.x, cy: at.y, r: at.r });
     set(sign, { x: at.x, y: at.y });
     say(sign, at.r < 7 ? "" : device.role === "aggregates" && !away ? "A" : SIGNS[device.status] ?? "");
@@ -172,7 +172,7 @@ const drawings = (() => {
       const item = list.appendChild(document.createElement("li"));
       const svg = make("svg", { viewBox: "-13 -13 26 26", "aria-hidden": "true" }, item);
       const group = make("g", { class: kind }, svg);
-      make("circle", { class: "ring", r: 11 }, group);
+      make("circle", { class: "ring", r: 11, "stroke-width": 3 }, group);
       make("circle", { class: "peer", r: 7 }, group);
       make("text", { class: "sign" }, group).textContent = sign;
       item.append(text);

@@ -136,7 +136,12 @@ function lines(told) {
   });
 }
 
-function devices(list) {
+const ROWS = 200; // of a larger fleet, peers that need attention come first, and the others are counted
+
+function devices(all) {
+  const attention = one => one.role ? 0 : ["alive", "finished"].includes(one.status) ? 2 : 1;
+  const list = all.length <= ROWS ? all : [...all].sort((a, b) => attention(a) - attention(b)).slice(0, ROWS);
+  say(get("more"), all.length > ROWS ? `and ${all.length - ROWS} more` : "");
   each(get("devices"), list, () => {
     const row = document.createElement("tr");
     for (let at = 0; at < 7; at += 1) row.append(document.createElement("td"));
