@@ -7,7 +7,7 @@ state is read who contributed and how far centers moved: neither rows nor center
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ class AnswerReader:
     _statuses: dict[str, str] = field(default_factory=dict)
     _jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     _passed: set[str] = field(default_factory=set)  # jobs that had ended before
+    _terms: dict[str, int] = field(default_factory=dict)  # the newest of each job that was an event
 
     def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what is new in an answer to ``status``."""
@@ -60,6 +61,13 @@ class AnswerReader:
         """Return what only that peer knows: what it has sent, and as an aggregator the peers that it waits for."""
         for event in self._aside(answer):
             yield {"t": t, **event}
+
+    def elections(self, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+        """Return the elections that are new: of each term, its number and its aggregator."""
+        for term, name in terms:
+            if term > self._terms.get(job, -1):
+                self._terms[job] = term
+                yield {"verb": "elected", "job": job, "peer": name, "term": term}
 
     def _aside(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         own = answer["peer"]
@@ -110,8 +118,8 @@ class AnswerReader:
                 "stages": [job["protocol"]],
             }
         leader = job["aggregator"]
-        if leader and (before is None or (job["term"], leader) != (before["term"], before["aggregator"])):
-            yield {**named, "verb": "elected", "peer": leader, "term": job["term"]}
+        if leader:
+            yield from self.elections(job["job"], [(job["term"], leader)])
         if job["round"] > (0 if before is None else before["round"]):
             yield {
                 **named, "verb": "combined", "peer": leader, "round": job["round"] - 1, "stage": 0, "status": "running",
@@ -169,9 +177,8 @@ class FleetFollower:
             client = self._clients[self._at]
             try:
                 answer = client.ask("status", within_s=_ANSWER_S)
-                events = [
-                    self._known(client, event) for event in self._reader.events(self._now() - self._began, answer)
-                ]
+                found = self._reader.events(self._now() - self._began, answer)
+                events = [event for one in found for event in self._known(client, one)]
             except P2PClustError as error:
                 why = why or str(error)
                 client.close()
@@ -200,18 +207,19 @@ class FleetFollower:
             with self._shown.changing() as progress:
                 progress.take(event)
 
-    def _known(self, client: Connection, event: Event) -> Event:
-        """Add to a round that was closed what the state says of it: who contributed, and how far the centers moved."""
+    def _known(self, client: Connection, event: Event) -> list[Event]:
+        """Add to a round that was closed what the peer says of it: who contributed, how far the centers moved, elections."""
         if event["verb"] != "combined":
-            return event
+            return [event]
         try:
             found = client.ask("job", within_s=_ANSWER_S, job=event["job"])
+            elected = [{"t": event["t"], **one} for one in self._reader.elections(event["job"], found["terms"])]
             if not 0 < found["size_bytes"] <= _MOST_STATE:
-                return event
+                return [*elected, event]
             state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(found["mathematics"]).main
         except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
-            return event
-        return {**event, **_said_by(state, main, event["contributors"])}
+            return [event]
+        return [*elected, {**event, **_said_by(state, main, event["contributors"])}]
 
 
 def _said_by(state: JobState, main: int, roster: Sequence[str]) -> dict[str, Any]:

@@ -51,6 +51,14 @@ def test_a_job_is_followed_from_its_submission_to_its_end() -> None:
     assert verbs(told, answer(jobs=[over])) == ["sent"]
 
 
+def test_elections_between_two_answers_are_events_once() -> None:
+    reader = AnswerReader()
+    verbs(reader, answer(jobs=[job(term=1, aggregator="b")]))
+    found = list(reader.elections("job-1", [(1, "b"), (2, "a"), (3, "c")]))
+    assert [(event["term"], event["peer"]) for event in found] == [(2, "a"), (3, "c")]
+    assert verbs(reader, answer(jobs=[job(term=3, aggregator="c")])) == ["waits", "sent"]
+
+
 def test_a_job_waits_for_a_majority() -> None:
     told = AnswerReader()
     events = list(told.events(1.0, answer(jobs=[job(absent=["b", "c"])], b="dead", c="dead")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ def serve_fleet(
 
         loaded = load_inventory(inventory, to_start=False)
         groups = {device.name: device.group for device in loaded.devices}
-        found = list(_controls(loaded, with_key=bundle is not None))
+        found = list(_controls(loaded, with_key=bool(bundle or os.environ.get("P2PCLUST_BUNDLE"))))
         if not found and not peers:
             raise UsageError(
                 f'{inventory}: none of its devices can be asked from here: set control = "HOST:PORT" for some, and name '
@@ -61,6 +62,6 @@ def _controls(inventory: Inventory, *, with_key: bool) -> Iterator[str]:
     for device in inventory.devices:
         host = inventory.hosts[device.host]
         if host.ssh is None:
-            yield str(Path(host.state_dir).expanduser() / device.name)
+            yield str(Path(host.state_dir).expanduser() / "peers" / device.name)
         elif with_key and device.config.get("control"):
             yield f"{device.name}@{device.config['control']}"
