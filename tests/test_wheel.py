@@ -114,6 +114,16 @@ def test_its_metadata_and_licence(installed: Installed) -> None:
         (metadata,) = (name for name in names if name.endswith("/METADATA"))
         (licence,) = (name for name in names if name.endswith("/LICENSE"))
         told = archive.read(metadata).decode()
+        page = {
+            "index.html",
+            "live.css",
+            "live.js",
+            "drawings.js",
+            "uPlot.iife.min.js",
+            "uPlot.min.css",
+            "uPlot.LICENSE",
+        }
+        assert {f"p2pclust/live/static/{name}" for name in page} <= set(names)
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
     for line in ("License-Expression: Apache-2.0", "Author: The p2pclust authors", "Requires-Python: >=3.11"):
         assert line in told.splitlines()

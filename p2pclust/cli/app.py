@@ -29,6 +29,7 @@ from p2pclust.cli.lab import (
     examples,
     init,
     protocols,
+    replay,
     reproduce,
     run,
     simulate,
@@ -36,6 +37,8 @@ from p2pclust.cli.lab import (
 )
 from p2pclust.cli.show.laboratory import LaboratoryCommand as _Lab
 from p2pclust.cli.show.output import complain, put_json
+from p2pclust.cli.show.serving import ServingCommand as _Serving
+from p2pclust.cli.show.serving import ServingLaboratoryCommand as _LabServing
 from p2pclust.errors import P2PClustError, RenamedWarning
 from p2pclust.tools.distribution import missing_module
 from p2pclust.tools.spelling import did_you_mean
@@ -170,7 +173,8 @@ def top(
         typer.echo(context.get_help())
 
 
-app.command("run", cls=_Lab, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("run", cls=_LabServing, short_help="Run a scenario and check what it expects.")(run.run)
+app.command("replay", cls=_LabServing, short_help="Show a run that ended, at any speed.")(replay.replay)
 app.command("demo", cls=_Lab, short_help="Run the quick start, and show where its report is.")(demo.demo)
 app.command("init", cls=_Lab, short_help="Begin with a file of your own.")(init.init)
 app.command("compare", short_help="Put runs side by side.")(compare.compare)
@@ -190,7 +194,7 @@ app.command("status", short_help="Show what a running peer knows.")(operate.stat
 app.command("peers", short_help="Show which peers see each other, and why not.")(operate.peers)
 app.command("submit", short_help="Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)(submit.submit)
 app.command("jobs", short_help="List the jobs of a running peer.")(operate.jobs)
-app.command("watch", short_help="Show what happens to a job until it ends.")(submit.watch)
+app.command("watch", cls=_Serving, short_help="Show what happens to a job until it ends.")(submit.watch)
 app.command("result", short_help="Show or write what came of a job.")(result.result)
 app.command("assign", short_help="Label rows with what the fleet agreed on.")(result.assign)
 app.command("cancel", short_help="End a job in the whole fleet.")(submit.cancel)

@@ -20,6 +20,7 @@ from p2pclust.fleet.spec import FleetSpec
 __all__ = ["Devices"]
 
 _READ_S = 0.5  # how often batteries are read
+_SEEN = 0.02  # the share of a battery, or of what a device has used, whose change is recorded
 _PLAN, _BATTERY = "plan", "battery"
 
 
@@ -32,6 +33,7 @@ class Devices:
         self._actions = actions
         self._began = math.inf
         self._meters: dict[str, Meter] = {}
+        self._reported_j: dict[str, float] = {}
         self._reasons: dict[str, dict[str, str]] = {name: {} for name in self._peers}
         self._gone: dict[str, None] = {}
         self._resting: dict[str, Rest] = {peer.name: peer.rest for peer in spec.peers if peer.rest is not None}
@@ -95,7 +97,28 @@ class Devices:
                 self.read(name, use, idle=not self._actions.alive(name))
             elif self.asleep(name):  # it cannot answer, and does nothing that would cost anything
                 self.idle(name)
+        self._report()
         self._actions.at(_READ_S, self._read_all)
+
+    def _report(self) -> None:
+        """Record what devices have used, and what share of their batteries is left, where that changed enough to see."""
+        changed = {name: meter for name, meter in self._meters.items() if self._grown(name, meter.energy_j) >= _SEEN}
+        if not changed:
+            return
+        used_j = {name: float(f"{meter.energy_j:.4g}") for name, meter in changed.items()}
+        self._reported_j |= used_j
+        left = {
+            name: round(meter.left_j / battery.capacity_j, 4)
+            for name, meter in changed.items()
+            if (battery := self._peers[name].battery) is not None and 0.0 < battery.capacity_j < math.inf
+        }
+        self._take("", "energy", {"used_j": used_j, "left": left})
+
+    def _grown(self, name: str, used_j: float) -> float:
+        """Return by what share of its battery a device's use has grown since the last report, or of all that it used."""
+        battery, before_j = self._peers[name].battery, self._reported_j.get(name, 0.0)
+        finite = battery is not None and 0.0 < battery.capacity_j < math.inf
+        return (used_j - before_j) / (battery.capacity_j if battery is not None and finite else max(used_j, 1e-9))
 
     def idle(self, name: str) -> None:
         """Account for the time that a device slept or was down."""

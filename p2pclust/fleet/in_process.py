@@ -8,6 +8,7 @@ from typing import Any
 
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult, OnEvent
+from p2pclust.peer.testbed.centers import centers_in
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import run_in_process
@@ -30,7 +31,7 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         start, job_id = time.monotonic(), f"job-{number}"
         record.take(start - began, "", "submitted", {"job": job_id, "roster": names})
         rounds = _Rounds(
-            request.job, job_id, names, lambda fields: record.take(time.monotonic() - began, "", "combined", fields)
+            request.job, job_id, names, lambda verb, fields: record.take(time.monotonic() - began, "", verb, fields)
         )
         workspaces, treatment = Workspaces(n_cores()), request.treatment
         if treatment.collect == "gossip":
@@ -70,7 +71,7 @@ class _Rounds:
     """Reports each round as an aggregator would, and keeps the ticks of those without one."""
 
     def __init__(
-        self, job: Job, job_id: str, names: tuple[str, ...], take: Callable[[Mapping[str, Any]], None]
+        self, job: Job, job_id: str, names: tuple[str, ...], take: Callable[[str, Mapping[str, Any]], None]
     ) -> None:  # fmt: skip
         self._job = job
         self._job_id = job_id
@@ -93,4 +94,6 @@ class _Rounds:
         if abstained := state.log[-1].abstained:
             fields["abstained"] = {self._names[index]: reason for index, reason in abstained.items()}
         fields |= engine.shift(self._job, before, state)
-        self._take(fields)
+        self._take("combined", fields)
+        if (centers := centers_in(state)) is not None:
+            self._take("centers", {"job": self._job_id, **centers})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.fleet.faults import Fault
 from p2pclust.fleet.spec import Event, JobResult, OnEvent
@@ -14,6 +14,8 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.topology.routes import Ways, mutual
 
 __all__ = ["JobRecord", "Record", "needs"]
+
+_MOST_COUNTED: Final = 200  # peers whose traffic is recorded one by one
 
 
 def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -145,14 +147,20 @@ class Record:
             self.take(t, victim, "planned", {"number": number, **fault.fields(), "seconds": fault.seconds})
 
     def load(self, t: float, counters: Mapping[str, Mapping[str, Any]]) -> None:
-        """Record the traffic so far of the peers that reported it; `counters` is by name."""
+        """Record the traffic so far of the peers that reported it; `counters` is by name.
+
+        In a fleet that is not large, what each peer has sent is recorded too.
+        """
         if not counters:
             return
         busiest = max(sorted(counters), key=lambda name: int(counters[name]["bytes_sent"]))
-        fields = {
+        fields: dict[str, Any] = {
             f"{what}_sent": sum(int(own[f"{what}_sent"]) for own in counters.values()) for what in ("messages", "bytes")
         }
-        self.take(t, "", "load", fields | {"busiest": busiest, "busiest_bytes": int(counters[busiest]["bytes_sent"])})
+        fields |= {"busiest": busiest, "busiest_bytes": int(counters[busiest]["bytes_sent"])}
+        if len(counters) <= _MOST_COUNTED:
+            fields["sent"] = {name: int(own["bytes_sent"]) for name, own in counters.items()}
+        self.take(t, "", "load", fields)
 
     def aggregators(self) -> tuple[str, ...]:
         """Return the newest aggregator of the newest job that has one, as a tuple; empty if there is none."""

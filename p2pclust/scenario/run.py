@@ -44,6 +44,7 @@ from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.expectations import check
 from p2pclust.scenario.outcome.labels import write_labels
 from p2pclust.scenario.outcome.left_out import RowsLeftOut, rows_left_out
+from p2pclust.scenario.outcome.opening import opening
 from p2pclust.scenario.outcome.suspects import suspects_by_report
 from p2pclust.simulation.world.traffic import summary
 from p2pclust.topology import LinkChange
@@ -101,7 +102,7 @@ def carry_out(
     if on_ready is not None:
         on_ready(spec)
     left_out = rows_left_out(scenario, run.shares)
-    first = [one.to_event() for one in left_out]
+    first = [opening(scenario, spec, run.features, backend_name, name), *(one.to_event() for one in left_out)]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()

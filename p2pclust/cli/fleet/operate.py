@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from p2pclust.fleet.hosts.client import Connection
 
 __all__ = [
-    "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption", "client_of", "jobs", "name_of",
-    "peers", "status", "table_of",
+    "ADDRESS_HELP", "JOB_HELP", "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption",
+    "client_of", "jobs", "name_of", "peers", "status", "table_of",
 ]  # fmt: skip
 
 #: Phases of ended jobs.
@@ -27,11 +27,11 @@ OVER = ("done", "failed", "cancelled")
 _LAST = 3  # ended jobs that `status` shows
 _LONGEST_REASON = 60
 
-_ADDRESS = (
+ADDRESS_HELP = (
     "Which peer to ask: its state directory, the folder with state/ in it, or the socket; or NAME@HOST:PORT, its control "
     "address on the network. Default $P2PCLUST_CONTROL, or state/control."
 )
-PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS)]
+PeerOption = Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP)]
 BundleOption = Annotated[
     Path | None,
     typer.Option(
@@ -43,8 +43,8 @@ RosterOption = Annotated[
     typer.Option("--fleet-roster", metavar="FILE", help="The fleet's roster.json; default beside the bundle."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-_JOB = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=_JOB)]
+JOB_HELP = "The job's id, or a unique beginning of it; for a repeated job its series, or SERIES/3 for the third turn."
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
 
 
 def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
@@ -117,7 +117,7 @@ def _asks(privacy: Mapping[str, Any]) -> str:
 
 def peers(
     peer: Annotated[
-        list[str] | None, typer.Option("--peer", metavar="ADDRESS", help=_ADDRESS + " May be repeated.")
+        list[str] | None, typer.Option("--peer", metavar="ADDRESS", help=ADDRESS_HELP + " May be repeated.")
     ] = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,

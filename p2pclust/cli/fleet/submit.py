@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.fleet.operate import BundleOption, JobArgument, JsonOption, PeerOption, RosterOption, client_of
+from p2pclust.cli.fleet.operate import (
+    ADDRESS_HELP,
+    JOB_HELP,
+    BundleOption,
+    JobArgument,
+    JsonOption,
+    PeerOption,
+    RosterOption,
+    client_of,
+)
+from p2pclust.cli.fleet.served import serve_fleet
 from p2pclust.cli.show.output import put_json, stderr, stdout
-from p2pclust.cli.show.progress import counted
+from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.live.words import counted
 from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
@@ -172,18 +184,31 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
 
 
 def watch(
-    job: JobArgument,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help=f"{JOB_HELP} With --serve it may be omitted: the newest one.")
+    ] = None,
     within: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.0, help="Stop watching after this time.")
     ] = None,
-    peer: PeerOption = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option("--peer", metavar="ADDRESS", help=f"{ADDRESS_HELP} With --serve it may be repeated."),
+    ] = None,
     bundle: BundleOption = None,
     roster: RosterOption = None,
+    serve: Serve = None,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(metavar="INVENTORY.toml", help="With --serve: ask the peers of this inventory."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the progress of a job, as one peer sees it, until it ends.
+    """Show the progress of a job, as one peer sees it, until it ends; with --serve the whole fleet, until Ctrl-C.
 
-    For a series this is the running turn, or else the newest one.
+    For a series this is the running turn, or else the newest one. With --serve a page in the browser shows all peers and
+    their jobs as the peer sees them that is asked; if it does not answer, the next one is asked. Name several with --peer,
+    or an inventory: of its devices those are asked that run on this machine or have a control address. The page never
+    shows rows or centers.
 
     Exits with 0 if the job was done, with 3 if it failed, was cancelled, or is still running after --within.
 
@@ -192,8 +217,18 @@ def watch(
       p2pclust watch job-3f2a
       p2pclust watch job-3f2a --within 60 --json
       p2pclust watch series-3f2a
+      p2pclust watch --serve --peer a/state --peer b/state
+      p2pclust watch --serve 10.0.0.1:7480 --inventory fleet.toml --bundle me.bundle
     """
-    with client_of(peer, bundle, roster) as client:
+    if serve is not None:
+        if as_json or within is not None:
+            raise UsageError("watch: --serve shows a page until Ctrl-C: omit --json and --within")
+        serve_fleet(serve, job, peer or [], bundle, roster, inventory)
+        return
+    if job is None or inventory is not None or len(peer or []) > 1:
+        what = "name a JOB" if job is None else "--inventory" if inventory is not None else "more than one --peer"
+        raise UsageError(f"watch: {what}" + (", or add --serve" if job is None else " goes with --serve only"))
+    with client_of(peer[0] if peer else None, bundle, roster) as client:
         ended = _watched(client, job, within, None if as_json else stdout())
     if as_json:
         put_json(ended)

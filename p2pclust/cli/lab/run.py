@@ -15,13 +15,14 @@ import typer
 
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
+from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from p2pclust.cli.show.live import Watch
-    from p2pclust.fleet.spec import Event, FleetSpec
+    from p2pclust.fleet.spec import Event
     from p2pclust.scenario.file.schema import Scenario
 
 __all__ = ["BackendName", "ended_like_ctrl_c", "run"]
@@ -60,6 +61,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
     ] = False,
+    serve: Serve = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
     """Run a scenario: start its fleet, run its jobs, cause its faults, check its expectations.
@@ -73,6 +75,7 @@ def run(
       p2pclust run quickstart
       p2pclust run iris-kmeans --backend simulated --set jobs.0.clusters=4 --json
       p2pclust run mine.toml --out runs/mine
+      p2pclust run quickstart --serve
     """
     from p2pclust.cli.show.examples import list_examples  # noqa: PLC0415
     from p2pclust.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
@@ -94,7 +97,7 @@ def run(
     events = directory / "events.jsonl"
     try:
         console = stderr() if as_json else stdout()
-        result = _carry_out(checked, backend.value, directory, scenario.stem, console, as_json=as_json)
+        result = _carry_out(checked, backend.value, directory, scenario.stem, console, as_json=as_json, serve=serve)
     except KeyboardInterrupt:
         if events.exists():
             note(f"the events until now are in {events}")
@@ -109,44 +112,54 @@ def run(
 
 
 def _carry_out(
-    scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool
+    scenario: Scenario, backend: str, directory: Path, name: str, console: Console, *, as_json: bool,
+    serve: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run the scenario with a live view and print a summary."""
     from p2pclust.cli.show.live import Watch  # noqa: PLC0415
-    from p2pclust.cli.show.progress import Progress  # noqa: PLC0415
+    from p2pclust.cli.show.serving import page_of  # noqa: PLC0415
     from p2pclust.cli.show.summary import summarise  # noqa: PLC0415
+    from p2pclust.live.scene import OPENING, Scene  # noqa: PLC0415
+    from p2pclust.live.shown import FollowedRun  # noqa: PLC0415
     from p2pclust.plots import canvas  # noqa: PLC0415
     from p2pclust.scenario.run import carry_out  # noqa: PLC0415
 
-    shown: list[Watch] = []
+    shown: list[tuple[Watch, FollowedRun]] = []
     with ExitStack() as stack:
 
-        def ready(spec: FleetSpec) -> None:
-            progress = Progress(
-                [peer.name for peer in spec.peers],
-                [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
-                {device.name: device.group for device in scenario.fleet.members},
-            )
-            title = scenario.title or name
-            details = f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}"
-            tols = [getattr(request.job.protocols[request.job.main], "tol", 0.0) for request in spec.jobs]
-            watch = Watch(console, title, details, progress, tols, clock=backend != "simulated")
-            shown.append(stack.enter_context(watch))
-
         def take(event: Event) -> None:
-            shown[0].take(event)
+            if event["verb"] == OPENING:
+                scene = Scene.of_event(event)
+                progress = scene.progress()
+                followed = FollowedRun(scene, progress, mode="run")
+                if serve is not None:
+                    stack.enter_context(page_of(followed, serve))
+                watch = Watch(console, scene.title, scene.details, progress, scene.tol, clock=backend != "simulated")
+                shown.append((stack.enter_context(watch), followed))
+                return
+            watch, followed = shown[0]
+            with followed.changing():
+                watch.take(event)
 
         def measure() -> None:
-            shown[0].close()
+            shown[0][0].close()
             people = stderr()
             if people.is_terminal and not as_json:
                 people.print("measuring the result and drawing report.html", style="dim", soft_wrap=True)
 
         stack.enter_context(ended_like_ctrl_c())
-        result = carry_out(scenario, backend, out=directory, on_ready=ready, on_event=take, on_end=measure, name=name)
+        outcome = "interrupted"
+        try:
+            result = carry_out(scenario, backend, out=directory, on_event=take, on_end=measure, name=name)
+            outcome = result["failure"] or "all jobs are done"
+        finally:
+            if shown:
+                shown[0][1].end(outcome)
     summarise(console, result)
     if not canvas.can_draw():
         console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
+    if serve is not None:
+        stderr().print(f"the page has ended; p2pclust replay {directory} --serve shows the run again", soft_wrap=True)
     return result
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -15,8 +14,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from p2pclust.cli.show.progress import GroupView, JobView, PeerView, Progress, counted
 from p2pclust.cli.show.tables import table
+from p2pclust.live.progress import Progress
+from p2pclust.live.views import GroupView, JobView, PeerView
+from p2pclust.live.words import counted
 from p2pclust.tools.units import size
 
 __all__ = ["Watch", "sparkline"]
@@ -25,7 +26,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.:-=+*#"
 _STYLES = {
     "starting": "dim", "alive": "green", "finished": "bold green", "paused": "yellow", "down": "yellow", "lost": "red",
-    "left": "dim", "asleep": "blue",
+    "left": "dim", "asleep": "blue", "suspect": "yellow",
 }  # fmt: skip
 _LAST_EVENTS = 6
 _BAR = 24  # columns of the bar of a class of devices
@@ -49,7 +50,6 @@ class Watch:
         self._title, self._details = title, details
         self.progress = progress
         self._tol = tuple(tol)
-        self._last: deque[tuple[float, str, str]] = deque(maxlen=_LAST_EVENTS)
         # Another thread draws the view; it must not see half of a change.
         self._lock = threading.Lock()
         self._live: Live | None = None
@@ -82,9 +82,6 @@ class Watch:
         with self._lock:
             line = self.progress.take(event)
             self._last_event_at = time.monotonic()
-            # The view shows rounds elsewhere; their lines would push out all others.
-            if line and event["verb"] != "combined":
-                self._last.append((float(event["t"]), line, _STRUCK.get(event["verb"], "")))
         if line and self._live is None:
             self._say(f"{event['t']:8.2f} s  {line}")
 
@@ -107,7 +104,9 @@ class Watch:
             parts += [self._graph(job) if job is not None and job.graph else self._moves(job), self._load(), Text("")]
             parts += [self._group(group) for group in self.progress.groups[: max(1, self._console.height // 5)]]
             parts.append(Text(""))
-            events = [self._event_line(*last) for last in self._last]
+            # Rounds are shown above; their lines would push out all others.
+            told = [line for line in self.progress.lines if line.verb != "combined"][-_LAST_EVENTS:]
+            events = [self._event_line(line.t, line.text, _STRUCK.get(line.verb, "")) for line in told]
             room = max(3, self._console.height - len(parts) - len(events) - 3)
             parts += [self._peers(room), Text(""), *events]
             return Group(*parts)

@@ -19,6 +19,8 @@ from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.peer.testbed.centers import centers_in
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
@@ -62,12 +64,25 @@ class _Reporter(Observer):
     def __init__(self, record: Record, devices: Devices) -> None:
         self._record = record
         self._devices = devices
+        self._shown = ("", -1)  # the job and round of the centers that were reported last
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         if isinstance(effect, Report):
             self._record.take(world.now, peer.name, effect.verb, effect.fields)
             if effect.verb == "combined" and "within" not in effect.fields:
                 self._record.load(world.now, {name: other.counters for name, other in world.peers.items()})
+            if effect.verb in ("combined", "finished") and "within" not in effect.fields:
+                self._show_centers(world.now, peer, effect.fields["job"])
+
+    def _show_centers(self, t: float, peer: Peer, job_id: str) -> None:
+        job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+        if job is None or self._shown == (job_id, job.ledger.register.round):
+            return
+        self._shown, ref = (job_id, job.ledger.register.round), job.ledger.register.ref
+        if ref is None or ref.payload is None:
+            return
+        if (centers := centers_in(JobState.decode(ref.payload))) is not None:
+            self._record.take(t, peer.name, "centers", {"job": job_id, **centers})
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self._record.take(world.now, peer.name, "exited", {"code": -9})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from p2pclust.errors import UsageError
 from p2pclust.transport.links import parse_address
 
-__all__ = ["Answer", "Web"]
+__all__ = ["Answer", "Web", "names_this_host"]
 
 #: Returns the content type and the content.
 Answer = Callable[[], tuple[str, bytes]]
@@ -79,7 +79,7 @@ class Web:
         if method not in ("GET", "HEAD"):
             return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
         hosts = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("host:")]
-        if not all(self._own(host) for host in hosts):
+        if not all(names_this_host(host, self._host) for host in hosts):
             return _response("403 Forbidden", "text/plain", b"use the address of this device\n")
         page = self._pages.get(path)
         if page is None:
@@ -88,15 +88,25 @@ class Web:
         kind, content = page()
         return _response("200 OK", kind, content, body=method == "GET")
 
-    def _own(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        name = name.strip("[]")
-        if name in ("localhost", self._host):
-            return True
-        try:
-            return bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+
+def names_this_host(host: str, own: str) -> bool:
+    """Return whether a request's ``Host`` is one that a page of another site cannot have: a number, or this host's name.
+
+    Another site can let its own name lead here, and so have its page read ours; it cannot do that with a number.
+
+    Examples
+    --------
+    >>> [names_this_host(host, "gateway") for host in ("127.0.0.1:80", "[::1]", "gateway", "localhost:80", "other.org")]
+    [True, True, True, True, False]
+    """
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = name.strip("[]")
+    if name in ("localhost", own):
+        return True
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def _response(status: str, kind: str, content: bytes, *, body: bool = True) -> bytes:

@@ -3,8 +3,8 @@
 In:  {"do": "submit", "job": base64, ...} | {"do": "read", "what": ..., "key": ..., "file": path} | {"do": "counters"}
      | {"do": "link", "peer": name, "up": true} | {"do": "suffer", "number": of the request, ...} (see conditions.py)
      | {"do": "leave"}
-Out: {"t": seconds, "verb": ..., ...} for everything that the core reports, and the answers, verbs "read", "counters" and
-"suffers".
+Out: {"t": seconds, "verb": ..., ...} for everything that the core reports; what round_views.py adds; and the
+answers, verbs "read", "counters" and "suffers".
 
 What is read goes into the file, because it can have hundreds of megabytes: the "state" of a job or this peer's "note" on
 it (the key is the job's id), or a "blob" (its digest in hex). The file is empty if that is not here.
@@ -31,6 +31,7 @@ from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.testbed.conditions import ImposedConditions
+from p2pclust.peer.testbed.round_views import RoundViews
 
 __all__ = ["Control", "JsonLines"]
 
@@ -80,6 +81,7 @@ class Control:
         self._lines = lines
         self._conditions = conditions
         self._partial = b""
+        self._views = RoundViews(shell, lines.write)
         self._actions: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "submit": self._submit,
             "read": self._copy,

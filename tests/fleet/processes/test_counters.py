@@ -42,6 +42,7 @@ def test_what_was_sent_is_told_when_all_have_answered() -> None:
     (load,) = record.events
     assert load == {
         "t": 1.0, "peer": "", "verb": "load", "messages_sent": 7, "bytes_sent": 750, "busiest": "a", "busiest_bytes": 400,
+        "sent": {"a": 400, "b": 350},
     }  # fmt: skip
     counters.take("b", {"messages_sent": 9, "bytes_sent": 900})
     assert len(record.events) == 1, "nobody asked"

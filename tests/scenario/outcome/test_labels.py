@@ -109,8 +109,9 @@ def test_rows_that_were_left_out_are_reported(tmp_path: Path, scenario_file: Wri
     result, _ = run(scenario_file(base=FILES))
     ((name, device, n_rows),) = [tuple(one.values()) for one in result["left_out"]]
     assert (Path(name).name, device, n_rows) == ("a.csv", "peer-01", 20)
-    first = json.loads(Path("out/events.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert first == {"t": 0.0, "peer": "peer-01", "verb": "rows-left-out", "file": name, "rows": 20}
+    opening, second = map(json.loads, Path("out/events.jsonl").read_text(encoding="utf-8").splitlines()[:2])
+    assert opening["verb"] == "fleet"
+    assert second == {"t": 0.0, "peer": "peer-01", "verb": "rows-left-out", "file": name, "rows": 20}
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert f"<td>{name}</td><td>peer-01</td><td>20</td>" in page
     assert json.loads(Path("out/result.json").read_text(encoding="utf-8"))["left_out"] == result["left_out"]

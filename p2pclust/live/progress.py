@@ -1,113 +1,46 @@
 """Follow the events of a run: keep the state of every peer and job, and describe the events that matter in one line each.
 
-Drawing and printing is done by `p2pclust.cli.show.live`.
+Drawing is done by others: on a terminal by `p2pclust.cli.show.live`, in a browser by the page of `p2pclust.live.server`.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-__all__ = ["GroupView", "JobView", "PeerView", "Progress", "counted"]
+from p2pclust.live.views import Event, EventLine, GroupView, JobView, Mark, PeerView, RoundView
+from p2pclust.live.words import FAULTS, LINES, relayed, relinked
 
-Event = Mapping[str, Any]
+__all__ = ["Progress"]
 
-#: Lines that need only the fields of their event.
-_LINES = {
-    "drained": "the battery of {peer} is empty",
-    "failed": "{peer} failed: {reason}",
-    "data-refused": "{peer} cannot use its data: {reason}",
-    "refused": "{peer} refuses the job: {reason}",
-    "store-damaged": "{peer} found its store damaged and begins with an empty one; the old one is kept",
-    "left-out": "round {round} goes on without {peer}, which stays silent",
-    "out-of-reach": "{peer} does not answer the aggregator in round {round}: another one may take over",
-    "unable": "{peer} cannot go on with the job: {reason}",
-    "stands-still": "{peer} aggregates, but has made no progress for {seconds:.0f} s: another one may take over",
-    "proposer": "{proposer} is asked in place of a peer that is gone",
-}
-
-#: What a fault does, in words, and the status of its victim from then on, if that changes.
-_FAULTS = {
-    "kill": ("killed", "lost"),
-    "drain": ("has an empty battery", "lost"),
-    "restart": ("killed, to come back", "down"),
-    "pause": ("paused", "paused"),
-    "resume": ("resumed", "alive"),
-    "join": ("joins", ""),
-    "leave": ("leaves", ""),
-    "cut": ("cut off", ""),
-    "heal": ("no longer cut off", ""),
-    "slow": ("slowed down", ""),
-    "drop": ("loses messages", ""),
-    "corrupt-data": ("works with damaged rows", ""),
-    "lie": ("lies about its rows", ""),
-    "revoke": ("revoked", "lost"),
-}
+_MOST_LINES: Final = 40
+_MOST_MARKS: Final = 400  # on the time line; the oldest are forgotten
+_MOST_ROUNDS: Final = 2_000
 
 #: The statuses of peers that are absent.
 _AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
-
-
-@dataclass
-class PeerView:
-    """One peer, as its events describe it. `status`: starting | alive | asleep | paused | down | lost | finished | left."""
-
-    name: str
-    group: str = ""  # its device class
-    status: str = "starting"
-    round: int | None = None
-    lives: int = 0
-    term: int | None = None  # of the current job, if it aggregates
-    noticed: bool = False  # another peer reported its death
-
-
-@dataclass(frozen=True)
-class GroupView:
-    """One class of devices: how many there are, and how many of them are alive, away and finished."""
-
-    name: str
-    total: int
-    alive: int
-    away: int
-    finished: int
-
-
-@dataclass
-class JobView:
-    """One job, as its events describe it. `stages` are the ids of its protocols, in order."""
-
-    stages: tuple[str, ...]
-    n_peers: int = 0
-    stage: str = ""
-    round: int | None = None
-    term: int | None = None
-    aggregator: str = ""
-    shift_of: dict[int, float] = field(default_factory=dict)
-    graph: dict[str, int] = field(default_factory=dict)  # counts of the association graph; FedCRef only
-    phase: str = ""
-    finished: set[str] = field(default_factory=set)
-
-    @property
-    def protocol(self) -> str:
-        """The protocol of the job's main stage."""
-        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
-
-        return self.stages[main_stage(self.stages)]
-
-    @property
-    def shifts(self) -> list[float]:
-        """How far the centers moved in each round so far."""
-        return list(self.shift_of.values())
+#: By verb, what an event that has a line is on the time line.
+_MARKS: Final[Mapping[str, str]] = {
+    "elected": "election", "fault": "fault", "drained": "fault", "exited": "death", "failed": "death", "member": "death",
+    "started": "return", "resumed": "return", "waiting": "wait", "finished": "end",
+    "ended": "end",
+}  # fmt: skip
 
 
 class Progress:
     """The state of a run, updated by one event at a time.
 
     `stages` has for each job, in the order of submission, the protocols of its stages; `groups` each peer's device class,
-    by default one for all. `load` has the newest counts of what the peers have sent: ``messages_sent``, ``bytes_sent``,
+    by default one for all; `links` are those of the overlay at the start, None for a full mesh.
+
+    `load` has the newest counts of what the peers have sent: ``messages_sent``, ``bytes_sent``,
     ``busiest`` (a name) and ``busiest_bytes``; it is empty before the first report.
+
+    Beside the events of a testbed it follows those that `p2pclust.live.ask` makes of the answers of a standing fleet:
+    ``enrolled`` (a peer that was unknown), ``sent`` (its traffic), ``waits`` (the peers that the aggregator waits for),
+    ``ended`` (a job, with its outcome), and ``submitted`` with the ``stages`` of a job that was unknown.
 
     Examples
     --------
@@ -119,12 +52,17 @@ class Progress:
     """
 
     def __init__(
-        self, names: Sequence[str], stages: Sequence[Sequence[str]], groups: Mapping[str, str] | None = None
+        self, names: Sequence[str], stages: Sequence[Sequence[str]], groups: Mapping[str, str] | None = None,
+        links: Iterable[tuple[str, str]] | None = None,
     ) -> None:  # fmt: skip
         self.peers = {name: PeerView(name, (groups or {}).get(name, "")) for name in names}
         self.load: Event = {}
         self.jobs = [JobView(tuple(of_job)) for of_job in stages]
+        self.links = None if links is None else {_pair(a, b) for a, b in links}
         self.t = 0.0
+        self.lines: deque[EventLine] = deque(maxlen=_MOST_LINES)
+        self.marks: deque[Mark] = deque(maxlen=_MOST_MARKS)
+        self.rounds: deque[RoundView] = deque(maxlen=_MOST_ROUNDS)
         self._sees: dict[str, set[str]] = {name: set() for name in names}
         self._linked = False
         self._waiting: set[str] = set()
@@ -134,11 +72,14 @@ class Progress:
         self._verbs: dict[str, Callable[[Event], str]] = {
             "started": self._started, "member": self._member, "submitted": self._submitted, "phase": self._phase,
             "fault": self._fault, "resumed": self._resumed, "exited": self._exited, "waiting": self._wait,
-            "relayed": _relayed, "link": _relinked, "load": self._loaded, "asleep": self._turns, "awake": self._turns,
-            "refused-stranger": self._stranger, "roster": self._roster,
+            "relayed": self._relayed, "link": self._relinked, "load": self._loaded, "asleep": self._turns,
+            "awake": self._turns, "refused-stranger": self._stranger, "roster": self._roster, "energy": self._energy,
+            "sent": self._sent,
+            "enrolled": self._enrolled,
         }  # fmt: skip
         self._verbs_of_jobs: dict[str, Callable[[JobView, Event], str]] = {
             "elected": self._elected, "combined": self._combined, "finished": self._finished, "circle": _circle,
+            "waits": _waits, "centers": _centers, "ended": self._ended,
         }  # fmt: skip
 
     @property
@@ -169,10 +110,31 @@ class Progress:
             job = self._by_id.get(event["job"])
             line = "" if job is None else self._verbs_of_jobs[verb](job, event)
         else:
-            line = self._verbs[verb](event) if verb in self._verbs else _LINES.get(verb, "").format_map(event)
-        if line and verb != "waiting":
-            self._waiting.clear()
+            line = self._verbs[verb](event) if verb in self._verbs else LINES.get(verb, "").format_map(event)
+        if line:
+            if verb != "waiting":
+                self._waiting.clear()
+            self.lines.append(EventLine(float(event["t"]), verb, line))
+            if verb in _MARKS and event.get("status") != "alive" and "within" not in event:
+                self.marks.append(
+                    Mark(float(event["t"]), _MARKS[verb], str(event.get("member") or event["peer"]), line)
+                )
         return line
+
+    def waited_for(self) -> tuple[str, ...]:
+        """Return the peers that the current round waits for.
+
+        They are those that the aggregator names, if it has; else those of the roster that were silent when it asked, or
+        are away and were not reported dead.
+        """
+        job = self.job
+        if job is None or job.finished or job.failed:
+            return ()
+        if job.waits_for is not None:
+            return job.waits_for
+        own = (self.peers[name] for name in job.roster if name in self.peers)
+        away = ("paused", "down", "lost", "suspect")
+        return tuple(peer.name for peer in own if peer.silent or (peer.status in away and not peer.noticed))
 
     # -- peers ------------------------------------------------------------------------------------------------------
 
@@ -183,7 +145,7 @@ class Progress:
     def _started(self, event: Event) -> str:
         peer = self._peer(event)
         peer.lives += 1
-        peer.status, peer.noticed = "alive", False
+        peer.status, peer.noticed, peer.silent = "alive", False, False
         return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
 
     def _member(self, event: Event) -> str:
@@ -195,12 +157,14 @@ class Progress:
                 self._sees[reporter].discard(member)
         peer = self.peers.get(member)
         if status == "dead" and peer is not None and not peer.noticed:
-            peer.noticed = True
-            if peer.status in ("alive", "starting"):
+            peer.noticed, peer.silent = True, False
+            if peer.status in ("alive", "starting", "suspect"):
                 peer.status = "lost"
             return f"{member} is noticed to be gone, by {reporter}"
+        if status == "suspect" and peer is not None and peer.status == "alive":
+            peer.status = "suspect"
         if status == "alive" and peer is not None:
-            if peer.status in ("starting", "lost"):
+            if peer.status in ("starting", "lost", "suspect"):
                 peer.status = "alive"
             peer.noticed = False
         return self._link()
@@ -213,7 +177,7 @@ class Progress:
         return f"{len(self.peers)} peers linked to each other"
 
     def _fault(self, event: Event) -> str:
-        done, status = _FAULTS[event["do"]]
+        done, status = FAULTS[event["do"]]
         peer = self._peer(event)
         peer.status = status or peer.status
         round_ = event.get("round", event.get("planned"))
@@ -229,7 +193,35 @@ class Progress:
 
     def _loaded(self, event: Event) -> str:
         self.load = event
+        return self._sent(event)
+
+    def _sent(self, event: Event) -> str:
+        for name, sent in event.get("sent", {}).items():
+            if name in self.peers:
+                self.peers[name].bytes_sent = int(sent)
         return ""
+
+    def _energy(self, event: Event) -> str:
+        for name, used in event["used_j"].items():
+            if name in self.peers:
+                self.peers[name].energy_j, self.peers[name].battery = float(used), event["left"].get(name)
+        return ""
+
+    def _enrolled(self, event: Event) -> str:
+        """Show a peer of a standing fleet that was not known before."""
+        self.peers.setdefault(event["peer"], PeerView(event["peer"], str(event.get("class", ""))))
+        self._sees.setdefault(event["peer"], set())
+        return ""
+
+    def _relinked(self, event: Event) -> str:
+        if self.links is not None:
+            link = {_pair(event["peer"], event["to"])}
+            self.links = self.links | link if event["up"] else self.links - link
+        return relinked(event)
+
+    def _relayed(self, event: Event) -> str:
+        self._peer(event).silent = True
+        return relayed(event)
 
     def _resumed(self, event: Event) -> str:
         self.peers[event["peer"]].status = "alive"
@@ -248,13 +240,17 @@ class Progress:
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def _submitted(self, event: Event) -> str:
-        if len(self._by_id) == len(self.jobs):
+        if len(self._by_id) == len(self.jobs) and "stages" in event:
+            self.jobs.append(JobView(tuple(event["stages"]), stage=event["stages"][0]))
+        if len(self._by_id) == len(self.jobs) or event["job"] in self._by_id:
             return ""
         job = self.jobs[len(self._by_id)]
         self._by_id[event["job"]] = job
-        job.n_peers = len(event["roster"])
+        job.roster = tuple(event["roster"])
+        job.n_peers = len(job.roster)
         for peer in self.peers.values():
             peer.term = peer.round = None
+            peer.silent = False
             if peer.status in ("starting", "finished"):
                 peer.status = "alive"
         at = f" at {event['peer']}" if event["peer"] else ""
@@ -264,7 +260,9 @@ class Progress:
         for peer in self.peers.values():
             peer.term = event["term"] if peer.name == event["peer"] else None
         job.term, job.aggregator = event["term"], event["peer"]
-        return f"{event['peer']} aggregates term {event['term']} ({event['votes']} of {event['of']} votes)"
+        job.waits_for, job.waiting = None, ""
+        votes = f" ({event['votes']} of {event['of']} votes)" if "votes" in event else ""
+        return f"{event['peer']} aggregates term {event['term']}{votes}"
 
     def _phase(self, event: Event) -> str:
         self._peer(event).round = event["round"]
@@ -272,23 +270,29 @@ class Progress:
 
     def _combined(self, job: JobView, event: Event) -> str:
         before, job.stage = job.stage, job.stages[min(event["stage"], len(job.stages) - 1)]
-        job.round = event["round"]
-        for name in event["contributors"]:
+        job.begin_round(event["round"])
+        job.round, job.contributors = event["round"], tuple(event["contributors"])
+        self.rounds.append(RoundView(float(event["t"]), event["round"], len(job.contributors), job.n_peers))
+        for peer in self.peers.values():
+            peer.silent = False
+        for name in job.contributors:
             if name in self.peers:
                 self.peers[name].round = event["round"]
-        # A new aggregator repeats a round: drop what the old one reported of it.
-        job.shift_of = {round_: shift for round_, shift in job.shift_of.items() if round_ < event["round"]}
         job.phase = str(event.get("phase", ""))
         line = f"round {event['round']}: {len(event['contributors'])} of {job.n_peers} contributed"
-        line += _graph(job, event)
+        line += job.associate(event)
         if event.get("shift") is not None:
             job.shift_of[event["round"]] = float(event["shift"])
             line += f", the {event.get('moved', 'centers')} moved by {event['shift']:.3g}"
+        if "shifts" in event:  # of a standing fleet, all so far
+            job.shift_of = dict(event["shifts"])
         if event.get("cells") is not None:
             line += f"; there are {event['cells']} cells now"
         if event.get("objective") is not None:
+            job.objective_of[event["round"]] = float(event["objective"])
             line += f", the objective is {event['objective']:.6g}"
         if event["status"] == "failed":
+            job.failed = True
             return line + "; the job failed"
         if event["status"] == "running" and before != job.stage:
             line += f"; next is {job.stage}"
@@ -300,10 +304,21 @@ class Progress:
         self._peer(event).status = "finished"
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
+    def _ended(self, job: JobView, event: Event) -> str:
+        """Follow the end of a job of a standing fleet, as one peer reports it."""
+        job.failed, job.waits_for, job.waiting = event["outcome"] != "done", None, ""
+        if not job.failed:
+            job.finished.update(
+                name for name in job.roster if name in self.peers and self.peers[name].status not in _AWAY
+            )
+        return f"job {self.job_number} is {event['outcome']}" + (f": {event['reason']}" if event["reason"] else "")
+
     def _wait(self, event: Event) -> str:
         """Show each count once until another event comes: the parts of a fleet that was cut wait with different counts."""
         peers = "peers of a job within the job" if event.get("within") else "peers"
         line = f"waiting: {event['present']} of {event['of']} {peers} are here"
+        if self.job is not None and not event.get("within"):
+            self.job.waiting = line
         said = line in self._waiting
         self._waiting.add(line)
         return "" if said else f"{line}, as {event['peer']} sees it"
@@ -325,37 +340,17 @@ def _circle(job: JobView, event: Event) -> str:
     return f"{event['peer']} begins the round anew, with {len(event['members'])} of {job.n_peers}"
 
 
-def _relinked(event: Event) -> str:
-    return f"{event['peer']} and {event['to']} {'are linked now' if event['up'] else 'have lost their link'}"
+def _waits(job: JobView, event: Event) -> str:
+    job.waits_for = tuple(event["peers"])
+    return ""
 
 
-def _relayed(event: Event) -> str:
-    through = f": asked through {', '.join(event['via'])}" if event["via"] else ""
-    return f"{event['peer']} stays silent in round {event['round']}{through}"
+def _centers(job: JobView, event: Event) -> str:
+    """Keep the centers of a round; those of later rounds are of an aggregator that is gone."""
+    job.centers_of = {number: one for number, one in job.centers_of.items() if number < event["round"]}
+    job.centers_of[event["round"]] = event["centers"]
+    return ""
 
 
-def counted(number: int, many: str) -> str:
-    """Write a number with its word.
-
-    Examples
-    --------
-    >>> counted(1, "communities"), counted(0, "clusters")
-    ('1 community', '0 clusters')
-    """
-    one = many.removesuffix("ies") + "y" if many.endswith("ies") else many.removesuffix("s")
-    return f"{number} {one if number == 1 else many}"
-
-
-def _graph(job: JobView, event: Event) -> str:
-    """Follow the association graph of a job that has one; return the part of a line that describes it."""
-    count = {key: event[key] for key in ("groups", "isolated", "links") if key in event}
-    if not count or "phase" not in event:
-        return ""
-    job.graph |= {key: len(value) if isinstance(value, list) else int(value) for key, value in count.items()}
-    if isinstance(event.get("clusters"), list):
-        job.graph["clusters"] = sum(event["clusters"])
-    if "changed" in event:
-        job.graph["changed"], job.graph["rows"] = event["changed"], event["rows"]
-    groups, isolated = job.graph.get("groups", 0), job.graph.get("isolated", 0)
-    line = f", {counted(groups, 'communities')}, {counted(isolated, 'clusters')} isolated"
-    return line + (f", {event['changed']} of {event['rows']} rows changed" if "changed" in event else "")
+def _pair(a: str, b: str) -> tuple[str, str]:
+    return (a, b) if a < b else (b, a)

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from p2pclust.cli.show.live import Watch, sparkline
-from p2pclust.cli.show.progress import GroupView, Progress
+from p2pclust.live.progress import Progress
+from p2pclust.live.views import GroupView
 
 NAMES = ["a", "b", "c"]
 ROUND = {"verb": "combined", "peer": "a", "job": "j", "term": 1, "status": "running", "stage": 1}

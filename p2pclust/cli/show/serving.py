@@ -1,0 +1,84 @@
+"""The option ``--serve [HOST:PORT]``, and the page that it starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from p2pclust.cli.show.laboratory import LaboratoryCommand
+from p2pclust.cli.show.output import stderr
+from p2pclust.errors import UsageError
+from p2pclust.tools.distribution import install_line
+
+if TYPE_CHECKING:
+    from p2pclust.live.server import LivePage
+    from p2pclust.live.shown import FollowedRun, Replay
+
+__all__ = ["Serve", "ServingCommand", "ServingLaboratoryCommand", "page_of", "with_address"]
+
+_OPTION: Final = "--serve"
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")
+
+Serve = Annotated[
+    str | None,
+    typer.Option(
+        _OPTION,
+        metavar="[HOST:PORT]",
+        help="Show it on a page in the browser; default 127.0.0.1:7480, or another port if that is taken. Elsewhere than on "
+        "this machine the printed address has a token.",
+    ),
+]
+
+
+def with_address(words: Sequence[str]) -> list[str]:
+    """Return a command line in which ``--serve`` has a value: what follows, if that is HOST:PORT, else an empty one.
+
+    Examples
+    --------
+    >>> with_address(["--serve", "quickstart"]), with_address(["--serve", "0.0.0.0:80"])
+    (['--serve=', 'quickstart'], ['--serve=0.0.0.0:80'])
+    """
+    found: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*found, word, *left]
+        if word == _OPTION:
+            word += "=" + (left.pop(0) if left and _ADDRESS.fullmatch(left[0]) else "")
+        found.append(word)
+    return found
+
+
+class ServingCommand(TyperCommand):
+    """A command whose option ``--serve`` may stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line."""
+        return super().parse_args(ctx, with_address(args))
+
+
+class ServingLaboratoryCommand(ServingCommand, LaboratoryCommand):
+    """Such a command of the laboratory."""
+
+
+@contextmanager
+def page_of(picture: FollowedRun | Replay, address: str) -> Iterator[LivePage]:
+    """Serve a picture, and say where on standard error."""
+    from p2pclust.live.address import Address  # noqa: PLC0415
+
+    try:
+        from p2pclust.live.server import LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise UsageError(f"--serve needs aiohttp: {install_line('live')}") from None
+    with LivePage(picture, Address.of(address)) as page:
+        picture.on_change = page.changed
+        stderr().print(f"see {page.url}", soft_wrap=True)
+        yield page

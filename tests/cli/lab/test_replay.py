@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+
+from p2pclust.tools import distribution
+
+SMALL = """
+[data]
+source = "iris"
+[fleet]
+peers = 3
+[[jobs]]
+protocol = "llf-cm"
+clusters = 3
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, cli: Cli) -> Path:
+    (tmp_path / "s.toml").write_text(SMALL, encoding="utf-8")
+    assert cli("run", "s.toml", "--backend", "simulated", "--out", "run").code == 0
+    return tmp_path / "run"
+
+
+@contextmanager
+def served(*words: object) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """A command that serves a page: the process, its port, and the path that opens it."""
+    command = [sys.executable, "-m", "p2pclust", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = None
+        for line in process.stderr:
+            if found := re.fullmatch(r"see http://[^:]+:(\d+)(/\S*)\n", line):
+                break
+        assert found is not None
+        try:
+            yield process, int(found[1]), found[2]
+        finally:
+            process.kill()
+
+
+def first_snapshot(port: int) -> dict[str, object]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/events")
+    answer = connection.getresponse()
+    while not (line := answer.readline()).startswith(b"data: "):
+        assert line, "the server ended"
+    connection.close()
+    answer.close()
+    return dict(json.loads(line.removeprefix(b"data: ")))
+
+
+def test_without_a_page_the_events_are_printed(cli: Cli, run: Path) -> None:
+    ran = cli("replay", run, "--speed", 1000)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[1] == "3 peers, simulated, timing default, seed 0"
+    assert lines[-1].endswith("job 1 is finished: a majority holds the final state")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_page_is_served_until_ctrl_c(run: Path) -> None:
+    pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
+    with served("replay", run, "--serve", "127.0.0.1:0") as (process, port, path):
+        assert path == "/"
+        found = first_snapshot(port)
+        assert (found["mode"], found["ended"]) == ("replay", False)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="peers are forks")
+def test_a_run_is_served_while_it_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
+    (tmp_path / "s.toml").write_text(SMALL, encoding="utf-8")
+    out = tmp_path / "out"
+    with served("run", tmp_path / "s.toml", "--serve", "0.0.0.0:0", "--out", out) as (process, _, path):
+        assert re.fullmatch(r"/\?token=[\w-]{32}", path)
+        _, said = process.communicate(timeout=100)
+        assert process.returncode == 0
+    assert f"the page has ended; p2pclust replay {out} --serve shows the run again" in said
+    assert path.partition("=")[2] not in (out / "events.jsonl").read_text(encoding="utf-8")
+
+
+def test_what_is_not_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
+    ran = cli("replay", tmp_path, "--serve")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {tmp_path}: no events.jsonl there: name the output directory of `p2pclust run`\n"
+
+
+def test_without_the_extra_one_line_names_it(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "p2pclust.live.server", raising=False)
+    ran = cli("replay", run, "--serve")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: --serve needs aiohttp: {distribution.install_line('live')}\n"
+
+
+@pytest.mark.parametrize("address", ["here:99999", "127.0.0.1:70000"])
+def test_an_address_that_is_none_is_refused(cli: Cli, run: Path, address: str) -> None:
+    pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
+    ran = cli("replay", run, "--serve", address)
+    assert ran.code == 2
+    assert ran.err == f"error: --serve {address}: expected HOST:PORT, such as 127.0.0.1:7480\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["watch"], "watch: name a JOB, or add --serve"),
+        (["watch", "job-1", "--peer", "a", "--peer", "b"], "watch: more than one --peer goes with --serve only"),
+        (["watch", "--serve", "--json"], "watch: --serve shows a page until Ctrl-C: omit --json and --within"),
+    ],
+)
+def test_options_of_the_page_are_checked(cli: Cli, words: list[str], line: str) -> None:
+    ran = cli(*words)
+    assert ran.code == 2
+    assert f"error: {line}" in ran.err
