@@ -237,10 +237,8 @@ _Patch = tuple[Any, str, Any]
 #: Name of the bug -> the attributes that it replaces.
 MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-not-synced": ((Ledger, "_save_ballot", _vote_not_synced),),
-    "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
     "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
-    "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
     "document-not-synced": ((Jobs, "_store", _not_synced(Jobs._store, "job")),),
     "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
     "refutation-not-synced": ((OwnLife, "refute", _not_synced(OwnLife.refute, "self")),),
@@ -315,6 +313,8 @@ ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 TERM_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "result-of-an-older-term": ((aggregator.AggregatorTerm, "computed", _takes_older_results),),
     "late-vote-counted": ((Election, "receive", _counts_any_vote),),
+    "no-fence-by-term": ((Ledger, "stale", _no_fence), (Ledger, "may_adopt", _adopts_any_term)),
+    "stepped-down-for-good": ((Election, "step_down", _steps_down_for_good),),
 }
 
 #: The same for worlds in which peers forge the facts of others.
