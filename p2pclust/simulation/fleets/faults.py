@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from p2pclust.simulation.fleets.plan import FOR_EVER, RandomFault
+from p2pclust.simulation.swarms.marks import votes
 from p2pclust.transport.links import Lane
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ _FLAPS_EVERY_S: Final = 1.7
 #: An older image of a store waits so long, so many times, until all others have heard of a later life.
 _STALE_AGAIN_S: Final = 0.5
 _STALE_TRIES: Final = 10
+#: A vote is looked for so often, so many times; it comes within so many seconds.
+_VOTE_AGAIN_S: Final = 0.002
+_VOTE_TRIES: Final = 2_000
+_VOTE_WITHIN_S: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -261,6 +266,26 @@ def _revoke(fleet: RandomFleet, fault: RandomFault) -> None:
         fleet.revoke(name)
 
 
+def _revoke_voter(fleet: RandomFleet, fault: RandomFault) -> None:
+    """Revoke a peer whose vote a candidate has, or is about to get: the candidate hears of it first."""
+
+    def look(tries: int = _VOTE_TRIES) -> None:
+        if fleet.healed or fleet.plan.links:
+            return
+        given = next(((to, by) for to, by in votes(fleet.world.peers) if fleet.may_lose(by)), None)
+        if given is not None:
+            fleet.world.at(fleet.world.now + fault.amount * _VOTE_WITHIN_S, partial(revoke, *given))
+        elif tries:
+            fleet.world.at(fleet.world.now + _VOTE_AGAIN_S, partial(look, tries - 1))
+
+    def revoke(candidate: str, voter: str) -> None:
+        if fleet.may_lose(voter) and fleet.world.peers[candidate].core is not None:
+            fleet.lose(voter)
+            fleet.revoke(voter, candidate)
+
+    look()
+
+
 def _enrol(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.enrol(_name(fleet, fault))
 
@@ -305,6 +330,7 @@ KINDS: Final[dict[str, FaultKind]] = {
     "large-lost": FaultKind(_large_lost, _large_pass, may_last=True),
     "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
     "revoked": FaultKind(_revoke, _nothing),
+    "voter-revoked": FaultKind(_revoke_voter, _nothing, only_named=True),
     "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
     "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # the same

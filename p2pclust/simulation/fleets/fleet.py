@@ -160,10 +160,10 @@ class RandomFleet:
         """Note a peer that must not be started again."""
         self._down[name] = None
 
-    def revoke(self, name: str) -> None:
-        """A person revokes a peer, and gives the roster to some peer that runs."""
+    def revoke(self, name: str, *hearers: str) -> None:
+        """A person revokes a peer, and gives the roster to some peer that runs, and to others that do."""
         self.revoked[name] = None
-        if not self._publish():
+        if not self._publish(*hearers):
             del self.revoked[name]
 
     def enrol(self, name: str) -> None:
@@ -194,14 +194,14 @@ class RandomFleet:
         if not self._publish():
             self._signs_facts = before
 
-    def _publish(self, *new: str) -> bool:
-        """Give a new roster to some peer that runs, if there is one, and to new peers; return whether there is one."""
+    def _publish(self, *others: str) -> bool:
+        """Give a new roster to some peer that runs, if there is one, and to others; return whether there is one."""
         names = self.on_roster()
         running = [one for one in names if self.world.peers[one].core is not None]
         if running:
             self._serial += 1
             roster = paper_roster(self._serial, names, signs_facts=self._signs_facts)
-            for name in (*new, running[int(self._rng.integers(len(running)))]):
+            for name in (*others, running[int(self._rng.integers(len(running)))]):
                 self.world.give_roster(name, roster)
         return bool(running)
 

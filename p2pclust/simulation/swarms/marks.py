@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from p2pclust.peer.core.effects import Effect, Send
@@ -33,8 +34,27 @@ _NAMES: Final = {
 
 def aggregates(peer: Peer, job_id: str) -> bool:
     """Return whether a peer is the aggregator of a job, in its own view."""
+    return _role(peer, job_id) is Role.AGGREGATOR
+
+
+def votes(peers: Mapping[str, Peer]) -> Iterator[tuple[str, str]]:
+    """Yield the candidates that ask for votes, each with a peer that has voted for it; the reply may be on its way."""
+    for peer in peers.values():
+        for job_id in [] if peer.core is None else peer.core.jobs.jobs:
+            if _role(peer, job_id) is Role.CANDIDATE:
+                yield from ((peer.name, other.name) for other in peers.values() if _votes_for(other, peer, job_id))
+
+
+def _votes_for(voter: Peer, candidate: Peer, job_id: str) -> bool:
+    job, asks = (None if one.core is None else one.core.jobs.jobs.get(job_id) for one in (voter, candidate))
+    if voter is candidate or not isinstance(job, AggregatedJob) or not isinstance(asks, AggregatedJob):
+        return False
+    return (job.ledger.term, job.ledger.voted_for) == (asks.ledger.term, candidate.name)
+
+
+def _role(peer: Peer, job_id: str) -> Role | None:
     job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
-    return isinstance(job, AggregatedJob) and job.election.role is Role.AGGREGATOR
+    return job.election.role if isinstance(job, AggregatedJob) else None
 
 
 class Marks(Observer):
