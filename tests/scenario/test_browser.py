@@ -6,12 +6,12 @@ Needs Chromium with its driver, and selenium; where one is missing the tests are
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import headless
 
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.scenario.file.load import load_scenario
@@ -20,11 +20,6 @@ from p2pclust.scenario.pictures.graph import association_drawing
 from p2pclust.scenario.run import carry_out
 
 pytestmark = [pytest.mark.slow, pytest.mark.pictures]
-
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--window-size=1200,1000",
-)  # fmt: skip
 
 SMALL = """
 title = "Four peers, and one that dies"
@@ -58,19 +53,8 @@ return [...document.querySelectorAll("svg.drawing, img")].map(picture => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="pip install 'p2pclust[dev]' installs selenium")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium with its driver: apt install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield started
-    started.quit()
+    with headless(tmp_path_factory.mktemp("browser"), performance="ALL") as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
