@@ -346,9 +346,24 @@ def _waits(job: JobView, event: Event) -> str:
 
 
 def _centers(job: JobView, event: Event) -> str:
-    """Keep the centers of a round; those of later rounds are of an aggregator that is gone."""
-    job.centers_of = {number: one for number, one in job.centers_of.items() if number < event["round"]}
-    job.centers_of[event["round"]] = event["centers"]
+    """Keep the centers of a round in two columns; those of later rounds are of an aggregator that is gone.
+
+    The columns are those in which the first centers are farthest apart, so axes stay, and a long run takes little memory.
+    """
+    centers = event["centers"]
+    while job.centers_of and next(reversed(job.centers_of)) >= event["round"]:
+        job.centers_of.popitem()
+    n_columns = len(centers[0])
+    if n_columns < 2:
+        return ""
+    if not job.centers_of:
+        apart = [
+            max(center[at] for center in centers) - min(center[at] for center in centers) for at in range(n_columns)
+        ]
+        x, y = sorted(sorted(range(n_columns), key=lambda at: -apart[at])[:2])
+        job.columns = (x, y)
+    x, y = job.columns
+    job.centers_of[event["round"]] = [(center[x], center[y]) for center in centers]
     return ""
 
 

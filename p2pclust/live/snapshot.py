@@ -213,21 +213,13 @@ def _moves(scene: Scene, progress: Progress, job: JobView) -> Moves:
 
 
 def _plane(scene: Scene, job: JobView) -> CenterPaths | None:
-    """Return the centers' paths, in the two columns in which the first centers are farthest apart: so axes stay."""
-    rounds = sorted(job.centers_of)
+    """Return the centers' paths."""
+    rounds = list(job.centers_of)
     if not rounds:
         return None
-    first = job.centers_of[rounds[0]]
-    n_columns = len(first[0])
-    if n_columns < 2:
-        return None
-    apart = [max(center[at] for center in first) - min(center[at] for center in first) for at in range(n_columns)]
-    x, y = sorted(sorted(range(n_columns), key=lambda at: -apart[at])[:2])
     kept = [job.centers_of[rounds[number]] for number in thinned(len(rounds), _MOST_PATH)]
-    n_centers = len(kept[-1])
-    paths = tuple(
-        tuple((centers[own][x], centers[own][y]) for centers in kept if own < len(centers)) for own in range(n_centers)
-    )
+    paths = tuple(tuple(centers[own] for centers in kept if own < len(centers)) for own in range(len(kept[-1])))
+    x, y = job.columns
     return CenterPaths(_name(scene.features, x), _name(scene.features, y), paths, _box(paths))
 
 

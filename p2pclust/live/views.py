@@ -103,8 +103,9 @@ class JobView:
     waiting: str = ""  # for a majority, in words
     failed: bool = False
     finished: set[str] = field(default_factory=set)
-    #: By round: the centers that the round began with, each a list of its coordinates; in testbeds only.
-    centers_of: dict[int, Sequence[Sequence[float]]] = field(default_factory=dict)
+    #: By round: the centers that the round began with, in two columns; in testbeds only.
+    centers_of: dict[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    columns: tuple[int, int] = (0, 1)  # these two
 
     @property
     def protocol(self) -> str:

@@ -94,6 +94,15 @@ def test_centers_are_shown_in_the_two_columns_where_they_were_farthest_apart_at_
     assert found.plane.box == (0.0, 9.0, 1.0, 5.0)
 
 
+def test_of_centers_only_what_is_drawn_is_kept_and_a_round_that_is_done_again_counts_once() -> None:
+    """A run of thousands of rounds once kept all coordinates of each, and copied the rounds in each round."""
+    one = {"peer": "a", "verb": "centers", "round": 1, "centers": [[0.0, 0.0, 1.0], [1.0, 9.0, 5.0]]}
+    again = {**one, "round": 2, "centers": [[0.0, 2.0, 1.5], [1.0, 8.0, 4.0]]}
+    progress, _ = told(*BEGUN, one, {**one, "round": 2}, {**one, "round": 3}, again)
+    assert progress.job is not None
+    assert progress.job.centers_of == {1: [(0.0, 1.0), (9.0, 5.0)], 2: [(2.0, 1.5), (8.0, 4.0)]}
+
+
 def test_the_page_of_a_standing_fleet_never_has_centers() -> None:
     scene = Scene("fleet", "", dict.fromkeys(NAMES, ""), [["llf-cm"]], testbed=False)
     _, found = told(
