@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,9 +128,15 @@ class Channel:
         self._forget()
         self._hang_up(linger_ms)
 
-    def dial(self) -> None:
+    def dial(self) -> bool:
         """Begin to connect; see `Dialler`."""
-        socket = self.context.socket(zmq.DEALER)
+        try:
+            socket = self.context.socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self.counters.drop("not connected: too many open files")
+            return False
         set_common_options(socket)
         socket.set(zmq.IMMEDIATE, 1)
         socket.sndhwm = _QUEUE[self.lane]
@@ -152,6 +159,7 @@ class Channel:
             self._wait()
         else:
             self._watch()
+        return True
 
     def _hang_up(self, linger_ms: int) -> None:
         """Close the socket, if there is one, or leave the dialler's queue."""

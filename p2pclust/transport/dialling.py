@@ -19,14 +19,18 @@ _AT_ONCE: Final = 4
 _PATIENCE_S: Final = 0.5
 _USUAL: Final = 3.0
 _LONGEST_S: Final = 5.0
+_AGAIN_S: Final = 0.5  # after an attempt that could not begin
 _GAIN: Final = 0.25  # the weight of the newest connection in what is usual
 
 
 class Dialled(Protocol):
     """A connection that waits to be opened."""
 
-    def dial(self) -> None:
-        """Begin to connect; `Dialler.up` is called once this has succeeded."""
+    def dial(self) -> bool:
+        """Begin to connect; `Dialler.up` is called once this has succeeded.
+
+        Return False if it cannot begin now, for want of a descriptor: then it is called again later.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -92,9 +96,16 @@ class Dialler:
         patience_s = min(max(_PATIENCE_S, _USUAL * self._usual_s), _LONGEST_S)
         while self._waiting and len(self._begun) < _AT_ONCE:
             connection = self._next()
-            del self._waiting[connection]
+            waiting = self._waiting.pop(connection)
             self._begun[connection] = self._loop.call_later(patience_s, self.done, connection)
-            connection.dial()
+            if not connection.dial():
+                self._begun[connection].cancel()
+                self._begun[connection] = self._loop.call_later(_AGAIN_S, self._again, connection, waiting)
+
+    def _again(self, connection: Dialled, waiting: _Waiting) -> None:
+        self._waiting[connection] = waiting
+        del self._begun[connection]
+        self._look()
 
     def _next(self) -> Dialled:
         for connection, waiting in self._waiting.items():

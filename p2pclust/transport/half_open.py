@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from p2pclust.transport.arrivals import Arrivals
@@ -107,16 +107,27 @@ class HalfOpen:
         return most != resource.RLIM_INFINITY and lowest > most - most // 4
 
 
+def _open_files() -> Iterable[int]:
+    """Return the descriptors of this process that are in use."""
+    import resource  # noqa: PLC0415
+
+    try:
+        return [int(name) for name in os.listdir(_OPEN_FILES)]
+    except OSError:  # none is left for the listing itself, so all below the limit are in use
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return () if most == resource.RLIM_INFINITY else range(most)
+
+
 def _sockets() -> Iterator[tuple[int, socket.socket]]:
     """Yield this process's Internet sockets: the descriptor, which stays open, and an object to use it by."""
-    for name in os.listdir(_OPEN_FILES):
+    for number in _open_files():
         try:
             # Not a duplicate: there may be no descriptor left for one.
-            connection = socket.socket(fileno=int(name))
-        except OSError:  # not a socket, or the listing's own descriptor
+            connection = socket.socket(fileno=number)
+        except OSError:  # not a socket, or closed meanwhile
             continue
         try:
             if connection.family in (socket.AF_INET, socket.AF_INET6):
-                yield int(name), connection
+                yield number, connection
         finally:
             connection.detach()

@@ -227,17 +227,17 @@ class ZmqLinks:
             return False
         if self._own is not None:
             await self._own.there_and_back()
-        with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
-            probe.setblocking(False)
-            try:
+        try:
+            with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
+                probe.setblocking(False)
                 async with asyncio.timeout(timeout_s):
                     await self._loop.sock_connect(probe, (link.host, link.port))
                 # On one machine, a free port may be given to the probe itself, which then connects to itself.
                 return bool(probe.getsockname() == probe.getpeername())
-            except ConnectionRefusedError:
-                return True
-            except OSError:  # a timeout is one as well
-                return False
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # also a timeout, and a lack of descriptors
+            return False
 
     def close(self, linger_s: float = 0.0) -> None:
         """Close every link and the listening socket; messages queued on connections that are up have `linger_s` to go."""

@@ -11,14 +11,17 @@ from p2pclust.transport.dialling import Dialler
 
 
 class Connection:
-    """Notes that it was dialled."""
+    """Notes that it was dialled; cannot begin while its peer is `hindered`."""
+
+    hindered: str = ""
 
     def __init__(self, peer: str, dialled: list[str]) -> None:
         self.peer = peer
         self._dialled = dialled
 
-    def dial(self) -> None:
+    def dial(self) -> bool:
         self._dialled.append(self.peer)
+        return self.peer not in self.hindered
 
 
 @pytest.fixture
@@ -93,6 +96,21 @@ def test_what_is_closed_is_not_dialled(fleet: Fleet, clock: Clock) -> None:
     clock.advance(10.0)
     assert dialled == ["c", "b", "a", "j"]
     assert not clock.timers
+
+
+def test_what_cannot_begin_is_tried_again_later(fleet: Fleet, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor was free: a connection that was not tried again stayed down until the process ended."""
+    dialler, connections, dialled = fleet
+    monkeypatch.setattr(Connection, "hindered", "dc")
+    clock.advance(0.0)
+    assert dialled == ["d", "c", "b", "a"]
+    dialler.done(connections["c"])  # closed meanwhile
+    clock.advance(0.0)
+    monkeypatch.setattr(Connection, "hindered", "")
+    for _ in range(6):
+        clock.advance(0.5)
+        clock.advance(0.0)
+    assert sorted(dialled) == sorted([*connections, "d"])
 
 
 def test_all_of_a_mesh_get_through(net: Any) -> None:

@@ -66,6 +66,48 @@ def test_connections_without_a_message_are_ended_when_few_files_are_left(net, fe
     net.run(test())
 
 
+def test_they_are_ended_also_when_no_descriptor_is_left(monkeypatch):
+    """Then the list of open files cannot be read either: strangers that come at once kept all of them for three seconds."""
+    told = []
+    guard = half_open.HalfOpen(Clock(), half_open.Arrivals(), told.append)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(plain.create_server(("127.0.0.1", 0)))
+        ours = [stack.enter_context(plain.create_connection(listening.getsockname())) for _ in range(3)]
+        theirs = [stack.enter_context(listening.accept()[0]) for _ in ours]
+        guard.watch(f"127.0.0.1:{listening.getsockname()[1]}")
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, most[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, most)
+        with pytest.raises(OSError, match="Too many open files"):
+            os.listdir("/dev/fd")
+        guard._incoming()
+        assert told == [len(theirs)]
+        assert [connection.recv(1) for connection in ours] == [b""] * len(ours)
+        guard.close()
+
+
+def test_a_connection_that_no_descriptor_was_left_for_is_opened_later(net):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def test():
+        a, b = net.open("a"), net.open("b")
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, most[1]))
+        try:
+            a.connect("b", b.address)
+            await net.until(lambda: "not connected: too many open files" in a.counters.dropped)
+            assert not await a.refused("b", 5.0)  # not known
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+        await net.send(a, "b", [b"x"])
+        await net.until(lambda: net.inbox["b"])
+
+    net.run(test())
+
+
 def test_connections_are_left_alone_while_there_are_files(net):
     async def test():
         a, b = net.open("a"), net.open("b")
