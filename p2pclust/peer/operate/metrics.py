@@ -27,7 +27,7 @@ HELP: Final[Mapping[str, str]] = {
     "p2pclust_peers_enrolled": "Peers on the fleet roster, with this one",
     "p2pclust_peers_alive": "Enrolled peers that this peer sees as alive or suspect, with this one",
     "p2pclust_peers_majority": "The number of peers that is a majority",
-    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect",
+    "p2pclust_member_up": "Whether this peer sees another one as alive or suspect; absent if that one left on purpose",
     "p2pclust_member_heard_seconds": "Seconds since another peer was last heard; absent if never",
     "p2pclust_jobs": "Jobs of this peer by phase",
     "p2pclust_job_round": "The round that a running job has reached here",
@@ -94,7 +94,8 @@ class Metrics(Collector):
         for what in ("enrolled", "alive", "majority"):
             yield _gauge(f"p2pclust_peers_{what}", [({}, getattr(status.fleet, what))])
         members = [(member, {"member": member.name}) for member in status.members]
-        yield _gauge("p2pclust_member_up", [(name, member.status in ("alive", "suspect")) for member, name in members])
+        up = [(name, member.status in ("alive", "suspect")) for member, name in members if member.status != "left"]
+        yield _gauge("p2pclust_member_up", up)
         heard = [(name, member.heard_s) for member, name in members if member.heard_s is not None]
         yield _gauge("p2pclust_member_heard_seconds", heard)
         yield from _of_jobs(status.jobs)

@@ -79,3 +79,9 @@ def test_a_peer_of_which_nothing_is_known_yet() -> None:
 def test_names_with_odd_signs_stay_one_label() -> None:
     member = TOLD["members"][0] | {"name": 'a"b\\c\nd'}
     assert samples(read(TOLD | {"members": [member]})["p2pclust_member_up"]) == {('a"b\\c\nd',): 1.0}
+
+
+@pytest.mark.parametrize(("status", "up"), [("suspect", {("b",): 1.0}), ("dead", {("b",): 0.0}), ("left", {})])
+def test_a_member_that_left_on_purpose_is_not_counted_as_absent(status: str, up: dict[tuple[str, ...], float]) -> None:
+    member = TOLD["members"][0] | {"status": status}
+    assert samples(read(TOLD | {"members": [member]})["p2pclust_member_up"]) == up
