@@ -24,7 +24,8 @@ class RoundViews:
         self._shell, self._write = shell, write
         self._loop = asyncio.get_running_loop()
         self._combined = ""  # the job of the last round that was combined here
-        self._timer: asyncio.TimerHandle | None = None
+        self._moved = ("", 0.0)  # the job that last moved on, and when
+        self._looks = False  # a timer is set; moving on does not set another, which would cost more than all else here
         self._named: list[str] = []  # that were reported to be waited for
         shell.listen(self.take)
 
@@ -34,7 +35,8 @@ class RoundViews:
             return
         if verb in _MOVES:
             self._named = []
-            self._later(fields["job"])
+            self._moved = (fields["job"], self._loop.time())
+            self._later(_AFTER_S)
         if verb == "combined":
             self._combined = fields["job"]
         if verb in ("combined", "finished") and fields["job"] == self._combined:
@@ -49,10 +51,19 @@ class RoundViews:
             if centers is not None:
                 self._write({"t": self._loop.time(), "verb": "centers", "job": job_id, **centers})
 
-    def _later(self, job_id: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(_AFTER_S, self._waits, job_id)
+    def _later(self, after_s: float) -> None:
+        if not self._looks:
+            self._looks = True
+            self._loop.call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        job_id, moved_at = self._moved
+        left_s = moved_at + _AFTER_S - self._loop.time()
+        if left_s > 0:
+            self._later(left_s)
+        else:
+            self._waits(job_id)
 
     def _waits(self, job_id: str) -> None:
         """Report whose answer is missing, if this peer aggregates and that has changed; look again as long as it does."""
@@ -64,4 +75,4 @@ class RoundViews:
         if named != self._named:
             self._named = named
             self._write({"t": self._loop.time(), "verb": "waits", "job": job_id, "peers": named})
-        self._later(job_id)
+        self._later(_AFTER_S)
