@@ -277,7 +277,7 @@ def keys_closed(
         reasons = _reasons(
             {i: answer.refusal for i, answer in sound.items() if answer.refusal} | dict(before.absent) | never
         )
-        return replace(state, status="failed", reason=_shortened(few.reason, reasons), secured=_last(part))
+        return replace(state, status="failed", reason=_shortened(few.reason, reasons), secured=_without_keys(part))
     arrays = job.protocols[state.stage].knowing_columns(state.arrays, part.columns)
     return replace(state, arrays=arrays, secured=part)
 
@@ -408,7 +408,7 @@ def renewed(
             story = f"no total after {part.renewals + 1} exchanges of keys"
             # No peer is asked any more what was revealed in this context.
             part = replace(part, unknown=_with(part.unknown, part.asked))
-        return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_last(part))
+        return replace(state, status="failed", reason=_shortened(story, _reasons(absent)), secured=_without_keys(part))
     unsettled = Unsettled(digest, part.maker.index, part.asked, as_mask(keepers(part, terms)))
     return replace(
         state,
@@ -437,7 +437,7 @@ def closed(
     after = engine.advance(job, replace(state, secured=None), given, gone, n_peers=n_peers)
     part = replace(part, revealed=_with(part.revealed, *sets), burnt=(), renewals=0, maker=maker)
     if after.status != "running":
-        return replace(after, secured=_last(part))
+        return replace(after, secured=_without_keys(part))
     if after.stage == state.stage:
         return replace(after, secured=part)
     asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
@@ -448,23 +448,17 @@ def closed(
     absent |= dict.fromkeys(members_of(able & ~asked), _SMALL_GROUP)
     again = any(why.startswith(LEFT_OUT) for why in gone.values()) or bool(part.silent) or not asked
     if again or (terms.secure.leave == "groups" and asked != part.asked):
-        return replace(after, secured=_open_for_keys(part))
+        return replace(after, secured=_without_keys(part))
     return replace(after, secured=replace(part, asked=asked, absent=absent))
 
 
 def cancelled(state: JobState, by: str) -> JobState:
     """Return the final state of a cancelled job, of which no peer asked for the total of the present round."""
-    return engine.cancelled(replace(state, secured=_last(secured_of(state))), by)
+    return engine.cancelled(replace(state, secured=_without_keys(secured_of(state))), by)
 
 
-def _open_for_keys(part: Secured) -> Secured:
-    return Secured(
-        part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups
-    )  # fmt: skip
-
-
-def _last(part: Secured) -> Secured:
-    """Return what the final state keeps: which sets were revealed."""
+def _without_keys(part: Secured) -> Secured:
+    """Return what the final state keeps, and one that asks for other keys: which sets were revealed."""
     return Secured(
         part.cohort, columns=part.columns, revealed=part.revealed, unknown=part.unknown, groups=part.groups
     )  # fmt: skip
