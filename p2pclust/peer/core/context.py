@@ -115,9 +115,10 @@ class Context:
     def send(self, to: str, message: Message, *, bulk: bool = False, direct: bool = False) -> None:
         """Send a message to a neighbour, or to another peer through the overlay.
 
-        On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it.
-        Without a known route nothing is sent: a peer that waits for an answer asks again. A `direct` message takes the link
-        to a neighbour even if that link is broken, because it tries the link.
+        On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it. On any
+        other overlay, if messages of `to` came around, the answers go around as well, besides the usual way: that one may
+        lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
+        `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
         if to in self.barred:
             return
@@ -129,6 +130,9 @@ class Context:
             if not hop:
                 return
             relays = () if hop == to else (hop,)
+            around = "" if bulk or direct else self.way_to(to)
+            if around not in ("", hop) and self.routing.carries_to(around):
+                self.effects.append(Send(to, message, bulk, (around,)))
         self.effects.append(Send(to, message, bulk, relays))
 
     def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:
@@ -151,10 +155,12 @@ class Context:
             self.effects.append(Send(hop, Relay(relay.origin, relay.target, relay.signature, relay.inner, hops_left)))
 
     def heard(self, source: str, via: str) -> None:
-        """Remember the relay that a peer's message came through: answers go back through it.
+        """Remember the relay off the usual way that a message of a peer came through: answers go back through it.
 
         Use does not prolong a route: otherwise two peers would never try the direct way again.
         """
+        if not self.routing.whole and not (via and self.routing.is_detour(via, source)):
+            return
         if not via:
             if self._routes:
                 self._routes.pop(source, None)

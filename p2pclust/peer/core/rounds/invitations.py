@@ -110,9 +110,12 @@ class Invitations:
                 continue
             if self._patience.works_still(name):
                 continue
-            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._pause_s(opened.repeats.get(name, 0)):
-                opened.repeats[name] = opened.repeats.get(name, 0) + 1
+            repeats = opened.repeats.get(name, 0)
+            if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._pause_s(repeats):
+                opened.repeats[name] = repeats + 1
                 self.send(opened, name)
+                if name in opened.relayed and repeats % 2:  # the usual way may lose large messages for good
+                    self.send_around(opened, name)
 
     def _pause_s(self, repeats: int) -> float:
         """Return how long to wait for an answer that was asked for again so many times."""
