@@ -145,6 +145,12 @@ class Context:
             self.effects.append(Send(to, message, False, tuple(relays)))
         return relays
 
+    def send_another_way(self, to: str, message: Message) -> None:
+        """On an overlay, send a message by one other way too: the peer asks again, so the usual way may lose its answers."""
+        others = [] if self.routing.whole or to in self.barred else self.routing.others(to)
+        if others:
+            self.effects.append(Send(to, message, False, tuple(self.choose(others, 1))))
+
     def carry(self, relay: Relay, source: str, most_hops: int) -> None:
         """Hand on a neighbour's message to a third peer, over at most `most_hops` hops.
 

@@ -126,7 +126,7 @@ class Routing:
         return there >= here >= 0
 
     def carries_to(self, name: str) -> bool:
-        """Return whether the link to a neighbour carries messages, as far as is known."""
+        """Return whether this peer has a link to the neighbour, and it carries messages."""
         return name in self._own and name not in self._broken
 
     def nearest_first(self, names: Sequence[str]) -> list[str]:

@@ -133,6 +133,42 @@ class TestContext:
         assert context.send_around("c", WORD, [], 3) == [({"b", "d"} - {usual}).pop()]
         assert a_context(LINE).send_around("c", WORD, [], 3) == []
 
+    def test_answers_go_around_as_well_where_messages_came_around(self) -> None:
+        """The usual way may lose large messages for good, and be found to be sound by the small ones that pass."""
+        context = a_context(RING)
+        context.heard("b", "")  # directly
+        context.heard("c", "d")  # on a shortest way
+        context.send("b", WORD)
+        assert context.effects.pop() == Send("b", WORD)
+        context.heard("b", "d")
+        context.send("b", WORD)
+        assert context.effects == [Send("b", WORD, False, ("d",)), Send("b", WORD)]
+        context.effects.clear()
+        context.send("b", WORD, bulk=True)
+        context.send("b", WORD, direct=True)
+        assert context.effects == [Send("b", WORD, True), Send("b", WORD)]
+        context.effects.clear()
+        context.routing.works("d", False)
+        context.send("b", WORD)
+        assert context.effects == [Send("b", WORD)]
+        context.now += 31.0  # then the usual way alone is tried again
+        context.routing.works("d", True)
+        context.send("b", WORD)
+        assert context.effects == [Send("b", WORD)] * 2
+
+    def test_another_way_is_one_that_is_not_longer(self) -> None:
+        context = a_context(RING)
+        usual = context.routing.hop("c")
+        context.send_another_way("c", WORD)
+        assert context.effects == [Send("c", WORD, False, tuple({"b", "d"} - {usual}))]
+        context.barred["c"] = None
+        context.send_another_way("c", WORD)
+        a_context(None).send_another_way("c", WORD)
+        assert len(context.effects) == 1
+        line = a_context(LINE)
+        line.send_another_way("c", WORD)
+        assert line.effects == []
+
 
 @given(
     st.lists(

@@ -40,6 +40,11 @@ def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= n_seeds / 2
 
 
+def test_messages_go_around_a_neighbour_that_loses_large_ones_for_good() -> None:
+    """Each open went the same way, and each answer: an aggregator waited for ever for enough keys."""
+    assert not run(2058, "any-core").failure
+
+
 def test_everything_is_drawn() -> None:
     plans = [draw(seed) for seed in range(1500)]
     assert {job.kind for plan in plans for job in plan.jobs} == set(JOBS)
