@@ -118,7 +118,7 @@ class TestInstalled:
         (said,) = done.stderr.splitlines()
         assert said.startswith("error: ")
         assert said.endswith(
-            ", which p2pclust-device leaves out: pip uninstall --yes p2pclust-device && pip install p2pclust"
+            ", which p2pclust-device leaves out: install p2pclust in another environment, from a checkout or a wheel of it"
         )
 
     def test_so_do_the_estimators(self, device: Installed) -> None:

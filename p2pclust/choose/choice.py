@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,22 +96,21 @@ class ChoiceOfClusters:
         return figure
 
 
-def choice(
-    jobs: Sequence[Job], states: Sequence[JobState], name: Callable[[int], str] = "peer {}".format
-) -> ChoiceOfClusters:
+def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str] = ()) -> ChoiceOfClusters:
     """Make the choice from the final states of all trials, in the order of the jobs; raise FleetError if one failed.
 
-    `name` returns what people call the peer of an index.
+    `names` are those of the peers, in roster order; without them a peer has a number.
     """
     best: dict[int, tuple[float, MeasuredIndices, int, JobState]] = {}
     notes: dict[str, None] = {}
     for job, state in zip(jobs, states, strict=True):
         if state.status != "done":
             wanted = job.stages[job.main].parameters["n_clusters"]
-            raise FleetError(f"{wanted} clusters: {state.reason or f'the job ended as {state.status!r}'}")
+            reason = summaries.with_names(state.reason, names)
+            raise FleetError(f"{wanted} clusters: {reason or f'the job ended as {state.status!r}'}")
         found = MeasuredIndices.of(state)
         for peer, why in state.log[-1].abstained.items():
-            notes[f"{name(peer)} was not measured: {why}"] = None
+            notes[summaries.with_names(f"peer {peer} was not measured: {why}", names)] = None
         # The algorithm's own objective per row: peers that were lost meanwhile are not measured.
         loss = (found.objective if hasattr(job.protocols[job.main], "fuzzifier") else found.inertia) / found.rows
         if found.clusters not in best or loss < best[found.clusters][0]:

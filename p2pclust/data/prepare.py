@@ -41,7 +41,7 @@ class Wishes:
     split_by : str or None
         The column that says which device a row is of; without one, rows are dealt out to `devices`.
     id_column : str or None
-        The column that names the rows.
+        The column that names the rows; without one their numbers do.
     columns : sequence of str or None
         The features; by default all columns that can be.
     omit : sequence of str
@@ -73,8 +73,8 @@ class Prepared:
     features : tuple of str
     cells : mapping of str to list of str
         By feature, its cells in the order of the file; an empty one is missing.
-    ids : list of str or None
-        What the rows are called, of the column `id_column`.
+    ids : list of str
+        What the rows are called, of the column `id_column`: one of the file, or made of the numbers of its rows.
     devices : mapping of str to int64 array
         By device, the numbers of its rows.
     missing_values : str or mapping
@@ -85,8 +85,8 @@ class Prepared:
 
     features: tuple[str, ...]
     cells: Mapping[str, list[str]] = field(repr=False)
-    ids: list[str] | None = field(repr=False)
-    id_column: str | None
+    ids: list[str] = field(repr=False)
+    id_column: str
     devices: Mapping[str, NDArray[np.int64]] = field(repr=False)
     missing_values: str | Mapping[str, Any]
     notes: tuple[str, ...]
@@ -126,31 +126,39 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     missing: str | dict[str, Any] = "error"
     if any("" in column for column in made.values()):
         missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
-    ids = None if wishes.id_column is None else cells[wishes.id_column]
-    if ids is not None and len(set(ids)) < len(ids):
-        raise UsageError(f"--id-column {wishes.id_column}: two rows have the same id")
+    id_column = wishes.id_column or _unused("row", [*columns, *made])
+    ids = cells[id_column] if wishes.id_column else [str(number) for number in range(len(table.rows))]
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"--id-column {id_column}: two rows have the same id")
+    if not wishes.id_column:
+        notes.append(f"{id_column}: names the rows: their number in the file, from 0")
     devices = _devices(table, wishes, cells, rng, notes)
-    found = Prepared(tuple(made), made, ids, wishes.id_column, devices, missing, ())
+    found = Prepared(tuple(made), made, ids, id_column, devices, missing, ())
     kept = _with_rows(found, notes)
     if len(kept) < 2:
         raise DataError(
             f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
         )
-    return Prepared(found.features, made, ids, wishes.id_column, kept, missing, tuple(notes))
+    return Prepared(found.features, made, ids, id_column, kept, missing, tuple(notes))
+
+
+def _unused(name: str, names: Sequence[str]) -> str:
+    """Return a name that is none of these, which begins with `name`."""
+    while name in names:
+        name += "_"
+    return name
 
 
 def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
-    """Write the rows of a device as CSV, readable by their owner only: the ids if there are some, then the features.
+    """Write the rows of a device as CSV, readable by their owner only: the ids, then the features.
 
     Raises
     ------
     OSError
         If it cannot be written.
     """
-    columns = [prepared.cells[name] for name in prepared.features]
-    header = list(prepared.features)
-    if prepared.ids is not None and prepared.id_column is not None:
-        columns, header = [prepared.ids, *columns], [prepared.id_column, *header]
+    columns = [prepared.ids, *(prepared.cells[name] for name in prepared.features)]
+    header = [prepared.id_column, *prepared.features]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

@@ -11,11 +11,25 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["COMPLETE", "DEVICE", "install_line", "installed", "missing_module", "require_laboratory"]
+__all__ = [
+    "COMPLETE",
+    "DEVICE",
+    "EXTRAS",
+    "extras",
+    "install_line",
+    "installed",
+    "missing_module",
+    "require_laboratory",
+]
 
 COMPLETE: Final = "p2pclust"
 DEVICE: Final = "p2pclust-device"
 
+#: What an extra installs for its users, by the module that is imported.
+EXTRAS: Final = {
+    "plots": "matplotlib", "models": "torch", "fetch": "pooch", "parquet": "pyarrow", "metrics": "prometheus_client",
+    "live": "aiohttp", "mdns": "zeroconf", "sweep": "distributed", "overlay": "networkx",
+}  # fmt: skip
 _DEVICE_EXTRAS: Final = ("mdns", "metrics", "models", "overlay", "parquet")
 #: What `COMPLETE` requires and `DEVICE` does not: by module, the name that people know it by.
 _LABORATORY: Final = {
@@ -37,11 +51,18 @@ def installed() -> tuple[str, ...]:
     return tuple(found)
 
 
+def extras() -> dict[str, bool]:
+    """Return whether each extra of the distribution that is installed here is installed, too."""
+    on_device = installed() == (DEVICE,)
+    known = _DEVICE_EXTRAS if on_device else tuple(name for name in EXTRAS if name != "overlay")
+    return {name: importlib.util.find_spec(EXTRAS[name]) is not None for name in known}
+
+
 def install_line(extra: str = "") -> str:
     """Return the command that installs an extra, or without one all that p2pclust requires.
 
-    Where only the distribution for devices is installed, the command keeps it if it has that extra. Otherwise the command
-    removes it first, because both distributions have the same files.
+    Where only the distribution for devices is installed, and it does not have that extra, this is a sentence instead: both
+    distributions have the same files, and neither is on a package index.
 
     Examples
     --------
@@ -51,8 +72,10 @@ def install_line(extra: str = "") -> str:
     on_device = installed() == (DEVICE,)
     if on_device and extra in _DEVICE_EXTRAS:
         return f"pip install '{DEVICE}[{extra}]'"
-    wanted = f"'{COMPLETE}[{extra}]'" if extra else COMPLETE
-    return (f"pip uninstall --yes {DEVICE} && " if on_device else "") + f"pip install {wanted}"
+    wanted = f"{COMPLETE}[{extra}]" if extra else COMPLETE
+    if on_device:
+        return f"install {wanted} in another environment, from a checkout or a wheel of it"
+    return f"pip install '{wanted}'" if extra else f"pip install {wanted}"
 
 
 def require_laboratory(what: str) -> None:

@@ -94,6 +94,7 @@ class TestPrepare:
             "volt: 2 of 6 values are missing: their rows are left out",
             "phase: left out: all rows have the same value",
             "mode: left out: text (2 values)",
+            "row: names the rows: their number in the file, from 0",
             "1 rows are left out: site is missing there",
             "3 of 5 rows have a missing value and are left out; 2 remain",
         )
@@ -171,6 +172,7 @@ def test_rows_without_any_value_are_left_out_before_they_are_blank_lines(tmp_pat
     assert found.devices["a"].tolist() == [0, 2]
     assert "1 rows are left out: they have no value in any feature" in found.notes
     write_device(tmp_path / "a.csv", found, found.devices["a"])
-    assert np.array_equal(
-        read(tmp_path / "a.csv", missing_values=found.missing_values).X, found.matrix(found.devices["a"])
-    )
+    written = read(tmp_path / "a.csv", id_column="row", missing_values=found.missing_values)
+    assert np.array_equal(written.X, found.matrix(found.devices["a"]))
+    assert written.id is not None
+    assert written.id.tolist() == ([0] if missing == "drop" else [0, 2])

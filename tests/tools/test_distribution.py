@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import p2pclust
 from p2pclust.errors import UsageError
 from p2pclust.tools import distribution
-from p2pclust.tools.distribution import COMPLETE, DEVICE, install_line, installed, missing_module, require_laboratory
+from p2pclust.tools.distribution import (
+    COMPLETE,
+    DEVICE,
+    extras,
+    install_line,
+    installed,
+    missing_module,
+    require_laboratory,
+)
 
+ROOT = Path(__file__).parents[2]
 Here = Callable[..., None]
 
 
@@ -35,8 +46,8 @@ def test_the_complete_one_is_here() -> None:
         ((COMPLETE,), "", "pip install p2pclust"),
         ((COMPLETE,), "plots", "pip install 'p2pclust[plots]'"),
         ((DEVICE,), "metrics", "pip install 'p2pclust-device[metrics]'"),
-        ((DEVICE,), "plots", "pip uninstall --yes p2pclust-device && pip install 'p2pclust[plots]'"),
-        ((DEVICE,), "", "pip uninstall --yes p2pclust-device && pip install p2pclust"),
+        ((DEVICE,), "plots", "install p2pclust[plots] in another environment, from a checkout or a wheel of it"),
+        ((DEVICE,), "", "install p2pclust in another environment, from a checkout or a wheel of it"),
         ((COMPLETE, DEVICE), "metrics", "pip install 'p2pclust[metrics]'"),
         ((), "metrics", "pip install 'p2pclust[metrics]'"),
     ],
@@ -65,7 +76,8 @@ def test_a_late_import_is_refused_alike(here: Here) -> None:
     here(DEVICE)
     refused = missing_module(ModuleNotFoundError("", name="scipy.sparse"))
     assert str(refused) == (
-        "this needs SciPy, which p2pclust-device leaves out: pip uninstall --yes p2pclust-device && pip install p2pclust"
+        "this needs SciPy, which p2pclust-device leaves out: "
+        "install p2pclust in another environment, from a checkout or a wheel of it"
     )
 
 
@@ -88,3 +100,17 @@ def test_a_public_name_says_what_to_install(here: Here, monkeypatch: pytest.Monk
         ImportError, match=r"^p2pclust\.FFCM: this needs scikit-learn, which p2pclust-device leaves out: "
     ):
         p2pclust.__getattr__("FFCM")
+
+
+def test_every_extra_for_users_is_known(here: Here) -> None:
+    """All extras but those for who works on p2pclust itself, each with the module of its first requirement."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    device = tomllib.loads((ROOT / "device" / "pyproject.toml").read_text(encoding="utf-8"))
+    of_device = device["project"]["optional-dependencies"]
+    here(COMPLETE, missing=("torch",))
+    assert {*extras()} == {*declared} - {"benchmarks", "dev", "docs", "mutants"}
+    assert {name for name, found in extras().items() if not found} == {"models"}
+    for name in extras():
+        assert declared[name][0].startswith(distribution.EXTRAS[name].replace("_", "-"))
+    here(DEVICE)
+    assert {*extras()} == {*of_device}

@@ -18,7 +18,7 @@ import typer
 from p2pclust._version import __version__
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
-from p2pclust.tools.distribution import DEVICE, install_line, installed
+from p2pclust.tools.distribution import DEVICE, extras, install_line, installed
 from p2pclust.tools.platforms import is_unix
 
 __all__ = ["Check", "doctor", "examine"]
@@ -62,7 +62,20 @@ def doctor(as_json: AsJson = False) -> None:
 
 def examine() -> list[Check]:
     """Run all checks."""
-    looks = (_system, _distribution, _versions, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync)
+    looks = (
+        _system,
+        _distribution,
+        _versions,
+        _extras,
+        _zmq,
+        _curve,
+        _loopback,
+        _ports,
+        _files,
+        _blas,
+        _kernel,
+        _fsync,
+    )
     return [look() for look in looks]
 
 
@@ -112,6 +125,12 @@ def _versions() -> Check:
             missing.append(name)
     advice = f"{', '.join(missing)} missing: install again with {install_line()}" if missing else ""
     return Check("versions", ", ".join(found), advice)
+
+
+def _extras() -> Check:
+    here = [name for name, found in extras().items() if found]
+    absent = [name for name, found in extras().items() if not found]
+    return Check("extras", (", ".join(here) or "none") + (f" (not here: {', '.join(absent)})" if absent else ""))
 
 
 def _zmq() -> Check:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ def serve_fleet(
             )
         addresses += found
         title = f"The fleet of {inventory.name}"
-    with ExitStack() as stack:
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
         clients = [stack.enter_context(client_of(one, bundle, roster)) for one in addresses or [None]]
         scene = Scene(title, f"asking {len(clients)} of its peers, one at a time", groups, testbed=False)
         shown = FollowedRun(scene, scene.progress(), mode="watch")

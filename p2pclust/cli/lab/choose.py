@@ -16,7 +16,7 @@ from p2pclust.cli.lab.run import BackendName, ended_like_ctrl_c
 from p2pclust.cli.show.bar import progress_bar
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import put_json, stdout
-from p2pclust.errors import UsageError
+from p2pclust.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
@@ -105,6 +105,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         usual_init,
     )
     from p2pclust.fleet import backend as backend_called  # noqa: PLC0415
+    from p2pclust.protocols.engine.reasons import HELD  # noqa: PLC0415
     from p2pclust.scenario.file.load import check_backend, load_data, make_job  # noqa: PLC0415
     from p2pclust.scenario.run import fleet_spec  # noqa: PLC0415
 
@@ -137,8 +138,14 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
                 advance(next(begun))
 
         result = backend_called(backend).carry_out(spec, take)
-    names = [peer.name for peer in spec.peers]
-    return choice(jobs, final_states(result, len(jobs)), names.__getitem__)
+    try:
+        return choice(jobs, final_states(result, len(jobs)), [peer.name for peer in spec.peers])
+    except FleetError as error:
+        if gate is None and HELD in str(error):
+            raise FleetError(
+                f"{error}; with --no-gate they are measured, and sums of few rows show much of each"
+            ) from None
+        raise
 
 
 def _show(found: ChoiceOfClusters, plot: Path | None) -> None:

@@ -191,11 +191,12 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
     gate = "" if measurable(prepared) else " --no-gate"
     return [
         ("run it as processes on this machine", f"p2pclust run {scenario} --out {folder / 'run'}"),
-        ("look at other numbers of clusters", f"p2pclust choose {scenario}{gate}"),
+        ("look at other numbers of clusters", f"p2pclust choose {scenario} --clusters 1-10{gate}"),
         ("as a fleet that stays: its keys", f"p2pclust keys init {keys}"),
         ("", f"p2pclust keys device {enrolled} --fleet {keys}"),
         ("start it", f"p2pclust fleet up {inventory}"),
-        ("hand in the job", f"p2pclust submit {PROTOCOL} --clusters {clusters} --scaling minmax --peer {peer}"),
+        ("hand in the job", f"p2pclust submit {PROTOCOL} --clusters {clusters} --scaling minmax --peer {peer} --wait"),
+        ("look at its centers (the only job whose id begins so)", f"p2pclust result job- --peer {peer}"),
         ("end it", f"p2pclust fleet down {inventory}"),
     ]
 

@@ -112,8 +112,7 @@ def _toml(values: Mapping[str, Any]) -> str:
 def _how_read(prepared: Prepared) -> dict[str, Any]:
     """Return the keys that say how a file of rows is read, which scenarios, inventories and peers have in common."""
     read: dict[str, Any] = {"columns": list(prepared.features)}
-    if prepared.id_column is not None:
-        read["id_column"] = prepared.id_column
+    read["id_column"] = prepared.id_column
     return read | {"missing_values": prepared.missing_values}
 
 

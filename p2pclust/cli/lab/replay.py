@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -53,5 +54,5 @@ def replay(
     if not events:
         raise UsageError(f"{run}: nothing happened in that run")
     shown = Replay(scene, events, speed)
-    with page_of(shown, serve):
+    with suppress(KeyboardInterrupt), page_of(shown, serve):
         shown.play(threading.Event())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -155,11 +156,17 @@ def _carry_out(
         finally:
             if shown:
                 shown[0][1].end(outcome)
-    summarise(console, result)
-    if not canvas.can_draw():
-        console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
-    if serve is not None:
-        stderr().print(f"the page has ended; p2pclust replay {directory} --serve shows the run again", soft_wrap=True)
+        summarise(console, result)
+        if not canvas.can_draw():
+            console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
+        if serve is not None:
+            again = f"p2pclust replay {directory} --serve shows the run again"
+            if stderr().is_terminal and not as_json:
+                note(f"the page stays until Ctrl-C; {again}")
+                with suppress(KeyboardInterrupt):
+                    threading.Event().wait()
+            else:
+                note(f"the page has ended; {again}")
     return result
 
 

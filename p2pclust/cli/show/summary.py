@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +20,7 @@ __all__ = ["summarise"]
 
 _PEERS_SHOWN = 24
 _FILES_SHOWN = 8
+_EXPOSED_SHOWN = 3
 
 Result = Mapping[str, Any]
 Fact = tuple[str, str | Text]
@@ -55,6 +57,7 @@ def summarise(console: Console, result: Result) -> None:
         warning = "warning: the replay of the record has other bits than the fleet: please report this"
         console.print(Text(warning, style="yellow"), soft_wrap=True)
     console.print()
+    console.print(Text(f"report: {Path(result['output']) / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"output: {result['output']}"), soft_wrap=True)
 
 
@@ -129,8 +132,10 @@ def _compared(job: Result) -> Iterator[Fact]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield "objective", own + job["best_pooled"]["words"]
     if exposed := job.get("exposed"):
-        more = f" and {len(exposed) - 3} more" if len(exposed) > 3 else ""
-        yield "exposed", f"{', '.join(list(exposed)[:3])}{more}: {next(iter(exposed.values()))}"
+        for name, why in list(exposed.items())[:_EXPOSED_SHOWN]:
+            yield "exposed", f"{name}: {why}"
+        if len(exposed) > _EXPOSED_SHOWN:
+            yield "exposed", f"and {len(exposed) - _EXPOSED_SHOWN} more devices"
     for doubt in job["doubts"]:
         yield "doubt", Text(doubt, style="yellow")
     if job["gap"]:

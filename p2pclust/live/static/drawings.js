@@ -114,6 +114,9 @@ const drawings = (() => {
     return found;
   }
 
+  const pairs = number => number > CIRCLE ? [] :
+    Array.from({ length: number }, (_, a) => Array.from({ length: a }, (_, b) => [b, a])).flat();
+
   const radius = (number, width) => number <= 12 ? 14 : number <= CIRCLE ? 11 : Math.max(4, Math.min(9, width / number * 1.6));
 
   function overlay(svg, snapshot) {
@@ -122,7 +125,9 @@ const drawings = (() => {
     const height = at.length ? at[0].height : 120;
     set(svg, { viewBox: `0 0 ${width} ${height}` });
     const edges = svg.children[0] ?? make("g", {}, svg), peers = svg.children[1] ?? make("g", {}, svg);
-    each(edges, at.length && at[0].rows ? [] : snapshot.links ?? [], () => make("line", { class: "edge" }), (line, [a, b]) =>
+    // A testbed without links is a full mesh; of a standing fleet the links are not known.
+    const links = snapshot.links ?? (snapshot.mode === "watch" ? [] : pairs(at.length));
+    each(edges, at.length && at[0].rows ? [] : links, () => make("line", { class: "edge" }), (line, [a, b]) =>
       set(line, { x1: at[a].x, y1: at[a].y, x2: at[b].x, y2: at[b].y }));
     each(peers, snapshot.devices, peer, (group, device, number) => place(group, device, at[number]));
     set(svg, { "aria-label": words(snapshot) });
@@ -286,7 +291,7 @@ const drawings = (() => {
       const [a, b] = path[path.length - 1];
       set(group.children[0], { cx: x(a), cy: y(b), fill: colour(number) });
       set(group.children[1], { x: x(a), y: y(b), class: "on" });
-      say(group.children[1], String(number + 1));
+      say(group.children[1], String(number));
     });
   }
 

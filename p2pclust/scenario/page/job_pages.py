@@ -298,8 +298,9 @@ def _notes(story: JobStory) -> Section | None:
 
 
 def _liars(entry: Mapping[str, Any]) -> list[list[str]]:
-    """Return who is suspected, whose weight was limited, and, since a scenario knows it, who lied or had bad rows."""
-    rows = [["suspect", in_words(one)] for one in entry["suspects"]]
+    """Return who is exposed or suspected or had limited weight, and, since a scenario knows it, who lied or had bad rows."""
+    rows = [[f"exposed: {peer}", why] for peer, why in entry["exposed"].items()]
+    rows += [["suspect", in_words(one)] for one in entry["suspects"]]
     rows += [[f"{peer}: max_weight was reached, in rounds", str(times)] for peer, times in entry["limited"].items()]
     for one in entry["damaged"]:
         did = "lied" if one["how"] in LIES else "had bad rows"

@@ -30,8 +30,8 @@ from p2pclust.topology import Overlay
 __all__ = ["write_run_page"]
 
 _ABOUT: Final = (
-    "This page shows one run of a scenario, with everything that the testbed knows: it dealt the rows out to the peers, so "
-    "it can show all of them. A real fleet cannot produce this page, because no row leaves its device. Point at an element "
+    "This page shows one run of a scenario, with everything that the testbed knows: it has the rows of all peers, so it "
+    "can show them. A real fleet cannot produce this page, because no row leaves its device. Point at an element "
     "to see its description; point at a peer to highlight it in all pictures."
 )
 _DRAWN: Final = 300  # the most peers of an overlay that is drawn

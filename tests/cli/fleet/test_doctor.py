@@ -13,7 +13,7 @@ def test_this_machine_can_run_peers(cli: Cli) -> None:
     ended = cli("doctor", "--json")
     assert ended.err == ""
     told = json.loads(ended.out)
-    names = "system installed versions libzmq CURVE loopback ports open-files BLAS kernel disk"
+    names = "system installed versions extras libzmq CURVE loopback ports open-files BLAS kernel disk"
     assert [check["what"].replace(" ", "-") for check in told["checks"]] == names.split()
     assert ended.code == (0 if told["ok"] else 1)
     for check in told["checks"]:

@@ -62,8 +62,9 @@ def test_who_is_not_measured_is_named(cli: Cli, small: str) -> None:
     peers = ("--set", "fleet.peers=20")
     ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", *peers)
     assert ended.code == 3
-    several = r"\(peer 0, peer 1, peer 2 and 17 more: privacy gate: fewer than 10 rows"
+    several = r"\(peer-01, peer-02, peer-03 and 17 more: privacy gate: fewer than 10 rows"
     assert re.search(rf"error: 2 clusters: measure: no peer can contribute {several}", ended.err)
+    assert "; with --no-gate they are measured" in ended.err
     ended = cli("choose", small, "--clusters", "2-4", "--restarts", "1", "--no-gate", *peers)
     assert ended.code == 0
 
