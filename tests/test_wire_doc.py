@@ -13,12 +13,13 @@ from p2pclust.peer.core import (
     codec,
     job_messages,  # noqa: F401 (its classes are message kinds)
 )
-from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Signature, Update
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Message, Name, Signature, Update
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
 # A dataclass with slots is made twice; the second class is the one that is used.
-KINDS = list({cls.kind: cls for cls in Message.__subclasses__()}.values())
+ALL = [cls for base in (Message, JobMessage) for cls in base.__subclasses__() if cls is not JobMessage]
+KINDS = list({cls.kind: cls for cls in ALL}.values())
 
 #: What the page calls the types of fields.
 WORDS: dict[Any, str] = {

@@ -16,7 +16,7 @@ from tests.fuzz.fleets import HONEST, LIAR, Fleet
 from tests.fuzz.mutations import Mutator
 
 from p2pclust.errors import P2PClustError
-from p2pclust.peer.core import job_messages, messages
+from p2pclust.peer.core import codec, job_messages, messages
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.jobs.announcements import JOB
@@ -28,8 +28,7 @@ from p2pclust.peer.core.treatment import Treatment
 
 __all__ = ["KINDS", "Liar"]
 
-assert job_messages  # its classes are kinds of messages
-KINDS: Final = {cls.kind: cls for cls in sorted(Message.__subclasses__(), key=lambda cls: cls.kind)}
+KINDS: Final = {kind: codec.KINDS[kind] for kind in sorted(codec.KINDS)}
 _HINTS: Final = {cls: get_type_hints(cls, include_extras=True) for cls in KINDS.values()}
 #: Those behind which most is computed.
 _OFTEN: Final = (

@@ -178,3 +178,9 @@ def test_seeds_on_moving_overlays_break_no_promise(protocol: str | None, n_seeds
         pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
     vanished = counted(range(n_seeds), protocol, "moving")["link vanished"]
     assert vanished > 10 * n_seeds
+
+
+def test_blobs_are_asked_for_from_neighbours_only_while_links_vanish() -> None:
+    """Messages that go around reached a peer whose link had vanished meanwhile, and it answered over that link."""
+    (finding,) = try_seeds(range(7958, 7959), Asked(overlay="moving"))
+    assert not finding.failure

@@ -14,10 +14,10 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name, Signature, Update
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Message, Name, Signature, Update
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
-__all__ = ["decode", "encode"]
+__all__ = ["KINDS", "decode", "encode"]
 
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
@@ -129,10 +129,13 @@ def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | N
     return tuple(fields), frames
 
 
-_KINDS: Final[dict[str, type[Message]]] = {cls.kind: cls for cls in Message.__subclasses__()}
-_SCHEMAS: Final = {kind: _schema(cls) for kind, cls in _KINDS.items()}
-_LATER: Final = {kind: _later(cls) for kind, cls in _KINDS.items() if _later(cls)}
-_OPTIONAL: Final = {kind: _optional(cls) for kind, cls in _KINDS.items()}
+#: The classes of messages, by kind.
+KINDS: Final[dict[str, type[Message]]] = {
+    cls.kind: cls for base in (Message, JobMessage) for cls in base.__subclasses__() if cls is not JobMessage
+}
+_SCHEMAS: Final = {kind: _schema(cls) for kind, cls in KINDS.items()}
+_LATER: Final = {kind: _later(cls) for kind, cls in KINDS.items() if _later(cls)}
+_OPTIONAL: Final = {kind: _optional(cls) for kind, cls in KINDS.items()}
 
 
 #: An update as it is sent.
@@ -169,7 +172,7 @@ def decode(parts: Sequence[bytes]) -> Message:
         If anything about it is not as the schema says.
     """
     kind, values, frames = unpack(parts)
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise WireError("unknown kind of message")
     fields, frames_name = _SCHEMAS[kind]
     checked: dict[str, Any] = {}
@@ -182,4 +185,4 @@ def decode(parts: Sequence[bytes]) -> Message:
         checked[frames_name] = tuple(frames)
     elif frames:
         raise WireError(f"{kind}: {len(frames)} frames, expected none of at most {MAX_FRAMES}")
-    return _KINDS[kind](**checked)
+    return KINDS[kind](**checked)

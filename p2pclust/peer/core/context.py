@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p2pclust.peer.core.effects import Effect, Persist, Send
-from p2pclust.peer.core.messages import Message, Relay
+from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
@@ -116,8 +116,8 @@ class Context:
         """Send a message to a neighbour, or to another peer through the overlay.
 
         On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it. On any
-        other overlay, if messages of `to` came around, the answers go around as well, besides the usual way: that one may
-        lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
+        other overlay, if messages of `to` came around, those about jobs go around as well, besides the usual way: that one
+        may lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
         `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
         if to in self.barred:
@@ -130,7 +130,7 @@ class Context:
             if not hop:
                 return
             relays = () if hop == to else (hop,)
-            around = "" if bulk or direct else self.way_to(to)
+            around = self.way_to(to) if isinstance(message, JobMessage) and not bulk else ""
             if around not in ("", hop) and self.routing.carries_to(around):
                 self.effects.append(Send(to, message, bulk, (around,)))
         self.effects.append(Send(to, message, bulk, relays))

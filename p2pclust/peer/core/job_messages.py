@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pclust.peer.core.messages import Digest, Frame, Later, Message, Name
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Name
 
 __all__ = [
     "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
@@ -17,7 +17,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Synced(Message):
+class Synced(JobMessage):
     """The sender has the job's document on disk."""
 
     kind = "synced"
@@ -25,7 +25,7 @@ class Synced(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Message):
+class Ended(JobMessage):
     """That job has ended, and I have forgotten what came of it."""
 
     kind = "ended"
@@ -33,7 +33,7 @@ class Ended(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class PreVote(Message):
+class PreVote(JobMessage):
     """Would you vote for me in `term`? Changes nothing at the receiver."""
 
     kind = "pre-vote"
@@ -44,7 +44,7 @@ class PreVote(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class PreVoteReply(Message):
+class PreVoteReply(JobMessage):
     """The answer to a `PreVote` for `term`."""
 
     kind = "pre-vote-reply"
@@ -56,7 +56,7 @@ class PreVoteReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestVote(Message):
+class RequestVote(JobMessage):
     """Vote for me in `term`."""
 
     kind = "request-vote"
@@ -67,7 +67,7 @@ class RequestVote(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class VoteReply(Message):
+class VoteReply(JobMessage):
     """The answer to a `RequestVote`; a granted vote is on disk."""
 
     kind = "vote-reply"
@@ -78,7 +78,7 @@ class VoteReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class StaleTerm(Message):
+class StaleTerm(JobMessage):
     """Your term is over; mine is `term`."""
 
     kind = "stale-term"
@@ -87,7 +87,7 @@ class StaleTerm(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Message):
+class Open(JobMessage):
     """The aggregator of `term` opens `round` with a state: adopt it and contribute to it."""
 
     kind = "open"
@@ -108,7 +108,7 @@ class Open(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted(Message):
+class Adopted(JobMessage):
     """`round` of `term` is on my disk; here is my contribution, or why there is none."""
 
     kind = "adopted"
@@ -124,7 +124,7 @@ class Adopted(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(Message):
+class Partial(JobMessage):
     """What came together at one peer of a tree: `Adopted` of several peers in one, their contributions added up.
 
     Sets of peers are little-endian numbers with a bit for each roster index. Whatever is in one such message of a peer is
@@ -148,7 +148,7 @@ class Partial(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Message):
+class Heartbeat(JobMessage):
     """I am the aggregator of `term`, at `round`."""
 
     kind = "heartbeat"
@@ -158,7 +158,7 @@ class Heartbeat(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatReply(Message):
+class HeartbeatReply(JobMessage):
     """What is in my register, and whether I am busy computing for it."""
 
     kind = "heartbeat-reply"
@@ -171,7 +171,7 @@ class HeartbeatReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Reminder(Message):
+class Reminder(JobMessage):
     """In that store you held `round` of `term`: if you hold less now, your store has forgotten."""
 
     kind = "reminder"
@@ -182,7 +182,7 @@ class Reminder(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Message):
+class Close(JobMessage):
     """A majority adopted this final state: the job is finished."""
 
     kind = "close"
@@ -195,7 +195,7 @@ class Close(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseReply(Message):
+class CloseReply(JobMessage):
     """I am finished too; or, with `needs_state`, I should be and lack the state."""
 
     kind = "close-reply"
@@ -207,7 +207,7 @@ class CloseReply(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Unpad(Message):
+class Unpad(JobMessage):
     """Take your pads of these peers from the sum of their contributions to `round` of `term`, and keep that sum.
 
     Without members: send me the pads that you took away for the aggregator before me, and the sum.
@@ -225,7 +225,7 @@ class Unpad(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Pads(Message):
+class Pads(JobMessage):
     """What a keeper takes from the sum, sealed for the aggregator; or why it refuses."""
 
     kind = "pads"
@@ -244,7 +244,7 @@ class Pads(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Mix(Message):
+class Mix(JobMessage):
     """What the sender says in one tick of a round, to a neighbour; without frames only where it stands."""
 
     kind = "mix"
@@ -262,7 +262,7 @@ class Mix(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Message):
+class Join(JobMessage):
     """The sender takes part in no circle, and wants to."""
 
     kind = "join"
@@ -271,7 +271,7 @@ class Join(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class AskState(Message):
+class AskState(JobMessage):
     """Send me the state with which you entered the circle."""
 
     kind = "ask-state"
@@ -280,7 +280,7 @@ class AskState(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldState(Message):
+class HeldState(JobMessage):
     """The answer to `AskState`; or, in a job with an aggregator, a newer register for a candidate that was refused."""
 
     kind = "held-state"

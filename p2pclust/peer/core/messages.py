@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Final
 
 __all__ = [
     "MOST_HOPS", "Ack", "BlobChunk", "BlobMissing", "BlobRequest", "FactDelta", "FactDigest", "Frame", "Gossip",
-    "MemberSync", "Message", "Ping", "PingRequest", "Refusal", "Relay", "RosterCopy", "RosterOffer", "RosterRequest",
-    "Signature", "Update",
+    "JobMessage", "MemberSync", "Message", "Ping", "PingRequest", "Refusal", "Relay", "RosterCopy", "RosterOffer",
+    "RosterRequest", "Signature", "Update",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -33,6 +33,12 @@ class Message:
     """Base of all messages."""
 
     kind: ClassVar[str]
+
+
+class JobMessage(Message):
+    """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

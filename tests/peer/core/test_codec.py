@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages, messages
-from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.codec import KINDS, decode, encode
 from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import Message, Update
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, MAX_HEADER_BYTES, WIRE_VERSION
-
-KINDS = {cls.kind: cls for cls in Message.__subclasses__()}
 
 names = st.text(min_size=1, max_size=64)
 texts = st.text(max_size=80)

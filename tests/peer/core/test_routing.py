@@ -12,6 +12,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.job_messages import Ended
 from p2pclust.peer.core.messages import BlobMissing, Relay
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -20,6 +21,7 @@ from p2pclust.topology.routes import Ways, mutual
 RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}
 WORD = BlobMissing(b"d" * 32)
+ANSWER = Ended("job-1")
 
 
 def a_context(overlay: dict[str, tuple[str, ...]] | None, me: str = "a") -> Context:
@@ -138,23 +140,23 @@ class TestContext:
         context = a_context(RING)
         context.heard("b", "")  # directly
         context.heard("c", "d")  # on a shortest way
-        context.send("b", WORD)
-        assert context.effects.pop() == Send("b", WORD)
+        context.send("b", ANSWER)
+        assert context.effects.pop() == Send("b", ANSWER)
         context.heard("b", "d")
-        context.send("b", WORD)
-        assert context.effects == [Send("b", WORD, False, ("d",)), Send("b", WORD)]
+        context.send("b", ANSWER)
+        assert context.effects == [Send("b", ANSWER, False, ("d",)), Send("b", ANSWER)]
         context.effects.clear()
-        context.send("b", WORD, bulk=True)
-        context.send("b", WORD, direct=True)
-        assert context.effects == [Send("b", WORD, True), Send("b", WORD)]
+        context.send("b", ANSWER, bulk=True)
+        context.send("b", WORD)  # what is no answer in a job goes between neighbours
+        assert context.effects == [Send("b", ANSWER, True), Send("b", WORD)]
         context.effects.clear()
         context.routing.works("d", False)
-        context.send("b", WORD)
-        assert context.effects == [Send("b", WORD)]
+        context.send("b", ANSWER)
+        assert context.effects == [Send("b", ANSWER)]
         context.now += 31.0  # then the usual way alone is tried again
         context.routing.works("d", True)
-        context.send("b", WORD)
-        assert context.effects == [Send("b", WORD)] * 2
+        context.send("b", ANSWER)
+        assert context.effects == [Send("b", ANSWER)] * 2
 
     def test_another_way_is_one_that_is_not_longer(self) -> None:
         context = a_context(RING)
