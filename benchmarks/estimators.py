@@ -7,7 +7,7 @@ Run by hand::
 
 Both get the same arrays, one per peer, the same first centers, and do the same number of rounds. Ours is the whole of
 ``fit``: checks of the input, a range stage, rounds with quantised sums and a log, and the labels of all rows. Bare is
-what nobody can leave out: ``Points`` of each array, per round the local sums of each and one division, and, in the first
+what no program can leave out: ``Points`` of each array, per round the local sums of each and one division, and, in the first
 of two ratios, the labels, which a caller wants too; the second leaves them out of the bare loop. One BLAS thread. Times
 are CPU times of the whole process, the least of several repeats in turns, so that other work on the machine weighs little.
 """
@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.clustering import Points, fuzzy_sums, nearest, sums_and_counts
+from p2pclust.clustering.kernels import Kernel, installed, using
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +55,7 @@ def made(n_rows: int, rounds: int, *, fuzzy: bool) -> Case:
 
 def bare(case: Case, *, labels: bool) -> Floats:
     """Return the centers of a loop over the local sums, and make the labels too, if they count."""
-    with threadpool_limits(1):
+    with threadpool_limits(1), using(Kernel(installed()[0])):  # the kernel that `fit` takes
         peers = [Points(rows) for rows in case.arrays]
         centers = case.first
         for _ in range(case.rounds):

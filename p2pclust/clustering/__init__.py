@@ -5,7 +5,7 @@ No peers, no files, no network: arrays in, arrays out. Needs numpy only, so a ru
 
 from __future__ import annotations
 
-from p2pclust.clustering.fcm import fuzzy_sums, memberships, objective
+from p2pclust.clustering.fcm import fuzzy_sums, memberships, objective, objective_and_weights
 from p2pclust.clustering.kmeans import (
     cell_moments,
     kmeans_plusplus,
@@ -41,6 +41,7 @@ __all__ = [
     "memberships",
     "nearest",
     "objective",
+    "objective_and_weights",
     "run_steps",
     "spectral_kmeans",
     "squared_to_nearest",

@@ -32,7 +32,7 @@ from p2pclust.clustering.kmeans import crisp_objective
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["fuzzy_sums", "membership_blocks", "memberships", "objective"]
+__all__ = ["fuzzy_sums", "membership_blocks", "memberships", "objective", "objective_and_weights"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -140,6 +140,26 @@ def objective(
                 cost *= row_weights[block.start : block.stop]
             total += float(cost.sum())
     return total
+
+
+def objective_and_weights(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None = None
+) -> tuple[float, Floats]:
+    """Return :func:`objective` and the weights of :func:`fuzzy_sums`, the same bits; in one pass where the kernel does it.
+
+    Examples
+    --------
+    >>> value, weights = objective_and_weights(Points([[0.0], [2.0], [4.0]]), [[0.0], [4.0]], 2.0)
+    >>> value, weights.tolist()
+    (2.0, [1.25, 1.25])
+    """
+    _check_fuzzifier(fuzzifier)
+    if points.kernel.does(fuzzifier=fuzzifier):
+        centred = points.centred(centers)
+        weights, _, value = points.kernel.fuzzy_sums(points, centred, fuzzifier, _near(fuzzifier), row_weights)
+        return value, weights
+    weights, _ = fuzzy_sums(points, centers, fuzzifier, row_weights)
+    return objective(points, centers, fuzzifier, row_weights), weights
 
 
 def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:

@@ -19,8 +19,10 @@ from p2pclust.clustering import (
     memberships,
     nearest,
     objective,
+    objective_and_weights,
     run_steps,
 )
+from p2pclust.clustering.kernels import Kernel, installed
 from p2pclust.errors import UsageError
 
 FUZZIFIERS = [1.02, 1.1, 1.5, 2.0, 2.5, 7.0]
@@ -269,3 +271,15 @@ def test_parts_sum_to_the_pool(seed, fuzzifier, n_parts):
     np.testing.assert_allclose(sum(part[0] for part in parts), weights, rtol=1e-12, atol=1e-300)
     scale = 1e-12 * len(X) * max(1.0, np.abs(X).max())
     np.testing.assert_allclose(sum(part[1] for part in parts), sums, rtol=0, atol=scale)
+
+
+@pytest.mark.parametrize("kernel", installed())
+@pytest.mark.parametrize("fuzzifier", [2.0, 1.7])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_objective_and_weights_are_those_of_two_passes(kernel: str, fuzzifier: float, weighted: bool) -> None:
+    rng = np.random.default_rng(3)
+    points, centers = Points(rng.normal(size=(700, 3)), kernel=Kernel(kernel)), rng.normal(size=(4, 3))
+    row_weights = rng.random(700) if weighted else None
+    value, weights = objective_and_weights(points, centers, fuzzifier, row_weights)
+    assert value == objective(points, centers, fuzzifier, row_weights)
+    assert np.array_equal(weights, fuzzy_sums(points, centers, fuzzifier, row_weights)[0])

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_sums, objective, weighted_sums_and_counts
+from p2pclust.clustering import Points, objective, objective_and_weights, weighted_sums_and_counts
 from p2pclust.errors import UsageError
 from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
@@ -122,11 +122,9 @@ class Objective(Evaluation):
         if self._is_held(state, local):
             return Arrays(objectives=np.zeros(self.n_init), masses=np.zeros(starts.shape[:2]))
         points = local.points(state)
+        found = [self._objective_and_masses(local, points, centers) for centers in starts]
         # All that this peer reveals.
-        return Arrays(
-            objectives=[objective(points, centers, self.fuzzifier, local.weights) for centers in starts],
-            masses=np.stack([self._masses(local, points, centers) for centers in starts]),
-        )
+        return Arrays(objectives=[value for value, _ in found], masses=np.stack([masses for _, masses in found]))
 
     def _is_held(self, state: State, local: Local) -> bool:
         """Whether this peer's rows stay out; it has abstained from the clustering already, or has hardly any row."""
@@ -137,11 +135,14 @@ class Objective(Evaluation):
                 return True
         return bool(local.n_samples < self.min_rows)
 
-    def _masses(self, local: Local, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _objective_and_masses(
+        self, local: Local, points: Points, centers: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]:
         if self.fuzzifier is not None:
-            return fuzzy_sums(points, centers, self.fuzzifier, local.weights)[0]
+            return objective_and_weights(points, centers, self.fuzzifier, local.weights)
         _, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
-        return np.where(counts < local.least_cell(2 if self.min_rows > 1 else 1), 0.0, masses)
+        least = local.least_cell(2 if self.min_rows > 1 else 1)
+        return objective(points, centers, None, local.weights), np.where(counts < least, 0.0, masses)
 
     def combine(self, state: State, total: Any) -> State:
         winner = int(np.argmin(total["objectives"]))
