@@ -33,6 +33,7 @@ __all__ = [
     "own_colours",
     "peer_colours",
     "series_colour",
+    "share_classes",
 ]
 
 # -- single colours -----------------------------------------------------------------------------------------------------
@@ -141,6 +142,17 @@ def cluster_hues(alike: Sequence[int | None], n_classes: int = 0) -> list[int]:
 def own_colours(groups: Mapping[str, str]) -> bool:
     """Whether there are enough colours for each peer; otherwise a peer has the colour of its device class."""
     return len(groups) <= len(PEERS)
+
+
+def share_classes(groups: Mapping[str, str]) -> bool:
+    """Whether there are several device classes, and one with several devices: in a fleet from a file each is its own class.
+
+    Examples
+    --------
+    >>> share_classes({"a": "meter", "b": "meter", "c": "gateway"}), share_classes({"a": "a", "b": "b"})
+    (True, False)
+    """
+    return 1 < len({*groups.values()}) < len(groups)
 
 
 def device_colours(groups: Mapping[str, str]) -> dict[str, str]:

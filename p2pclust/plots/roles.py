@@ -177,8 +177,8 @@ def _terms_in_words(terms: Sequence[Term]) -> str:
 
 
 def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
-    """Return the shape of each device class."""
-    own = palette.own_colours(groups)
+    """Return the shape of each device class; the same for all where each device is a class of its own."""
+    own = palette.own_colours(groups) and palette.share_classes(groups)
     return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(palette.device_colours(groups))}
 
 
@@ -188,7 +188,7 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], chronicle: Chronicle, *
     keys = [
         dot_key(f"{group} ({members.count(group)})", LINK if own else colour, shapes[group], markeredgecolor=PAPER)
         for group, colour in palette.device_colours(groups).items()
-        if group in members
+        if group in members and (palette.share_classes(groups) or len({*groups.values()}) == 1)
     ]
     away = [span for spans in chronicle.away.values() for span in spans]
     failed = [span for span in away if not span.what.startswith(ASLEEP)]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from p2pclust.fleet.chronicle import Chronicle
 from p2pclust.fleet.spec import Event
 from p2pclust.plots import canvas
-from p2pclust.plots.palette import own_colours
+from p2pclust.plots.palette import own_colours, share_classes
 from p2pclust.plots.places import counted
 from p2pclust.plots.roles import roles_drawing
 from p2pclust.scenario.outcome.compare import shown
@@ -147,7 +147,7 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     caption += f"Move the slider to see {changing} at one moment. " if changing else ""
     if own_colours(story.groups):
         caption += "Each peer has one colour, the same in all pictures of this page"
-        caption += ", and the shape of its device class." if len(set(story.groups.values())) > 1 else "."
+        caption += ", and the shape of its device class." if share_classes(story.groups) else "."
     else:
         caption += "Peers have the colour of their device class in all pictures of this page."
     end = story.chronicle.end if changing else 0.0
