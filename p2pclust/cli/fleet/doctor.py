@@ -63,19 +63,8 @@ def doctor(as_json: AsJson = False) -> None:
 def examine() -> list[Check]:
     """Run all checks."""
     looks = (
-        _system,
-        _distribution,
-        _versions,
-        _extras,
-        _zmq,
-        _curve,
-        _loopback,
-        _ports,
-        _files,
-        _blas,
-        _kernel,
-        _fsync,
-    )
+        _system, _distribution, _versions, _extras, _zmq, _curve, _loopback, _ports, _files, _blas, _kernel, _fsync,
+    )  # fmt: skip
     return [look() for look in looks]
 
 
@@ -128,8 +117,9 @@ def _versions() -> Check:
 
 
 def _extras() -> Check:
-    here = [name for name, found in extras().items() if found]
-    absent = [name for name, found in extras().items() if not found]
+    known = extras()
+    here = [name for name, found in known.items() if found]
+    absent = [name for name in known if name not in here]
     return Check("extras", (", ".join(here) or "none") + (f" (not here: {', '.join(absent)})" if absent else ""))
 
 

@@ -111,9 +111,9 @@ def _toml(values: Mapping[str, Any]) -> str:
 
 def _how_read(prepared: Prepared) -> dict[str, Any]:
     """Return the keys that say how a file of rows is read, which scenarios, inventories and peers have in common."""
-    read: dict[str, Any] = {"columns": list(prepared.features)}
-    read["id_column"] = prepared.id_column
-    return read | {"missing_values": prepared.missing_values}
+    return {
+        "columns": list(prepared.features), "id_column": prepared.id_column, "missing_values": prepared.missing_values,
+    }  # fmt: skip
 
 
 def _scenario(source: Path, prepared: Prepared, clusters: int, seed: int) -> str:

@@ -4,9 +4,11 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +97,36 @@ def test_a_run_is_served_while_it_goes_on(tmp_path: Path) -> None:
         assert process.returncode == 0
     assert f"the page has ended; p2pclust replay {out} --serve shows the run again" in said
     assert path.partition("=")[2] not in (out / "events.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it needs a terminal of a Unix")
+def test_on_a_terminal_the_page_of_a_run_stays_until_ctrl_c(tmp_path: Path) -> None:
+    """A short run was over, and its page gone, before a person could open it."""
+    pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
+    (tmp_path / "s.toml").write_text(SMALL, encoding="utf-8")
+    ours, theirs = os.openpty()
+    words = ("run", "s.toml", "--backend", "simulated", "--out", "out", "--serve", "127.0.0.1:0")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p2pclust", *words], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said, until = b"", time.monotonic() + 100.0
+    try:
+        while b"the page stays until Ctrl-C" not in said:
+            assert time.monotonic() < until, said
+            if select.select([ours], [], [], 1.0)[0]:
+                said += os.read(ours, 65536)
+        found = re.search(rb"see http://127\.0\.0\.1:(\d+)/", said)
+        assert found is not None, said
+        assert first_snapshot(int(found[1]))["ended"] is True
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait(30)
+        os.close(ours)
 
 
 def test_what_is_not_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
