@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
@@ -40,10 +40,14 @@ from p2pclust.cli.show.output import complain, put_json
 from p2pclust.cli.show.serving import ServingCommand as _Serving
 from p2pclust.cli.show.serving import ServingLaboratoryCommand as _LabServing
 from p2pclust.errors import P2PClustError, RenamedWarning
-from p2pclust.tools.distribution import missing_module
+from p2pclust.tools.distribution import has_laboratory, missing_module
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
+
+_HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
+#: The commands of each part of the help, in its order: typer's own order has groups of commands last.
+_PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}
 
 _INTERRUPTED = 130
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
@@ -51,7 +55,15 @@ _LIMITS = {"greater than or equal to": "at least", "less than or equal to": "at 
 
 
 class _Group(TyperGroup):
-    """A group of commands that turns every exception into one line and an exit code."""
+    """A group of commands that turns every exception into one line and an exit code, and whose help has parts."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of each part of the help, in the order in which they were added."""
+        lacking = "" if has_laboratory() else " (most need what is left out here)"
+        for part, names in _PARTS.items():
+            rows = [(name, self.commands[name].get_short_help_str(formatter.width)) for name in names]
+            with formatter.section(part + (lacking if part != _FLEET else "")):
+                formatter.write_dl(rows)
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command and exit; unlike typer's own, with this module's exit codes and one line for every error."""
@@ -173,30 +185,39 @@ def top(
         typer.echo(context.get_help())
 
 
-app.command("run", cls=_LabServing, short_help="Run a scenario and check what it expects.")(run.run)
-app.command("replay", cls=_LabServing, short_help="Show a run that ended, at any speed.")(replay.replay)
-app.command("demo", cls=_Lab, short_help="Run the quick start, and show where its report is.")(demo.demo)
-app.command("init", cls=_Lab, short_help="Begin with a file of your own.")(init.init)
-app.command("compare", short_help="Put runs side by side.")(compare.compare)
-app.command("audit", cls=_Lab, short_help="Attack a scenario's jobs with what their messages show.")(audit.audit)
-app.command("choose", cls=_Lab, short_help="Let the fleet choose the number of clusters.")(choose.choose)
-app.command("protocols", short_help="List the clustering protocols.")(protocols.protocols)
-app.command("reproduce", cls=_Lab, short_help="Measure the papers' tables again, beside their numbers.")(
-    reproduce.reproduce
-)
-app.command("simulate", cls=_Lab, short_help="Test simulated fleets under faults.")(simulate.simulate)
-app.add_typer(examples.app, name="examples", short_help="List the installed scenarios, copy one.")
-app.add_typer(data.app, name="data", short_help="List, fetch and split data sets.")
-app.add_typer(topology.app, name="topology", short_help="Make, measure, draw and compare overlays.")
-app.add_typer(keys.app, name="keys", short_help="Make a fleet's keys, enrol devices.")
-app.command("peer", short_help="Run one peer beside this device's data.")(peer.peer)
-app.command("status", short_help="Show what a running peer knows.")(operate.status)
-app.command("peers", short_help="Show which peers see each other, and why not.")(operate.peers)
-app.command("submit", short_help="Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)(submit.submit)
-app.command("jobs", short_help="List the jobs of a running peer.")(operate.jobs)
-app.command("watch", cls=_Serving, short_help="Show what happens to a job until it ends.")(submit.watch)
-app.command("result", short_help="Show or write what came of a job.")(result.result)
-app.command("assign", short_help="Label rows with what the fleet agreed on.")(result.assign)
-app.command("cancel", short_help="End a job in the whole fleet.")(submit.cancel)
-app.add_typer(fleet.app, name="fleet", short_help="Start, keep and end the peers of an inventory.")
-app.command("doctor", short_help="Check that this machine can run peers.")(doctor.doctor)
+def _add(
+    part: str, name: str, command: Any, short_help: str, cls: type[TyperCommand] = TyperCommand, **more: Any
+) -> None:
+    """Add a command, or a group of commands, to a part of the help."""
+    _PARTS[part].append(name)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, short_help=short_help)
+    else:
+        app.command(name, cls=cls, short_help=short_help, **more)(command)
+
+
+_add(_HERE, "demo", demo.demo, "Run the quick start, and show where its report is.", _Lab)
+_add(_HERE, "init", init.init, "Begin with a file of your own.", _Lab)
+_add(_HERE, "run", run.run, "Run a scenario and check what it expects.", _LabServing)
+_add(_HERE, "replay", replay.replay, "Show a run that ended, at any speed.", _LabServing)
+_add(_HERE, "compare", compare.compare, "Put runs side by side.")
+_add(_HERE, "choose", choose.choose, "Let the fleet choose the number of clusters.", _Lab)
+_add(_HERE, "examples", examples.app, "List the installed scenarios, copy one.")
+_add(_HERE, "data", data.app, "List, fetch and split data sets.")
+_add(_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.")
+_add(_FLEET, "peer", peer.peer, "Run one peer beside this device's data.")
+_add(_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.")
+_add(_FLEET, "protocols", protocols.protocols, "List the clustering protocols.")
+_add(_FLEET, "submit", submit.submit, "Hand in a job.", context_settings=submit.SUBMIT_SETTINGS)
+_add(_FLEET, "jobs", operate.jobs, "List the jobs of a running peer.")
+_add(_FLEET, "watch", submit.watch, "Show what happens to a job until it ends.", _Serving)
+_add(_FLEET, "result", result.result, "Show or write what came of a job.")
+_add(_FLEET, "assign", result.assign, "Label rows with what the fleet agreed on.")
+_add(_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.")
+_add(_FLEET, "status", operate.status, "Show what a running peer knows.")
+_add(_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.")
+_add(_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.")
+_add(_RESEARCH, "topology", topology.app, "Make, measure, draw and compare overlays.")
+_add(_RESEARCH, "audit", audit.audit, "Attack a scenario's jobs with what their messages show.", _Lab)
+_add(_RESEARCH, "simulate", simulate.simulate, "Test simulated fleets under faults.", _Lab)
+_add(_RESEARCH, "reproduce", reproduce.reproduce, "Measure the papers' tables again, beside their numbers.", _Lab)

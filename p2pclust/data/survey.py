@@ -108,7 +108,7 @@ def _column(name: str, cells: Sequence[str]) -> ColumnSurvey:
 def probable_split(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
     """Return the column that probably says which device a row is of, by its name and values; None if there is none."""
     for column in columns:
-        several = 2 <= len(column.values) <= min(_MOST_DEVICES, n_rows // 4)
+        several = 2 <= len(column.values) <= min(_MOST_DEVICES, n_rows // 2)
         if several and _SPLITS.search(_plain(column.name)) and not any("." in value for value in column.values):
             return column.name
     return None

@@ -16,6 +16,7 @@ __all__ = [
     "DEVICE",
     "EXTRAS",
     "extras",
+    "has_laboratory",
     "install_line",
     "installed",
     "missing_module",
@@ -78,6 +79,11 @@ def install_line(extra: str = "") -> str:
     return f"pip install '{wanted}'" if extra else f"pip install {wanted}"
 
 
+def has_laboratory() -> bool:
+    """Return whether all is installed that the commands of the laboratory need."""
+    return not _missing()
+
+
 def require_laboratory(what: str) -> None:
     """Check that all is here which the commands of the laboratory need.
 
@@ -86,9 +92,13 @@ def require_laboratory(what: str) -> None:
     UsageError
         If something is missing; the line begins with `what` and ends with the command that installs it.
     """
-    missing = [name for module, name in _LABORATORY.items() if importlib.util.find_spec(module) is None]
+    missing = _missing()
     if missing:
         raise UsageError(_refusal(what, missing))
+
+
+def _missing() -> list[str]:
+    return [name for module, name in _LABORATORY.items() if importlib.util.find_spec(module) is None]
 
 
 def missing_module(error: ModuleNotFoundError) -> UsageError | None:

@@ -31,7 +31,18 @@ def test_help(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert ended.code == 0
     for name in ("run", "protocols", "simulate", "keys", "peer", "doctor"):
         assert f"  {name}  " in ended.out
-    assert "..." not in ended.out.split("Commands:")[1], "a short help is cut off"
+    parts = ended.out.split("Scenarios and your own data:")[1]
+    assert "..." not in parts, "a short help is cut off"
+    assert "left out" not in parts
+    shown = [line.split()[0] for line in parts.splitlines() if line.startswith("  ")]
+    assert sorted(shown) == sorted(typer.main.get_command(app).commands), "a command without a part of the help"
+
+
+def test_on_a_device_the_help_says_which_commands_need_more(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p2pclust.cli.app.has_laboratory", lambda: False)
+    out = cli("--help").out
+    assert "\nScenarios and your own data (most need what is left out here):\n" in out
+    assert "\nFleets of devices:\n" in out
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -266,6 +266,14 @@ def _device(
 
 
 def _check_files(path: Path, devices: Sequence[InventoryDevice], keys: Path) -> None:
+    lacking = [device.name for device in devices if not device.files[device.config["bundle"]].exists()]
+    if lacking:
+        at = keys.relative_to(Path.cwd()) if keys.is_relative_to(Path.cwd()) else keys
+        first = "" if (keys / ROSTER).exists() else f"`p2pclust keys init {at}`, then "
+        raise UsageError(
+            f"{path}: no keys in {at} for {', '.join(lacking)}: make them with {first}"
+            f"`p2pclust keys device {' '.join(lacking)} --fleet {at}`, or copy the bundles here"
+        )
     roster = None
     for device in devices:
         secret = load_bundle(device.files[device.config["bundle"]])

@@ -109,7 +109,8 @@ def test_a_host_that_is_not_listed_is_reached_by_its_name(write: Write, tmp_path
         (HEAD + A + "[overlay]\nkind = 'rng'", "overlay: unknown kind 'rng' (did you mean 'ring'?)"),
         (HEAD + A.replace('"a.csv"', COMMAND) + "send = true", "send is for files"),
         (HEAD + A + 'class = "x"\n[classes.y]\n', "a: [classes.x] does not exist: expected one of y"),
-        (HEAD + A.replace('"a"', '"c"'), "c.bundle does not exist"),
+        (HEAD + A.replace('"a"', '"c"'), "fleet for c: make them with `p2pclust keys device c --fleet /"),
+        (HEAD.replace('"fleet"', '"none"') + A, "none`, then `p2pclust keys device a --fleet /"),
         (HEAD + A.replace("a.csv", "absent.csv") + "send = true", "absent.csv is not a file"),
     ],
 )
