@@ -61,7 +61,8 @@ class TestSurvey:
         ("name", "values", "split"),
         [
             ("Station ID", "abababab", True), ("device", "abcabc", True), ("meter-id", "12121212", True),
-            ("site", "aaaaaaaa", False), ("sites", "abcdefgh", False), ("website", "abababab", False), ("kwh", "12121212", False),
+            ("site", "aaaaaaaa", False), ("sites", "abcdefgh", False),
+            ("website", "abababab", False), ("kwh", "12121212", False),
         ],
     )  # fmt: skip
     def test_the_column_of_devices_is_known_by_name_and_values(self, name: str, values: str, split: bool) -> None:
