@@ -17,7 +17,7 @@ from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are messa
 from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Message, Name, Signature, Update
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
-__all__ = ["KINDS", "decode", "encode"]
+__all__ = ["KINDS", "decode", "encode", "frames_of"]
 
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
@@ -161,6 +161,20 @@ def encode(message: Message) -> list[bytes]:
         if not header[name]:
             del header[name]
     return pack(message.kind, header, getattr(message, frames) if frames else ())
+
+
+def frames_of(message: Message) -> tuple[bytes, ...]:
+    """Return the frames that travel behind the header of a message.
+
+    Examples
+    --------
+    >>> from p2pclust.peer.core.job_messages import Close
+    >>> frames_of(Close("j", term=2, round=5, digest=bytes(32), size_bytes=1, state=(b"s",)))
+    (b's',)
+    """
+    name = _SCHEMAS[message.kind][1]
+    frames: tuple[bytes, ...] = getattr(message, name) if name else ()
+    return frames
 
 
 def decode(parts: Sequence[bytes]) -> Message:

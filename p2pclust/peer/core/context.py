@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p2pclust.peer.core.codec import frames_of
 from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.messages import JobMessage, Message, Relay
 from p2pclust.peer.core.reports import Report
@@ -20,6 +21,8 @@ TimerKey = tuple[str, ...]
 
 #: How long a route through a relay is kept after a message came that way.
 _ROUTE_S = 30.0
+#: How many of the messages that were sent last are known again when they are repeated.
+_MOST_SENT = 4096
 _NEVER = float("inf")
 
 
@@ -99,6 +102,7 @@ class Context:
     timers: Timers = field(default_factory=Timers)
     effects: list[Effect] = field(default_factory=list)
     _routes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _sent: dict[int, float] = field(default_factory=dict)  # when messages that carry frames were sent, by their hash
     _stretched: tuple[int, Timing] | None = None
 
     @property
@@ -116,7 +120,7 @@ class Context:
         """Send a message to a neighbour, or to another peer through the overlay.
 
         On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it. On any
-        other overlay, if messages of `to` came around, those about jobs go around as well, besides the usual way: that one
+        other overlay a message about a job that is repeated goes by one other way, too, if it carries frames: the usual way
         may lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
         `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
@@ -130,10 +134,23 @@ class Context:
             if not hop:
                 return
             relays = () if hop == to else (hop,)
-            around = self.way_to(to) if isinstance(message, JobMessage) and not bulk else ""
-            if around not in ("", hop) and self.routing.carries_to(around):
-                self.effects.append(Send(to, message, bulk, (around,)))
+            if isinstance(message, JobMessage) and not bulk and self._repeats(to, message):
+                self._send_another_way(to, message)
         self.effects.append(Send(to, message, bulk, relays))
+
+    def _repeats(self, to: str, message: Message) -> bool:
+        """Return whether a message that carries frames was sent to this peer before, but not just now."""
+        if not frames_of(message):
+            return False
+        key = hash((to, message))
+        before = self._sent.get(key)
+        if before is not None and self.now - before < self.timing.retry_s / 2:
+            return False  # the peer has two questions from two ways
+        self._sent.pop(key, None)
+        self._sent[key] = self.now
+        if len(self._sent) > _MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+        return before is not None
 
     def send_around(self, to: str, message: Message, alive: list[str], n_ways: int) -> list[str]:
         """Send a message through up to `n_ways` other peers, because the usual route is silent; return them."""
@@ -145,9 +162,8 @@ class Context:
             self.effects.append(Send(to, message, False, tuple(relays)))
         return relays
 
-    def send_another_way(self, to: str, message: Message) -> None:
-        """On an overlay, send a message by one other way too: the peer asks again, so the usual way may lose its answers."""
-        others = [] if self.routing.whole or to in self.barred else self.routing.others(to)
+    def _send_another_way(self, to: str, message: Message) -> None:
+        others = self.routing.others(to)
         if others:
             self.effects.append(Send(to, message, False, tuple(self.choose(others, 1))))
 
@@ -161,11 +177,11 @@ class Context:
             self.effects.append(Send(hop, Relay(relay.origin, relay.target, relay.signature, relay.inner, hops_left)))
 
     def heard(self, source: str, via: str) -> None:
-        """Remember the relay off the usual way that a message of a peer came through: answers go back through it.
+        """On a full mesh, remember the relay that a message of a peer came through: answers go back through it.
 
         Use does not prolong a route: otherwise two peers would never try the direct way again.
         """
-        if not self.routing.whole and not (via and self.routing.is_detour(via, source)):
+        if not self.routing.whole:
             return
         if not via:
             if self._routes:

@@ -119,16 +119,6 @@ class Routing:
             return hops[crc32(f"{self._me} {target}".encode()) % len(hops)]
         return target if target in self._broken else ""
 
-    def is_detour(self, via: str, target: str) -> bool:
-        """Return whether a neighbour is no nearer to a peer than this peer is."""
-        ways = self._map()
-        here, there = ways.distance(self._me, target), ways.distance(via, target)
-        return there >= here >= 0
-
-    def carries_to(self, name: str) -> bool:
-        """Return whether this peer has a link to the neighbour, and it carries messages."""
-        return name in self._own and name not in self._broken
-
     def nearest_first(self, names: Sequence[str]) -> list[str]:
         """Return these peers by distance in links; those without a known route come last."""
         far = self._map().distances(self._me)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import msgpack
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import Send
-from p2pclust.peer.core.job_messages import Ended
+from p2pclust.peer.core.job_messages import Close, Ended
 from p2pclust.peer.core.messages import BlobMissing, Relay
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -22,6 +25,7 @@ RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}
 WORD = BlobMissing(b"d" * 32)
 ANSWER = Ended("job-1")
+LARGE = Close("job-1", 2, 3, b"d" * 32, 5, (b"state",))
 
 
 def a_context(overlay: dict[str, tuple[str, ...]] | None, me: str = "a") -> Context:
@@ -135,41 +139,39 @@ class TestContext:
         assert context.send_around("c", WORD, [], 3) == [({"b", "d"} - {usual}).pop()]
         assert a_context(LINE).send_around("c", WORD, [], 3) == []
 
-    def test_answers_go_around_as_well_where_messages_came_around(self) -> None:
+    def test_what_is_repeated_goes_another_way_too(self) -> None:
         """The usual way may lose large messages for good, and be found to be sound by the small ones that pass."""
         context = a_context(RING)
-        context.heard("b", "")  # directly
-        context.heard("c", "d")  # on a shortest way
-        context.send("b", ANSWER)
-        assert context.effects.pop() == Send("b", ANSWER)
-        context.heard("b", "d")
-        context.send("b", ANSWER)
-        assert context.effects == [Send("b", ANSWER, False, ("d",)), Send("b", ANSWER)]
-        context.effects.clear()
-        context.send("b", ANSWER, bulk=True)
-        context.send("b", WORD)  # what is no answer in a job goes between neighbours
-        assert context.effects == [Send("b", ANSWER, True), Send("b", WORD)]
-        context.effects.clear()
-        context.routing.works("d", False)
-        context.send("b", ANSWER)
-        assert context.effects == [Send("b", ANSWER)]
-        context.now += 31.0  # then the usual way alone is tried again
-        context.routing.works("d", True)
-        context.send("b", ANSWER)
-        assert context.effects == [Send("b", ANSWER)] * 2
-
-    def test_another_way_is_one_that_is_not_longer(self) -> None:
-        context = a_context(RING)
         usual = context.routing.hop("c")
-        context.send_another_way("c", WORD)
-        assert context.effects == [Send("c", WORD, False, tuple({"b", "d"} - {usual}))]
-        context.barred["c"] = None
-        context.send_another_way("c", WORD)
-        a_context(None).send_another_way("c", WORD)
+        both = [Send("c", LARGE, False, tuple({"b", "d"} - {usual})), Send("c", LARGE, False, (usual,))]
+        for passed_s, sent in ((0.0, both[1:]), (1.0, both), (0.01, both[1:]), (0.01, both[1:]), (1.0, both)):
+            context.now += passed_s * context.timing.retry_s
+            context.send("c", LARGE)
+            assert context.effects == sent, "two at once are no repetition: the peer was asked by two ways"
+            context.effects.clear()
+
+    @pytest.mark.parametrize(
+        ("links", "message", "bulk"),
+        [(RING, ANSWER, False), (RING, WORD, False), (RING, LARGE, True), (LINE, LARGE, False), (None, LARGE, False)],
+    )
+    def test_nothing_else_does(self, links: Any, message: Any, bulk: bool) -> None:
+        """Small messages pass, those about no job go between neighbours, and here may be only one way that is no longer."""
+        context = a_context(links)
+        for _ in range(3):
+            context.now += 10.0
+            context.send("c", message, bulk=bulk)
+        assert len(context.effects) == 3
+
+    def test_few_messages_are_remembered(self) -> None:
+        context = a_context(RING)
+        for number in range(5000):
+            context.send("c", replace(LARGE, round=number))
+        context.now += 10.0
+        context.effects.clear()
+        context.send("c", replace(LARGE, round=0))
         assert len(context.effects) == 1
-        line = a_context(LINE)
-        line.send_another_way("c", WORD)
-        assert line.effects == []
+        context.send("c", replace(LARGE, round=4999))
+        assert len(context.effects) == 3
 
 
 @given(

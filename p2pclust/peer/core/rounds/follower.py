@@ -183,7 +183,7 @@ class Follower:
         held = register.ref is not None and register.ref.digest == message.digest
         same = register.position == (message.term, message.round)
         if held and same and register.final == message.final:
-            self._answer(again=True)
+            self._answer()
             return
         if same and not held and register.ref is not None:
             self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
@@ -241,15 +241,15 @@ class Follower:
 
     # -- contributing -----------------------------------------------------------------------------------------------
 
-    def _answer(self, *, again: bool = False) -> None:
+    def _answer(self) -> None:
         """Acknowledge the register's state with the contribution, which is computed first if necessary."""
         register = self._ledger.register
         assert register.ref is not None
         key = (register.ref.digest, self._proposer)
         if register.final:
-            self._acknowledge(None, "", again=again)
+            self._acknowledge(None, "")
         elif key in self._answers:
-            self._acknowledge(*self._answers[key], again=again)
+            self._acknowledge(*self._answers[key])
         elif flaw := self._pins_flaw():
             self._acknowledge(None, flaw)
         elif not self._workspace.busy:
@@ -308,7 +308,7 @@ class Follower:
         if token.proposer == self._proposer:
             self._acknowledge(*answer)
 
-    def _acknowledge(self, contribution: Ref | None, abstains: str, *, again: bool = False) -> None:
+    def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
         register = self._ledger.register
         assert register.ref is not None
         term = self._own_term()
@@ -329,8 +329,6 @@ class Follower:
             ref.digest, ref.size_bytes, payload,
         )  # fmt: skip
         self._ctx.send(self._election.aggregator, message)
-        if again:
-            self._ctx.send_another_way(self._election.aggregator, message)
 
     def _works_on(self, position: tuple[int, int]) -> bool:
         """Return whether an answer in that round is being computed, or what it needs is fetched."""

@@ -114,9 +114,6 @@ class Invitations:
             if self._ctx.now - opened.sent_at.get(name, float("-inf")) >= self._pause_s(repeats):
                 opened.repeats[name] = repeats + 1
                 self.send(opened, name)
-                # The usual way may lose large messages for good. On a full mesh a relay that works is remembered.
-                if name in opened.relayed and repeats % 2 and not self._ctx.routing.whole:
-                    self.send_around(opened, name)
 
     def _pause_s(self, repeats: int) -> float:
         """Return how long to wait for an answer that was asked for again so many times."""
