@@ -97,9 +97,9 @@ class CheckRoster(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TakeRoster(Effect):
-    """Use the fleet roster of that serial, which was read last, from now on."""
+    """Use this fleet roster, whose signature was verified, from now on."""
 
-    serial: int
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

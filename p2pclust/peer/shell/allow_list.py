@@ -95,7 +95,6 @@ class AllowList:
         self._wall = wall
         self._insecure = insecure
         self.admitted = roster.valid_at(wall())
-        self._read: Roster | None = None  # the last one with a valid signature
         self._former: dict[bytes, str] = {}  # keys of earlier rosters
         #: Peers that tried to connect with keys of an earlier roster, since the one in force came.
         self.outdated: dict[str, None] = {}
@@ -143,16 +142,13 @@ class AllowList:
                 parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
                 self._shell.perform(Send(effect.to, RosterCopy(parts), bulk=True))
             case TakeRoster():
-                assert self._read is not None, "the core takes what was read"
-                self._take(self._read)
+                self._take(parse(effect.data))
 
     def _check(self, source: str, data: bytes) -> RosterRead:
         try:
             read = signed_by(data, self._bundle.fleet_public)
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
-        if read.serial > self.roster.serial:
-            self._read = read
         return RosterRead(
             source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read),
             signs_facts=read.signs_facts,

@@ -35,7 +35,7 @@ class Host:
     def step(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, RosterRead) and event.valid and event.serial > self.allow_list.roster.serial:
-            self.allow_list.perform(TakeRoster(event.serial))
+            self.allow_list.perform(TakeRoster(event.data))
 
     def perform(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -130,6 +130,23 @@ def test_what_a_peer_sends_is_verified_before_the_core_sees_it(fleet: Fleet) -> 
         assert isinstance(event, RosterRead)
         assert (event.valid, event.serial, sorted(event.peers)) == (True, 4, ["a", "c"])
         assert host.rosters[-1].names == ("a", "c")
+
+    fleet.run(test)
+
+
+def test_the_roster_that_the_core_takes_is_the_one_in_force(fleet: Fleet) -> None:
+    """Of two copies that came in a row, the one that was read last was taken, in place of the one that the core took."""
+
+    async def test(host: Host, allow_list: AllowList) -> None:
+        add_devices(fleet.home, ["d"])
+        older = fleet.roster.to_bytes()
+        rotate(fleet.home, "c")
+        newer = fleet.roster.to_bytes()
+        for data in (newer, older):
+            allow_list.perform(CheckRoster("b", data))
+        await asyncio.sleep(0)
+        allow_list.perform(TakeRoster(newer))
+        assert allow_list.roster.to_bytes() == newer
 
     fleet.run(test)
 

@@ -63,6 +63,7 @@ class Enrolment:
         self.signs_facts = signs_facts
         self._offers: dict[str, int] = {}  # peers with a newer roster
         self._asked = ""  # the peer whose copy is awaited or being checked
+        self._checks = False  # whether that copy is being checked
         self._distrusted: dict[str, float] = {}
 
     def heard(self, source: str, serial: int) -> None:
@@ -86,13 +87,14 @@ class Enrolment:
                 if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
                     self._ctx.effects.append(SendRoster(source))
             case RosterCopy():
-                if source == self._asked:
+                if source == self._asked and not self._checks:  # a second copy would be checked for nothing
+                    self._checks = True
                     self._ctx.effects.append(CheckRoster(source, b"".join(message.parts)))
 
     def fire(self, key: TimerKey) -> None:
         """Ask another peer: the last one did not answer."""
         self._offers.pop(self._asked, None)
-        self._asked = ""
+        self._asked, self._checks = "", False
         self._ask()
 
     def _ask(self) -> None:
@@ -112,7 +114,7 @@ class Enrolment:
         if event.source and event.source == self._asked:
             self._ctx.timers.cancel(_TIMER)
             promised = self._offers.pop(self._asked, 0)
-            self._asked = ""
+            self._asked, self._checks = "", False
             if not event.valid or event.serial < promised:
                 self._distrust(event)
         if event.valid and event.serial > self._ctx.serial:
@@ -127,7 +129,7 @@ class Enrolment:
     def _adopt(self, event: RosterRead) -> None:
         ctx, before = self._ctx, self._peers
         ctx.persist(TABLE, CURRENT, event.data)
-        ctx.effects.append(TakeRoster(event.serial))
+        ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
         ctx.pins = event.pins
         gone = sorted(name for name in before if name not in self._peers)

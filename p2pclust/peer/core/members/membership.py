@@ -179,8 +179,9 @@ class Membership(MemberTable):
 
     def _hint_over(self, name: str) -> None:
         """The hint led to no answer: return to the known address."""
-        if not self.present(name) and self.members[name].address:
-            self._link(name, self.members[name].address)
+        member = self.members.known(name)
+        if member is not None and not self.present(name) and member.address:  # it may be revoked meanwhile
+            self._link(name, member.address)
 
     def link_appeared(self, name: str) -> None:
         """Connect to a new neighbour, and exchange membership tables.

@@ -8,7 +8,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
-from p2pclust.peer.core.events import Expired, Submit, Woken
+from p2pclust.peer.core.events import Arrived, Expired, Hinted, Submit, Woken
 from p2pclust.peer.core.job_messages import Adopted, Open, VoteReply
 from p2pclust.peer.core.messages import (
     FactDelta,
@@ -114,7 +114,7 @@ def test_it_is_on_disk_before_it_counts_and_there_after_a_restart() -> None:
     net.give(paper_roster(2, ["p1", "p2"]), "p1")
     effects = net.peers["p1"].effects[before:]
     assert isinstance(effects[0], Persist)
-    assert effects[1] == TakeRoster(2)
+    assert effects[1] == TakeRoster(paper_roster(2, ["p1", "p2"]))
     assert Disconnect("p3") in effects
     net.crash("p1")
     net.start("p1")
@@ -144,6 +144,26 @@ def test_a_forged_one_changes_nothing_and_is_not_asked_for_again() -> None:
     assert [fields["peer"] for name, fields in net.verbs("roster-refused") if name == "p1"] == ["p2"]
     assert not [e for e in net.arrive("p2", "p1", RosterOffer(9)) if isinstance(e, Send)]
     assert [e.message for e in net.arrive("p3", "p1", RosterOffer(9)) if isinstance(e, Send)] == [RosterRequest(1)]
+
+
+def test_of_two_copies_in_a_row_one_is_verified() -> None:
+    net = fleet()
+    net.arrive("p2", "p1", RosterOffer(3))
+    core, copy = net.core("p1"), RosterCopy((paper_roster(3, ["p1", "p2"]),))
+    effects = [effect for _ in range(2) for effect in core.step(net.now, Arrived("p2", copy))]
+    assert len([effect for effect in effects if isinstance(effect, CheckRoster)]) == 1
+
+
+def test_a_peer_that_is_revoked_while_a_hint_to_it_is_tried() -> None:
+    """The hint's time was over, and its member gone: the peer ended with a KeyError."""
+    net = Net(4)
+    net.give(paper_roster(1, net.names), *net.names)
+    net.start("p1", "p2", "p3")
+    net.advance(3.0)
+    net.step("p1", Hinted("p4", "10.9.9.9:7000"))
+    net.give(paper_roster(2, net.names[:3]), "p1")
+    net.advance(10.0)
+    assert members(net, "p1") == {"p2", "p3"}
 
 
 def test_one_that_was_not_asked_for_is_not_even_verified() -> None:
@@ -379,7 +399,7 @@ def test_a_roster_without_this_peer_is_taken_and_the_shell_ends_it() -> None:
     net = fleet()
     before = len(net.peers["p3"].effects)
     net.step("p3", read_paper("", paper_roster(2, ["p1", "p2"])))
-    assert TakeRoster(2) in net.peers["p3"].effects[before:]
+    assert TakeRoster(paper_roster(2, ["p1", "p2"])) in net.peers["p3"].effects[before:]
 
 
 def test_open_messages_of_a_revoked_aggregator_are_refused() -> None:
