@@ -76,6 +76,7 @@ def test_the_liar_gets_far() -> None:
         "bad-document",
         "refuted",
         "late-answer",
+        "round-leap",
         "term-leap",
         "malformed",
         "corrupt",

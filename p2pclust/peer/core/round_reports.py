@@ -55,6 +55,15 @@ class TermLeap(JobReport):
 
 
 @dataclass(frozen=True, slots=True)
+class RoundLeap(JobReport):
+    """A message names a round that the job cannot have reached."""
+
+    peer: str
+    round: int
+    own_round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced(JobReport):
     """A message of a deposed aggregator was refused."""
 

@@ -27,7 +27,7 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
-from p2pclust.peer.core.round_reports import BadPart, CatchesUp, Fenced, LateAnswer, TermLeap
+from p2pclust.peer.core.round_reports import BadPart, CatchesUp, Fenced, LateAnswer, RoundLeap, TermLeap
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness
@@ -44,10 +44,13 @@ __all__ = ["AggregatedJob"]
 
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
 _CLOSE_REPEATS = 5
-#: More elections than a fleet can hold while a peer is away. Without the limit, one false message could use up all terms.
+#: More elections, or rounds, than a fleet can have while a peer is away. Without the limit, one false message could use up
+#: all terms, or all rounds.
 _MOST_LEAP = 2**32
 #: The field with the term, of messages where that is not `term`.
 _TERMS: Final[dict[type[Message], str]] = {PreVoteReply: "own_term", HeldState: "entry_epoch"}
+#: The field with the round, of messages whose round a peer would take over.
+_ROUNDS: Final[dict[type[Message], str]] = {Open: "round", HeldState: "entry_round", Close: "round"}
 
 #: What asks for a promise of this peer, or makes use of its own.
 _PROMISES: Final = PreVote | PreVoteReply | RequestVote | VoteReply | Open | Heartbeat
@@ -78,7 +81,7 @@ class AggregatedJob:
         self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
-        self._leapt: dict[str, None] = {}  # peers that sent an impossible term
+        self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
         self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer reported in this term
 
     def start(self, *, fresh: bool) -> None:
@@ -91,7 +94,7 @@ class AggregatedJob:
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message of this job from a roster peer."""
-        if self._leaps(source, message) or self._distrusts(source, message):
+        if self._leaps(source, message) or self._leaps_rounds(source, message) or self._distrusts(source, message):
             return
         if self._too_early(message) or (isinstance(message, _PROMISES) and not self._membership.may_promise(source)):
             return  # it asks again
@@ -158,6 +161,18 @@ class AggregatedJob:
             self._ctx.report(TermLeap(*self.document.named, peer=source, term=term, own_term=self.ledger.term))
         self.election.step_down(self.ledger.term + _MOST_LEAP)
         self._ctx.send(source, PreVote(self.id, self.ledger.term + 1, *self.ledger.register.position))
+        return True
+
+    def _leaps_rounds(self, source: str, message: Message) -> bool:
+        """Return whether the message has a round that the job cannot have reached; then it is ignored."""
+        name, own = _ROUNDS.get(type(message)), self.ledger.register.round
+        if name is None or getattr(message, name) - own <= _MOST_LEAP or self.ledger.finished:
+            return False
+        if source not in self._leapt:
+            self._leapt[source] = None
+            self._ctx.report(
+                RoundLeap(*self.document.named, peer=source, round=getattr(message, name), own_round=own)
+            )
         return True
 
     def _asker(self, source: str, message: Message) -> str:

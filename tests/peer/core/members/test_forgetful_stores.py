@@ -12,7 +12,16 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import Send
-from p2pclust.peer.core.job_messages import HeartbeatReply, PreVote, Reminder, RequestVote, StaleTerm
+from p2pclust.peer.core.job_messages import (
+    Close,
+    HeartbeatReply,
+    HeldState,
+    Open,
+    PreVote,
+    Reminder,
+    RequestVote,
+    StaleTerm,
+)  # fmt: skip
 from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
 from p2pclust.peer.shell.store import Store
 from p2pclust.simulation.world.disk import Disk
@@ -162,6 +171,32 @@ def test_a_claim_that_comes_in_the_middle_of_a_life_is_refuted_only() -> None:
     store_id = core.membership.store_id("p2")
     net.arrive("p3", "p2", Gossip((Update("p2", "alive", 99, "p2:1", store_id, ""),)))
     assert (core.membership.store_id("p2"), core.membership.incarnation) == (store_id, 100)
+
+
+@pytest.mark.parametrize("kind", ["open", "close", "held-state"])
+def test_no_single_message_takes_all_rounds(kind: str) -> None:
+    """All adopted the round 2^62, and the next one could not be sent."""
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: effect.task.kind == "combine"
+    job = net.submit("p1", toy(1))
+    net.until(lambda: all(net.job(name, job).ledger.register.ref for name in net.names))
+    term, register = net.job("p1", job).ledger.term, net.job("p1", job).ledger.register
+    assert register.ref is not None
+    assert register.ref.payload is not None
+    state = (register.ref.digest, register.ref.size_bytes)
+    message = {
+        "open": Open(job, term + 1, 2**62, *state, False, -1, (register.ref.payload,)),
+        "close": Close(job, term + 1, 2**62, *state, (register.ref.payload,)),
+        "held-state": HeldState(job, term, term, 2**62, *state, (register.ref.payload,)),
+    }[kind]
+    for name in ("p1", "p2"):
+        net.arrive("p3", name, message)
+    assert max(net.job(name, job).ledger.register.round for name in ("p1", "p2")) < 10
+    assert {told["peer"] for _, told in net.verbs("round-leap")} == {"p3"}
+    net.hold_work = lambda name, effect: False
+    net.do_work()
+    net.until(lambda: len(net.finished(job)) == 3)
 
 
 def test_no_single_word_takes_all_terms_and_peers_that_were_led_far_apart_find_together() -> None:
