@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
@@ -19,9 +20,11 @@ from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_FRAM
 __all__ = ["Counters", "Lane", "Links", "Receive", "misfit", "parse_address", "tcp_endpoint"]
 
 
-_ADDRESS: Final = re.compile(
-    r"(?:\[(?P<ipv6>[0-9a-fA-F:.%]{1,253})\]|(?P<host>[A-Za-z0-9._-]{1,253})):(?P<port>[0-9]{1,5})"
-)
+# libzmq and the resolver raise for names with empty or long labels, or labels that begin with another character.
+_LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+_IPV6: Final = r"[0-9a-fA-F:.]{2,45}(?:%[A-Za-z0-9]{1,15})?"
+_ADDRESS: Final = re.compile(rf"(?:\[(?P<ipv6>{_IPV6})\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?)):(?P<port>[0-9]{{1,5}})")
+_MOST_HOST: Final = 253
 
 
 class Lane(enum.IntEnum):
@@ -124,9 +127,17 @@ def parse_address(address: str) -> tuple[str, int]:
     ('::1', 5001)
     """
     found = _ADDRESS.fullmatch(address)
-    if found is None or int(found["port"]) > 65535:
+    host = "" if found is None else found["ipv6"] or found["host"]
+    if found is None or not 0 < len(host) <= _MOST_HOST or int(found["port"]) > 65535 or not _sound(found["ipv6"]):
         raise UsageError(f"address {address!r:.80} is not HOST:PORT; write it like 192.168.1.20:5001")
-    return found["ipv6"] or found["host"], int(found["port"])
+    return host, int(found["port"])
+
+
+def _sound(ipv6: str | None) -> bool:
+    try:
+        return ipv6 is None or IPv6Address(ipv6) is not None
+    except ValueError:
+        return False
 
 
 def tcp_endpoint(host: str, port: int) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from p2pclust.peer.core.codec import frames_of
 from p2pclust.peer.core.messages import Message
 
 __all__ = ["EarlyMessages"]
 
 _MOST: Final = 256
+_MOST_BYTES: Final = 4 * 1024 * 1024  # of all frames together
 
 
 class EarlyMessages:
@@ -16,18 +18,28 @@ class EarlyMessages:
 
     def __init__(self) -> None:
         self._messages: dict[tuple[str, str], Message] = {}
+        self._n_bytes = 0
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
         """Keep a message until the job begins here."""
+        self.take(job_id, source)
         self._messages[job_id, source] = message
-        if len(self._messages) > _MOST:
-            del self._messages[next(iter(self._messages))]
+        self._n_bytes += _size(message)
+        while len(self._messages) > _MOST or self._n_bytes > _MOST_BYTES:
+            self.take(*next(iter(self._messages)))
 
     def take(self, job_id: str, source: str) -> Message | None:
         """Return and forget the last message of a peer about a job."""
-        return self._messages.pop((job_id, source), None)
+        message = self._messages.pop((job_id, source), None)
+        if message is not None:
+            self._n_bytes -= _size(message)
+        return message
 
     def forget(self, source: str) -> None:
         """Drop the messages of a revoked peer."""
         for key in [key for key in self._messages if key[1] == source]:
-            del self._messages[key]
+            self.take(*key)
+
+
+def _size(message: Message) -> int:
+    return sum(map(len, frames_of(message)))

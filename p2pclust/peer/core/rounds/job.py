@@ -82,7 +82,9 @@ class AggregatedJob:
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
-        self._adopted: dict[str, Adopted] = {}  # the newest adoption that each peer reported in this term
+        self._adopted: dict[
+            str, tuple[int, int, str]
+        ] = {}  # the newest term and round that each peer adopted, its store
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
@@ -170,9 +172,7 @@ class AggregatedJob:
             return False
         if source not in self._leapt:
             self._leapt[source] = None
-            self._ctx.report(
-                RoundLeap(*self.document.named, peer=source, round=getattr(message, name), own_round=own)
-            )
+            self._ctx.report(RoundLeap(*self.document.named, peer=source, round=getattr(message, name), own_round=own))
         return True
 
     def _asker(self, source: str, message: Message) -> str:
@@ -205,8 +205,8 @@ class AggregatedJob:
             self._ctx.report(LateAnswer(*self.document.named, peer=source, term=message.term))
         elif isinstance(message, Adopted):
             before = self._adopted.get(source)
-            if before is None or (before.term, before.round) <= (message.term, message.round):
-                self._adopted[source] = message
+            if before is None or before[:2] <= (message.term, message.round):
+                self._adopted[source] = (message.term, message.round, message.store_id)
             self._term.on_adopted(source, message)
         else:
             self._remind(source, message)
@@ -215,10 +215,10 @@ class AggregatedJob:
     def _remind(self, source: str, message: HeartbeatReply) -> None:
         """Send a `Reminder` to a peer whose register seems to have gone back; after an old message it does no harm."""
         told = self._adopted.get(source)
-        if told is None or told.term != message.term or told.store_id != message.store_id:
+        if told is None or (told[0], told[2]) != (message.term, message.store_id):
             return
-        if (message.register_term, message.register_round) < (told.term, told.round):
-            self._ctx.send(source, Reminder(self.id, told.term, told.round, told.store_id))
+        if (message.register_term, message.register_round) < told[:2]:
+            self._ctx.send(source, Reminder(self.id, *told))
 
     def _on_partial(self, source: str, message: Partial) -> None:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from p2pclust.peer.core.job_messages import Reminder
+from p2pclust.peer.core.codec import frames_of
+from p2pclust.peer.core.job_messages import Close, Reminder
 from p2pclust.peer.core.jobs import early_messages
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
 
@@ -37,3 +38,17 @@ def test_the_oldest_make_room() -> None:
         early.keep(f"job-{number}", "p2", word(number))
     assert early.take("job-0", "p2") is None
     assert early.take("job-1", "p2") == word(1)
+
+
+def test_they_take_no_more_than_4_mib() -> None:
+    """256 messages of 8 MiB each could take 2 GiB."""
+    early = EarlyMessages()
+    for number in range(200):
+        early.keep(f"job-{number}", "p2", Close(f"job-{number}", 1, 1, b"", 0, (bytes(2**20),) * (1 + number % 3)))
+    kept = [message for number in range(200) if (message := early.take(f"job-{number}", "p2"))]
+    assert 1 <= len(kept) <= 4
+    assert sum(len(frame) for message in kept for frame in frames_of(message)) <= 2**22
+    early.keep("job-1", "p2", word(1))  # what was taken or dropped counts no longer
+    early.keep("job-2", "p2", Close("job-2", 1, 1, b"", 0, (bytes(2**22),)))
+    assert early.take("job-1", "p2")
+    assert early.take("job-2", "p2")

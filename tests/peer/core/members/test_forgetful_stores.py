@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import msgpack
@@ -141,8 +140,8 @@ def test_a_register_that_fell_within_a_term_is_reminded_of() -> None:
     net.until(lambda: bool(net.tasks))
     store_id = net.core("p2").membership.store_id("p2")
     assert net.job("p2", job).ledger.register.position == (1, 0)
-    term, round_ = net.job("p1", job)._adopted["p2"].term, net.job("p1", job)._adopted["p2"].round
-    net.job("p1", job)._adopted["p2"] = replace(net.job("p1", job)._adopted["p2"], round=round_ + 1)
+    term, round_, store = net.job("p1", job)._adopted["p2"]
+    net.job("p1", job)._adopted["p2"] = (term, round_ + 1, store)
     effects = net.arrive("p2", "p1", HeartbeatReply(job, term, 1, round_, store_id, False))
     (reminder,) = [e.message for e in effects if isinstance(getattr(e, "message", None), Reminder)]
     assert reminder == Reminder(job, term, round_ + 1, store_id)
