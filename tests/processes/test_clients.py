@@ -77,6 +77,12 @@ class TestResult:
         failed = replace(STATE, status="failed", reason="no rows")
         assert a_result(failed).flaw(ROWS) == "job-1 failed: no rows"
 
+    def test_of_a_secured_job_that_was_cancelled_before_its_first_round(self) -> None:
+        job = a_job("llf-fcm", 1, 3, secure=True)
+        begun = engine.begin(job)  # as peers have it until they exchange keys: without the number of columns
+        result = Result("job-1", ("a", "b"), msgpack.packb(job.to_dict()), engine.cancelled(begun, "desk").encode())
+        assert result.flaw(ROWS) == ""
+
 
 @pytest.mark.parametrize(("turned", "broken"), [(False, []), (True, ["H5"])])
 def test_labels_are_compared_with_those_of_the_centers(turned: bool, broken: list[str], tmp_path: Path) -> None:

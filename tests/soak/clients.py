@@ -49,6 +49,8 @@ class Result:
         state, job = JobState.decode(self.state), Job.from_dict(msgpack.unpackb(self.mathematics))
         if state.status == "failed" and not state.reason.startswith(CANCELLED):
             return f"{self.job} failed: {state.reason}"
+        if state.status == "failed" and not state.log:
+            return ""  # cancelled before its first round: with secure sums not even the columns were known yet
         again = replay(job, [rows[name] for name in self.roster], state.log)
         if state.status == "failed":  # a cancelled job has the rounds so far
             again = replace(again, status=state.status, reason=state.reason)

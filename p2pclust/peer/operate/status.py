@@ -248,7 +248,8 @@ def _outcome(shell: Shell, job: AnyJob) -> tuple[str, str]:
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
         known = (ref.digest, *outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
-        shell.outcomes[job.id] = known
+        jobs = shell.core.jobs.jobs  # those of deleted jobs go
+        shell.outcomes = {name: kept for name, kept in shell.outcomes.items() if name in jobs} | {job.id: known}
     return known[1], known[2]
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RosterSigner"]
 
+_MOST_SIGNED = 2048  # signatures of own facts that are kept; a fact without one is signed again
+
 
 class RosterSigner:
     """Signs with the device's Ed25519 key, and checks against the keys of the fleet roster.
@@ -61,7 +63,10 @@ class RosterSigner:
         version, signature = self._signed.get(fact.key, (0, b""))
         if version != fact.version:
             signature = self._key().sign(self._statement(fact))
+            self._signed.pop(fact.key, None)
             self._signed[fact.key] = (fact.version, signature)
+            if len(self._signed) > _MOST_SIGNED:
+                del self._signed[next(iter(self._signed))]
         return signature
 
     def enrolled(self, owner: str) -> bool:

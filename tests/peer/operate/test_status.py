@@ -49,6 +49,17 @@ def test_why_a_job_failed_is_told_with_names() -> None:
     assert told.reason == "align: every peer's columns are needed (p1: has 38 rows, p3: has none)"
 
 
+def test_outcomes_of_deleted_jobs_are_not_kept() -> None:
+    net = Net(3)
+    net.meet()
+    job = net.submit("p1")
+    net.until(lambda: len(net.finished(job)) == 3)
+    shell = shell_of(net, "p2")
+    shell.outcomes["job-deleted"] = (b"", "done", "")
+    job_snapshot(shell, job)
+    assert list(shell.outcomes) == [job]
+
+
 def test_a_series_that_was_cancelled_says_so_and_a_second_cancel_is_late() -> None:
     """Reference: docs/operations.md, "Day by day"."""
     net = Net(3)

@@ -117,6 +117,14 @@ def test_a_newer_version_of_a_key_has_a_signature_of_its_own(strict: dict[str, R
         assert strict["b"].fact_valid(replace(fact, signature=strict["a"].sign_fact(fact)))
 
 
+def test_few_signatures_are_kept(strict: dict[str, RosterSigner], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p2pclust.peer.shell.signing._MOST_SIGNED", 3)
+    for number in range(9):
+        fact = replace(FACT, key=f"job/{number}")
+        assert strict["b"].fact_valid(replace(fact, signature=strict["a"].sign_fact(fact)))
+    assert list(strict["a"]._signed) == ["job/6", "job/7", "job/8"]
+
+
 def test_a_signature_of_another_fleet_with_the_same_names_is_invalid(strict: dict[str, RosterSigner]) -> None:
     _, bundles = throwaway_fleet(["a"])
     roster, _ = throwaway_fleet(["a"])
