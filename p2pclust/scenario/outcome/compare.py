@@ -24,6 +24,8 @@ Value = str | float | bool | None
 Result = Mapping[str, Any]
 
 _SAME: Final = 1e-12  # relative difference below which two numbers are equal
+#: Numbers of these lines up to here say the same: a summary has them as rounding, and as "the same as the best".
+_ROUNDING: Final = {"from the pooled result": 1e-9, "above the best of ten pooled starts": 5e-5}
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class ComparedFigure:
     @property
     def differs(self) -> bool:
         """Whether the values differ."""
-        first = self.values[0]
+        first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
+        if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
+            return False
         return any(not _same(first, value) for value in self.values[1:])
 
     @property

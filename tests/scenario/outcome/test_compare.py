@@ -68,6 +68,9 @@ def test_numbers_that_are_equal_but_for_rounding_do_not_differ() -> None:
     assert ComparedFigure("", "", (None, 0)).differs
     assert ComparedFigure("", "", (0, 0, 1)).differs
     assert ComparedFigure("", "", (0, 5)).ratio is None
+    assert not ComparedFigure("job", "from the pooled result", (1.9e-16, 2.5e-16, 0.0)).differs
+    assert ComparedFigure("job", "from the pooled result", (1.9e-16, 2.5e-6)).differs
+    assert ComparedFigure("job", "suppressed", (1.9e-16, 2.5e-16)).differs
 
 
 def test_results_are_read_from_folders_and_files(tmp_path: Path) -> None:
