@@ -14,10 +14,10 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Message, Name, Signature, Update
+from p2pclust.peer.core.messages import Digest, JobMessage, Later, Message, Name, Signature, Update, frames_field
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
-__all__ = ["KINDS", "decode", "encode", "frames_of"]
+__all__ = ["KINDS", "decode", "encode"]
 
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
@@ -98,10 +98,6 @@ _CHECKS: Final[dict[Any, _Check]] = {
 }  # fmt: skip
 
 
-def _is_frames(hint: Any) -> bool:
-    return get_origin(hint) is tuple and get_args(hint)[0] is Frame
-
-
 def _later(cls: type[Message]) -> frozenset[str]:
     """The fields that are sent only where they say something."""
     hints = get_type_hints(cls, include_extras=True)
@@ -117,12 +113,12 @@ def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | N
     """The header fields with their checks, and the name of the field that travels as frames."""
     hints = get_type_hints(cls, include_extras=True)
     fields: list[tuple[str, _Check]] = []
-    frames: str | None = None
+    frames = frames_field(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
-        if _is_frames(hint):
-            frames = field.name
-        elif get_origin(hint) is tuple:
+        if field.name == frames:
+            continue
+        if get_origin(hint) is tuple:
             fields.append((field.name, _tuple_of(_CHECKS[get_args(hint)[0]])))
         else:
             fields.append((field.name, _CHECKS[hint]))
@@ -161,20 +157,6 @@ def encode(message: Message) -> list[bytes]:
         if not header[name]:
             del header[name]
     return pack(message.kind, header, getattr(message, frames) if frames else ())
-
-
-def frames_of(message: Message) -> tuple[bytes, ...]:
-    """Return the frames that travel behind the header of a message.
-
-    Examples
-    --------
-    >>> from p2pclust.peer.core.job_messages import Close
-    >>> frames_of(Close("j", term=2, round=5, digest=bytes(32), size_bytes=1, state=(b"s",)))
-    (b's',)
-    """
-    name = _SCHEMAS[message.kind][1]
-    frames: tuple[bytes, ...] = getattr(message, name) if name else ()
-    return frames
 
 
 def decode(parts: Sequence[bytes]) -> Message:

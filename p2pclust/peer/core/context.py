@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p2pclust.peer.core.codec import frames_of
 from p2pclust.peer.core.effects import Effect, Persist, Send
-from p2pclust.peer.core.messages import JobMessage, Message, Relay
+from p2pclust.peer.core.messages import JobMessage, Message, Relay, frames_of
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing

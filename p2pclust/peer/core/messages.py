@@ -6,12 +6,12 @@ A message is a frozen dataclass, and its annotations are its schema: see :mod:`p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, get_type_hints
 
 __all__ = [
     "MOST_HOPS", "Ack", "BlobChunk", "BlobMissing", "BlobRequest", "FactDelta", "FactDigest", "Frame", "Gossip",
     "JobMessage", "MemberSync", "Message", "Ping", "PingRequest", "Refusal", "Relay", "RosterCopy", "RosterOffer",
-    "RosterRequest", "Signature", "Update",
+    "RosterRequest", "Signature", "Update", "frames_field", "frames_of",
 ]  # fmt: skip
 
 #: A payload that travels as a raw frame behind the header.
@@ -39,6 +39,32 @@ class JobMessage(Message):
     """Base of the messages about one job, which any two peers of its roster exchange; most others go between neighbours."""
 
     __slots__ = ()
+
+
+_frames_fields: dict[str, str | None] = {}  # by kind of message
+
+
+def frames_field(cls: type[Message]) -> str | None:
+    """Return the name of the field that travels as frames; None if a kind of message has none."""
+    if cls.kind not in _frames_fields:
+        hints = get_type_hints(cls, include_extras=True)
+        _frames_fields[cls.kind] = next((name for name, hint in hints.items() if hint == tuple[Frame, ...]), None)
+    return _frames_fields[cls.kind]
+
+
+def frames_of(message: Message) -> tuple[bytes, ...]:
+    """Return the frames that travel behind the header of a message.
+
+    Examples
+    --------
+    >>> frames_of(BlobChunk(bytes(32), 0, (b"data",)))
+    (b'data',)
+    >>> frames_of(BlobMissing(bytes(32)))
+    ()
+    """
+    name = frames_field(type(message))
+    frames: tuple[bytes, ...] = getattr(message, name) if name else ()
+    return frames
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from p2pclust.peer.core.codec import frames_of
-from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.messages import Message, frames_of
 
 __all__ = ["EarlyMessages"]
 

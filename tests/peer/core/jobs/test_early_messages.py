@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from p2pclust.peer.core.codec import frames_of
 from p2pclust.peer.core.job_messages import Close, Reminder
 from p2pclust.peer.core.jobs import early_messages
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
+from p2pclust.peer.core.messages import frames_of
 
 
 def word(number: int) -> Reminder:
