@@ -51,10 +51,12 @@ class AnswerReader:
     _jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     _passed: set[str] = field(default_factory=set)  # jobs that had ended before
     _terms: dict[str, int] = field(default_factory=dict)  # the newest of each job that was an event
+    _links: Any = ()  # of the last answer that had them
 
     def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what is new in an answer to ``status``."""
-        for event in (*self._of_members(answer), *self._of_jobs(answer), *self._aside(answer)):
+        parts = (self._of_members(answer), self._of_links(answer), self._of_jobs(answer), self._aside(answer))
+        for event in (one for part in parts for one in part):
             yield {"t": t, **event}
 
     def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
@@ -92,6 +94,12 @@ class AnswerReader:
                 yield {"verb": "exited", "peer": name, "code": 0}
             elif status in ("alive", "suspect", "dead"):
                 yield {"verb": "member", "peer": own, "member": name, "status": status}
+
+    def _of_links(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        links = answer.get("links", self._links)  # older peers do not say
+        if links != self._links:
+            self._links = links
+            yield {"verb": "overlay", "links": links}
 
     def _of_jobs(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         listed = [job for job in answer["jobs"] if not job["within"]]

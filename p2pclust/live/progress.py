@@ -75,7 +75,7 @@ class Progress:
             "relayed": self._relayed, "link": self._relinked, "load": self._loaded, "asleep": self._turns,
             "awake": self._turns, "refused-stranger": self._stranger, "roster": self._roster, "energy": self._energy,
             "sent": self._sent,
-            "enrolled": self._enrolled,
+            "enrolled": self._enrolled, "overlay": self._overlay,
         }  # fmt: skip
         self._verbs_of_jobs: dict[str, Callable[[JobView, Event], str]] = {
             "elected": self._elected, "combined": self._combined, "finished": self._finished, "circle": _circle,
@@ -211,6 +211,12 @@ class Progress:
         """Show a peer of a standing fleet that was not known before."""
         self.peers.setdefault(event["peer"], PeerView(event["peer"], str(event.get("class", ""))))
         self._sees.setdefault(event["peer"], set())
+        return ""
+
+    def _overlay(self, event: Event) -> str:
+        """Show the links that a peer of a standing fleet knows of; None is a full mesh."""
+        links = event["links"]
+        self.links = None if links is None else {_pair(a, b) for a, b in links}
         return ""
 
     def _relinked(self, event: Event) -> str:

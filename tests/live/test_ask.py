@@ -39,6 +39,23 @@ def test_only_changes_are_events() -> None:
     assert verbs(told, answer(b="left")) == ["exited", "sent"]
 
 
+def test_the_links_of_an_overlay_are_an_event_when_they_change() -> None:
+    told = AnswerReader()
+    scene = Scene("a fleet", "", {}, links=(), testbed=False)
+    progress = scene.progress()
+
+    def links(answered: dict[str, Any]) -> Any:
+        for event in told.events(1.0, answered):
+            progress.take(event)
+        return snapshot(scene, progress, mode="watch").links
+
+    assert links(answer()) == (), "an older peer does not say"
+    assert links({**answer(), "links": [["a", "b"], ["b", "c"]]}) == ((0, 1), (1, 2))
+    assert verbs(told, {**answer(), "links": [["a", "b"], ["b", "c"]]}) == ["sent"]
+    assert links({**answer(), "links": [["a", "b"]]}) == ((0, 1),)
+    assert links({**answer(), "links": None}) is None, "a full mesh"
+
+
 def test_a_job_is_followed_from_its_submission_to_its_end() -> None:
     told = AnswerReader()
     verbs(told, answer())

@@ -51,7 +51,7 @@ def serve_fleet(
         title = f"The fleet of {inventory.name}"
     with suppress(KeyboardInterrupt), ExitStack() as stack:
         clients = [stack.enter_context(client_of(one, bundle, roster)) for one in addresses or [None]]
-        scene = Scene(title, f"asking {len(clients)} of its peers, one at a time", groups, testbed=False)
+        scene = Scene(title, f"asking {len(clients)} of its peers, one at a time", groups, links=(), testbed=False)
         shown = FollowedRun(scene, scene.progress(), mode="watch")
         stack.enter_context(page_of(shown, address))
         FleetFollower(clients, shown, time.monotonic, job or "").follow(threading.Event())

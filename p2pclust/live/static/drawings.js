@@ -125,8 +125,7 @@ const drawings = (() => {
     const height = at.length ? at[0].height : 120;
     set(svg, { viewBox: `0 0 ${width} ${height}` });
     const edges = svg.children[0] ?? make("g", {}, svg), peers = svg.children[1] ?? make("g", {}, svg);
-    // A testbed without links is a full mesh; of a standing fleet the links are not known.
-    const links = snapshot.links ?? (snapshot.mode === "watch" ? [] : pairs(at.length));
+    const links = snapshot.links ?? pairs(at.length);  // none said: a full mesh
     each(edges, at.length && at[0].rows ? [] : links, () => make("line", { class: "edge" }), (line, [a, b]) =>
       set(line, { x1: at[a].x, y1: at[a].y, x2: at[b].x, y2: at[b].y }));
     each(peers, snapshot.devices, peer, (group, device, number) => place(group, device, at[number]));

@@ -28,6 +28,7 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
+    from p2pclust.peer.core.core import Core
     from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
     from p2pclust.peer.work.floor import Floor
@@ -117,6 +118,7 @@ class PeerStatus:
     descriptors: int  # that are open; 0 if the system does not report it
     tasks: int  # of the event loop
     kernel: str = ""  # as of a member
+    links: list[tuple[str, str]] | None = None  # the working ones that it knows of, each once; None on a full mesh
 
 
 def snapshot(shell: Shell) -> PeerStatus:
@@ -143,7 +145,15 @@ def snapshot(shell: Shell) -> PeerStatus:
         descriptors=_n_descriptors(),
         tasks=_n_tasks(),
         kernel=core.identity.kernel,
+        links=_links(core),
     )
+
+
+def _links(core: Core) -> list[tuple[str, str]] | None:
+    routing, names = core.routing, (core.identity.name, *core.membership.members)
+    if routing.whole:
+        return None
+    return sorted((name, near) for name in names for near in routing.neighbours_of(name) if name < near)
 
 
 def _member(shell: Shell, name: str) -> MemberStatus:

@@ -10,7 +10,7 @@ from harness import Net, toy
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
-from p2pclust.peer.operate.status import JobStatus, _member, job_snapshot
+from p2pclust.peer.operate.status import JobStatus, _links, _member, job_snapshot
 
 
 class Answers:
@@ -107,3 +107,10 @@ def test_jobs_are_listed_in_the_order_in_which_they_were_handed_in_also_after_a_
     net.crash("p2")
     net.start("p2")
     assert list(net.core("p2").jobs.jobs) == [*handed_in, newest]
+
+
+def test_the_links_that_a_peer_knows_of_and_none_on_a_full_mesh() -> None:
+    for kind, links in (("12 23", [("p1", "p2"), ("p2", "p3")]), ("", None)):
+        net = Net(3, links=kind)
+        net.meet()
+        assert _links(net.core("p1")) == links
