@@ -228,3 +228,8 @@ def test_seeds_break_no_promise() -> None:
         assert not outcome.failure, f"seed {seed}: {outcome.failure}"
         finished += outcome.counts["finished"]
     assert finished > 3 * n_seeds / 4
+
+
+def test_a_peer_that_fetches_a_state_which_all_others_have_dropped_asks_for_the_newer_one() -> None:
+    """It waited for a blob of round 4 for ever: both others had gone on to round 5."""
+    assert not run(17544, overlay="sparse").failure

@@ -196,7 +196,7 @@ class GossipJob:
         if theirs.digest != self._entry.digest:
             if theirs.rank > self._entry.rank:
                 assert self.circles.circle is not None
-                self._handover.ask(source, self.circles.circle.epoch)
+                self._handover.ask(source, self.circles.circle.epoch, theirs)
             elif message.word:
                 self.greet(source)
             return

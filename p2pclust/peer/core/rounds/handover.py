@@ -32,6 +32,10 @@ class Version:
         return (self.round, self.epoch, self.digest)
 
 
+def _version_of(message: HeldState) -> Version:
+    return Version(message.entry_round, message.entry_epoch, message.digest)
+
+
 def close_message(job: str, register: Register) -> Close:
     """Return the message of a finished peer, with the final state."""
     assert register.ref is not None
@@ -71,9 +75,12 @@ class Handover:
         self._waiting: HeldState | Close | None = None  # for a blob
         self._refused: dict[bytes, None] = {}
 
-    def ask(self, source: str, epoch: int) -> None:
-        """Ask a neighbour in the same epoch for the state that it entered with."""
-        if self._waiting is None and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
+    def ask(self, source: str, epoch: int, version: Version) -> None:
+        """Ask a neighbour in the same epoch for the state that it entered with, unless as new a one is being fetched.
+
+        An older one may never come: its holders may have taken the newer state meanwhile, and dropped it.
+        """
+        if self._is_newer(version) and self._ctx.now - self._asked_at >= self._ctx.timing.heartbeat_s:
             self._asked_at = self._ctx.now
             self._ctx.send(source, AskState(self._document.id, epoch))
 
@@ -102,9 +109,14 @@ class Handover:
             return None
         others = [name for name in self._document.roster if name not in (source, self._ctx.me)]
         ref = state_of(self._ctx, self._blobs, self._document, message, source, lambda: others)
-        if not message.state and self._blobs.fetching(message.digest):
+        newer = isinstance(message, Close) or self._is_newer(_version_of(message))
+        if newer and not message.state and self._blobs.fetching(message.digest):
             self._waiting = message
         return ref
+
+    def _is_newer(self, version: Version) -> bool:
+        waiting = self._waiting
+        return waiting is None or (isinstance(waiting, HeldState) and _version_of(waiting).rank < version.rank)
 
     def ready(self, digest: bytes) -> HeldState | Close | None:
         """Return the message that waited for this blob, if any."""
