@@ -22,7 +22,7 @@ __all__ = ["Counters", "Lane", "Links", "Receive", "misfit", "parse_address", "t
 
 # libzmq and the resolver raise for names with empty or long labels, or labels that begin with another character.
 _LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
-_IPV6: Final = r"[0-9a-fA-F:.]{2,45}(?:%[A-Za-z0-9]{1,15})?"
+_IPV6: Final = r"[0-9a-fA-F:.]{2,45}(?:%[A-Za-z0-9_.-]{1,15})?"
 _ADDRESS: Final = re.compile(rf"(?:\[(?P<ipv6>{_IPV6})\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?)):(?P<port>[0-9]{{1,5}})")
 _MOST_HOST: Final = 253
 

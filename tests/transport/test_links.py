@@ -47,10 +47,11 @@ def test_every_address_that_passes_can_be_connected_to(address: str) -> None:
         host, port = parse_address(address)
     except UsageError:
         return
-    host.encode("idna")
+    assert host.encode("idna")
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.ipv6 = 0, ":" in host
         socket.connect(tcp_endpoint(host, port or 1))
+        assert socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2] == str(port or 1)
 
 
 def test_limits_differ_by_lane():

@@ -82,9 +82,8 @@ class AggregatedJob:
         self._unconfirmed: dict[str, None] = {}
         self._repeats = 0
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
-        self._adopted: dict[
-            str, tuple[int, int, str]
-        ] = {}  # the newest term and round that each peer adopted, its store
+        #: The newest term and round that each peer reported to have adopted in this term, and its store.
+        self._adopted: dict[str, tuple[int, int, str]] = {}
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
