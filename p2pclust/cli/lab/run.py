@@ -162,8 +162,8 @@ def _carry_out(
         if serve is not None:
             again = f"p2pclust replay {directory} --serve shows the run again"
             if stderr().is_terminal and not as_json:
-                note(f"the page stays until Ctrl-C; {again}")
-                with suppress(KeyboardInterrupt):
+                with suppress(KeyboardInterrupt):  # which may come before the line has been written
+                    note(f"the page stays until Ctrl-C; {again}")
                     threading.Event().wait()
             else:
                 note(f"the page has ended; {again}")

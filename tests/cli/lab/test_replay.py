@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import http.client
+import importlib
+import io
 import json
 import os
 import re
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.cli.conftest import Cli
 
 from p2pclust.tools import distribution
@@ -127,6 +130,23 @@ def test_on_a_terminal_the_page_of_a_run_stays_until_ctrl_c(tmp_path: Path) -> N
         process.kill()
         process.wait(30)
         os.close(ours)
+
+
+def test_ctrl_c_while_the_page_is_announced_ends_it_without_an_error(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine Ctrl-C came before the line had been written: exit code 130."""
+    pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
+    module = importlib.import_module("p2pclust.cli.lab.run")
+
+    def announce(line: str) -> None:
+        assert line.startswith("the page stays until Ctrl-C")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "note", announce)
+    monkeypatch.setattr(module, "stderr", lambda: Console(file=io.StringIO(), force_terminal=True))
+    (tmp_path / "s.toml").write_text(SMALL, encoding="utf-8")
+    assert cli("run", "s.toml", "--backend", "simulated", "--out", "out", "--serve", "127.0.0.1:0").code == 0
 
 
 def test_what_is_not_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
