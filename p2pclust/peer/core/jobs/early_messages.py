@@ -34,6 +34,10 @@ class EarlyMessages:
             self._n_bytes -= _size(message)
         return message
 
+    def sources(self, job_id: str) -> set[str]:
+        """Return the peers of which there is a message about a job."""
+        return {source for job, source in self._messages if job == job_id}
+
     def forget(self, source: str) -> None:
         """Drop the messages of a revoked peer."""
         for key in [key for key in self._messages if key[1] == source]:

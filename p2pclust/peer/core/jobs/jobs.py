@@ -238,9 +238,9 @@ class Jobs:
             self.cancels.begun(document.turn.series)
         self.series.begins(document)
         job.start(fresh=True)
-        for name in document.roster:
-            early = self._early.take(document.id, name)
-            if early is not None:
+        sources = self._early.sources(document.id)
+        for name in document.roster if sources else ():
+            if name in sources and (early := self._early.take(document.id, name)) is not None:
                 job.receive(name, early)
 
     def _make(

@@ -77,20 +77,20 @@ class Membership(MemberTable):
         self._addresses = addresses
         if not self.own.is_first:
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
-        for name, address in sorted(addresses.items()):
-            if name in self.members:
-                if (
-                    member := self.members.known(name)
-                ) is not None:  # looked at before; others are made with their address
-                    member.address = address
-                self._link(name, address)
+        for member in self.members.looked_at():  # others are made with their address
+            member.address = addresses.get(member.name, member.address)
+        # Not all that have an address: on a sparse overlay of a thousand peers few of them are neighbours.
+        neighbours = self._ctx.routing.near(list(self.members))
+        for name in sorted(neighbours):
+            if name in addresses:
+                self._link(name, addresses[name])
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.preset.probe_period_s / 5))
         if self._ctx.routing.whole and any(name not in addresses for name in self.members):
             # This peer learns of the others from those that are named, so the first exchanges come soon.
             self._sync_s = self._ctx.preset.probe_period_s
         self._ctx.set_timer(("member", "sync"), self._ctx.uniform(0.5, 1.5) * self._sync_s)
         self._ctx.set_timer(("member", "dead"), self._ctx.uniform(0.5, 1.5) * self._ctx.preset.dead_probe_s)
-        for name in self._ctx.routing.near(list(self.members)):
+        for name in neighbours:
             self._greet(name)
 
     def leave(self) -> None:
