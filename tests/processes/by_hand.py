@@ -82,13 +82,13 @@ class Fleet:
 
     def submit(self, job: Job, **more: Any) -> str:
         """Hand a job in at the first peer; its id, when a majority has it."""
-        with Connection(self.home / self.names[0] / "state") as door:
-            return submit(door, JobRequest(job, Treatment(**({"missing": "all"} | more))))
+        with Connection(self.home / self.names[0] / "state") as connection:
+            return submit(connection, JobRequest(job, Treatment(**({"missing": "all"} | more))))
 
     def state(self, job: str) -> JobState:
         """The state of a job in the first peer's register."""
-        with Connection(self.home / self.names[0] / "state") as door:
-            return JobState.decode(fetch(door, job, "state"))
+        with Connection(self.home / self.names[0] / "state") as connection:
+            return JobState.decode(fetch(connection, job, "state"))
 
     def said(self, name: str) -> list[dict[str, Any]]:
         """All that a peer logged so far, over all its lives: the verb and its fields."""
@@ -110,8 +110,8 @@ class Fleet:
 
     def status(self, name: str) -> dict[str, Any]:
         """What a peer knows."""
-        with Connection(self.home / name / "state") as door:
-            return door.ask("status")
+        with Connection(self.home / name / "state") as connection:
+            return connection.ask("status")
 
     def rounds(self) -> list[int]:
         """The rounds that were combined, whoever did it."""

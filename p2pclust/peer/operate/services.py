@@ -86,13 +86,13 @@ def _control_server(
         asyncio.get_running_loop(), links.context, Questions(shell).take,
         lambda name, reason: watch("malformed", {"from": name, "reason": reason}),
     )  # fmt: skip
-    with _reported("no-door", watch):
+    with _reported("no-control", watch):
         server.open_here(Path(config["state_dir"]))
     if config.get("control"):
-        with _reported("no-door", watch):
+        with _reported("no-control", watch):
             address = server.open_to_all(config["control"], bundle, lambda: links.roster)
             links.half_open.watch(address)
-            watch("door", {"address": address})
+            watch("control", {"address": address})
     return server
 
 

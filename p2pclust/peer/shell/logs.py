@@ -23,7 +23,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "averaged", "circle", "fenced", "floor", "late-answer", "mixing", "outside", "phase", "pulling", "took",
     ),
     "info": (
-        "accepted", "cancel", "cancelling", "catches-up", "combined", "data", "deposed", "door", "elected", "finished",
+        "accepted", "cancel", "cancelling", "catches-up", "combined", "control", "data", "deposed", "elected", "finished",
         "job", "keys-exchanged", "left", "link-mended", "mdns", "member", "metrics", "not-checked", "proposer", "refuted",
         "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version",
         "without",
@@ -37,7 +37,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "unable", "unread", "waiting",
     ),
     "error": (
-        "data-refused", "failed", "insecure", "lines-lost", "no-door", "no-mdns", "no-metrics", "other-version",
+        "data-refused", "failed", "insecure", "lines-lost", "no-control", "no-mdns", "no-metrics", "other-version",
         "store-damaged", "store-forgot",
     ),
 }  # fmt: skip

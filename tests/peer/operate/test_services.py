@@ -30,4 +30,4 @@ def test_the_control_address_opens_if_the_socket_of_this_device_cannot(tmp_path:
         links.close()
 
     asyncio.run(live())
-    assert told == ["no-door", "door"]
+    assert told == ["no-control", "control"]
