@@ -129,6 +129,7 @@ def _carry_out(
     with ExitStack() as stack:
 
         def take(event: Event) -> None:
+            """Show an event; the first one says what the page and the view are of."""
             if event["verb"] == OPENING:
                 scene = Scene.of_event(event)
                 progress = scene.progress()

@@ -101,10 +101,7 @@ class Routing:
 
     def near(self, names: Sequence[str]) -> list[str]:
         """Return those of these peers that are neighbours."""
-        if self.whole:
-            return list(names)
-        own, me = self._own, self._me
-        return [name for name in names if name in own or name == me]
+        return [name for name in names if self.linked(name)]
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """Return the neighbours of any peer, as far as they are known and alive; meaningless on a full mesh."""

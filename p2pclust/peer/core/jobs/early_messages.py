@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from p2pclust.peer.core.messages import Message, frames_of
@@ -21,27 +22,27 @@ class EarlyMessages:
 
     def keep(self, job_id: str, source: str, message: Message) -> None:
         """Keep a message until the job begins here."""
-        self.take(job_id, source)
+        if (job_id, source) in self._messages:
+            self._take(job_id, source)
         self._messages[job_id, source] = message
         self._n_bytes += _size(message)
         while len(self._messages) > _MOST or self._n_bytes > _MOST_BYTES:
-            self.take(*next(iter(self._messages)))
+            self._take(*next(iter(self._messages)))
 
-    def take(self, job_id: str, source: str) -> Message | None:
-        """Return and forget the last message of a peer about a job."""
-        message = self._messages.pop((job_id, source), None)
-        if message is not None:
-            self._n_bytes -= _size(message)
-        return message
-
-    def sources(self, job_id: str) -> set[str]:
-        """Return the peers of which there is a message about a job."""
-        return {source for job, source in self._messages if job == job_id}
+    def take_all(self, job_id: str, sources: Sequence[str]) -> list[tuple[str, Message]]:
+        """Return and forget the last messages of these peers about a job, in the order of the peers."""
+        kept = {source for job, source in self._messages if job == job_id}
+        return [(source, self._take(job_id, source)) for source in sources if source in kept]
 
     def forget(self, source: str) -> None:
         """Drop the messages of a revoked peer."""
         for key in [key for key in self._messages if key[1] == source]:
-            self.take(*key)
+            self._take(*key)
+
+    def _take(self, job_id: str, source: str) -> Message:
+        message = self._messages.pop((job_id, source))
+        self._n_bytes -= _size(message)
+        return message
 
 
 def _size(message: Message) -> int:

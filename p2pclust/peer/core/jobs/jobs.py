@@ -238,10 +238,8 @@ class Jobs:
             self.cancels.begun(document.turn.series)
         self.series.begins(document)
         job.start(fresh=True)
-        sources = self._early.sources(document.id)
-        for name in document.roster if sources else ():
-            if name in sources and (early := self._early.take(document.id, name)) is not None:
-                job.receive(name, early)
+        for name, early in self._early.take_all(document.id, document.roster):
+            job.receive(name, early)
 
     def _make(
         self, document: Document, ledger: Ledger, note: bytes | None, pads: bytes | None = None

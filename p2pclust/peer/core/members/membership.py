@@ -79,9 +79,8 @@ class Membership(MemberTable):
             self._probes.count_on(int(self._ctx.rng.integers(2**40)))
         for member in self.members.looked_at():  # others are made with their address
             member.address = addresses.get(member.name, member.address)
-        # Not all that have an address: on a sparse overlay of a thousand peers few of them are neighbours.
         neighbours = self._ctx.routing.near(list(self.members))
-        for name in sorted(neighbours):
+        for name in neighbours:
             if name in addresses:
                 self._link(name, addresses[name])
         self._ctx.set_timer(("member", "probe"), self._ctx.uniform(0.0, self._ctx.preset.probe_period_s / 5))
