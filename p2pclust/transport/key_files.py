@@ -16,8 +16,12 @@ from p2pclust.tools.platforms import exclusive_lock, is_unix
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["exclusive", "load_signing_key", "read", "read_json", "to_pem", "write"]
+__all__ = ["exclusive", "is_sealed", "load_signing_key", "read", "read_json", "to_file", "write"]
 
+# The format names the derivation: other parameters are another format.
+_FORMAT = "p2pclust fleet key 1: scrypt N=2^17 r=8 p=1, ChaCha20-Poly1305"
+_NONCE = bytes(12)
+_LEAST_CHARACTERS = 12
 _MAX_FILE_BYTES = 4 * 1024 * 1024  # a roster of 10,000 peers is half of this
 
 
@@ -91,35 +95,71 @@ def write(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def to_pem(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
-    """Encode a signing key as PKCS8 PEM, encrypted when there is a passphrase."""
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+def to_file(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
+    """Encode a signing key for :func:`load_signing_key`, sealed if there is a passphrase.
 
-    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    Raises
+    ------
+    UsageError
+        If the passphrase has fewer than 12 characters.
+    """
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
+
+    secret = key.private_bytes_raw()
+    document = {"format": _FORMAT, "key": secret.hex()}
     if passphrase is not None:
-        if not passphrase:
-            raise UsageError("the passphrase is empty: give one of at least one character, or omit it")
-        encryption = serialization.BestAvailableEncryption(passphrase.encode())
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        if len(passphrase) < _LEAST_CHARACTERS:
+            raise UsageError(
+                f"the passphrase has {len(passphrase)} characters: choose one of at least {_LEAST_CHARACTERS},"
+                " such as four unrelated words"
+            )
+        # The salt is new for each file, so each sealing key is used once, and one nonce is enough.
+        salt = os.urandom(16)
+        sealed = ChaCha20Poly1305(_stretched(passphrase, salt)).encrypt(_NONCE, secret, _FORMAT.encode())
+        document = {"format": _FORMAT, "salt": salt.hex(), "sealed": sealed.hex()}
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def is_sealed(path: Path) -> bool:
+    """Tell whether a passphrase seals the signing key in this file."""
+    return "sealed" in _signing_key_document(path)
 
 
 def load_signing_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
     """Read a signing key, or raise UsageError if it is missing, damaged, or has another passphrase."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415
 
-    data = read(path, "fleet signing key")
-    encrypted = b"ENCRYPTED" in data
-    if encrypted and passphrase is None:
+    document = _signing_key_document(path)
+    sealed = "sealed" in document
+    if sealed and passphrase is None:
         raise UsageError(f"{path} is encrypted: give its passphrase")
-    if passphrase is not None and not encrypted:
+    if passphrase is not None and not sealed:
         raise UsageError(f"{path} is not encrypted: omit the passphrase")
     try:
-        key = serialization.load_pem_private_key(data, passphrase.encode() if passphrase is not None else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        reason = "the passphrase is wrong or the file is damaged" if encrypted else "it is not a PKCS8 key"
-        raise UsageError(f"{path} cannot be opened: {reason}") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise UsageError(f"{path} is not an Ed25519 key: restore the key that `p2pclust keys init` made")
-    return key
+        if passphrase is None:
+            secret = bytes.fromhex(document["key"])
+        else:
+            opener = ChaCha20Poly1305(_stretched(passphrase, bytes.fromhex(document["salt"])))
+            secret = opener.decrypt(_NONCE, bytes.fromhex(document["sealed"]), _FORMAT.encode())
+        return Ed25519PrivateKey.from_private_bytes(secret)
+    except InvalidTag:
+        raise UsageError(f"{path} cannot be opened: the passphrase is wrong or the file is damaged") from None
+    except ValueError:
+        raise UsageError(f"{path} is damaged: restore the key that `p2pclust keys init` made") from None
+
+
+def _signing_key_document(path: Path) -> dict[str, Any]:
+    fields = {"format": str}
+    document = read_json(path, "fleet signing key", fields, {"key": str, "salt": str, "sealed": str})
+    if document["format"] != _FORMAT or document.keys() - fields not in ({"key"}, {"salt", "sealed"}):
+        raise UsageError(f"{path} is not a fleet signing key: restore the key that `p2pclust keys init` made")
+    return document
+
+
+def _stretched(passphrase: str, salt: bytes) -> bytes:
+    """Derive a sealing key of 32 bytes: each guess takes 128 MiB of memory."""
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt  # noqa: PLC0415
+
+    return Scrypt(salt=salt, length=32, n=2**17, r=8, p=1).derive(passphrase.encode())

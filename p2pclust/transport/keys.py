@@ -25,7 +25,7 @@ from p2pclust.transport.bundle import (
     load_roster,
     newest_roster,
 )  # fmt: skip
-from p2pclust.transport.key_files import exclusive, load_signing_key, read, to_pem, write
+from p2pclust.transport.key_files import exclusive, load_signing_key, read, to_file, write
 from p2pclust.transport.new_keys import generate, load_request, make_request, new_device
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
 
@@ -108,11 +108,11 @@ def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
             if (directory / name).exists():
                 raise UsageError(f"{directory} already holds a fleet ({name}): choose another directory")
         key = generate()
-        pem, public = to_pem(key, passphrase), key.public_key().public_bytes_raw()
+        secret, public = to_file(key, passphrase), key.public_key().public_bytes_raw()
         # The key comes last: without it there is no fleet yet, and a second try destroys nothing.
         write(directory / ROSTER, sign(key, 0, (), signs_facts=True).to_bytes(), 0o644)
         write(directory / FLEET_PUBLIC, public.hex().encode() + b"\n", 0o644)
-        write(directory / FLEET_KEY, pem, 0o600)
+        write(directory / FLEET_KEY, secret, 0o600)
     return public
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -8,10 +9,14 @@ import subprocess
 import sys
 
 import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from p2pclust.errors import UsageError
 from p2pclust.transport import keys, new_keys
 from p2pclust.transport import roster as roster_module
+from p2pclust.transport.key_files import is_sealed
 from p2pclust.transport.keys import (
     Bundle,
     Roster,
@@ -106,7 +111,7 @@ def test_secrets_stay_out_of_repr(fleet):
 
 def test_a_passphrase_locks_the_signing_key(tmp_path):
     init_fleet(tmp_path, "correct horse")
-    assert b"ENCRYPTED" in (tmp_path / "fleet.key").read_bytes()
+    assert is_sealed(tmp_path / "fleet.key")
     before = files(tmp_path)
     with pytest.raises(UsageError, match="is encrypted: give its passphrase"):
         add_device(tmp_path, "a")
@@ -119,8 +124,8 @@ def test_a_passphrase_locks_the_signing_key(tmp_path):
 def test_a_passphrase_that_is_not_needed_is_refused(fleet):
     with pytest.raises(UsageError, match="is not encrypted: omit the passphrase"):
         add_device(fleet[0], "c", "horse")
-    with pytest.raises(UsageError, match="the passphrase is empty"):
-        init_fleet(fleet[0] / "new", "")
+    with pytest.raises(UsageError, match="the passphrase has 11 characters: choose one of at least 12"):
+        init_fleet(fleet[0] / "new", "eleven_long")
     assert files(fleet[0] / "new").keys() <= {"roster.json"}
 
 
@@ -294,19 +299,62 @@ def test_a_bundle_that_is_damaged_is_refused(fleet, path, value):
         load_bundle(file)
 
 
-def test_a_signing_key_of_another_kind_is_refused(fleet):
-    (fleet[0] / "fleet.key").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-    with pytest.raises(UsageError, match="it is not a PKCS8 key"):
-        add_device(fleet[0], "c")
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    pem = X25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+def test_a_guess_of_the_passphrase_costs_as_much_as_owasp_asks(tmp_path):
+    """The key opens with scrypt at N = 2**17, r = 8, p = 1, computed here by hashlib, and with nothing weaker."""
+    public = init_fleet(tmp_path, "correct horse")
+    document = json.loads((tmp_path / "fleet.key").read_text())
+    stretched = hashlib.scrypt(
+        b"correct horse", salt=bytes.fromhex(document["salt"]), n=2**17, r=8, p=1, maxmem=2**28, dklen=32
     )
-    (fleet[0] / "fleet.key").write_bytes(pem)
-    with pytest.raises(UsageError, match="is not an Ed25519 key"):
+    sealed = bytes.fromhex(document["sealed"])
+    secret = ChaCha20Poly1305(stretched).decrypt(bytes(12), sealed, document["format"].encode())
+    assert Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw() == public
+    weaker = hashlib.scrypt(b"correct horse", salt=bytes.fromhex(document["salt"]), n=2**14, r=8, p=1, dklen=32)
+    with pytest.raises(InvalidTag):
+        ChaCha20Poly1305(weaker).decrypt(bytes(12), sealed, document["format"].encode())
+
+
+@pytest.mark.parametrize("passphrase", [None, "correct horse"])
+def test_two_fleets_with_one_passphrase_share_no_byte_of_their_keys(tmp_path, passphrase):
+    init_fleet(tmp_path / "a", passphrase)
+    init_fleet(tmp_path / "b", passphrase)
+    a, b = (json.loads((tmp_path / name / "fleet.key").read_text()) for name in "ab")
+    assert a.keys() == b.keys()
+    assert all(a[name] != b[name] for name in a if name != "format")
+
+
+def _with_key(text, **changes):
+    return json.dumps({**json.loads(text), **changes})
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "is not a fleet signing key"),
+        (lambda text: _with_key(text, format="p2pclust fleet key 0"), "is not a fleet signing key"),
+        (lambda text: _with_key(text, salt="00"), "is not a fleet signing key"),
+        (lambda text: _with_key(text, key="00"), "is damaged: restore the key"),
+        (lambda text: _with_key(text, key="no digits"), "is damaged: restore the key"),
+    ],
+    ids=["PEM", "other format", "half sealed", "too short", "no digits"],
+)
+def test_a_file_that_is_no_signing_key_is_refused(fleet, damage, words):
+    path = fleet[0] / "fleet.key"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(UsageError, match=words):
         add_device(fleet[0], "c")
+
+
+@pytest.mark.slow
+def test_a_sealed_key_that_was_changed_is_refused(tmp_path):
+    init_fleet(tmp_path, "correct horse")
+    path = tmp_path / "fleet.key"
+    whole = path.read_text()
+    sealed = bytearray.fromhex(json.loads(whole)["sealed"])
+    sealed[5] ^= 1
+    path.write_text(_with_key(whole, sealed=bytes(sealed).hex()))
+    with pytest.raises(UsageError, match="the passphrase is wrong or the file is damaged"):
+        add_device(tmp_path, "a", "correct horse")
 
 
 class Crashed(BaseException):

@@ -259,10 +259,10 @@ def _remind(fleet: Path, n_names: int) -> None:
 
 def _unlock(fleet: Path) -> str | None:
     """Return the passphrase, if the fleet's signing key has one."""
-    from p2pclust.transport.key_files import read  # noqa: PLC0415
+    from p2pclust.transport.key_files import is_sealed  # noqa: PLC0415
     from p2pclust.transport.keys import FLEET_KEY  # noqa: PLC0415
 
-    return _passphrase(confirm=False) if b"ENCRYPTED" in read(fleet / FLEET_KEY, "fleet signing key") else None
+    return _passphrase(confirm=False) if is_sealed(fleet / FLEET_KEY) else None
 
 
 def _passphrase(*, confirm: bool) -> str:
@@ -273,4 +273,7 @@ def _passphrase(*, confirm: bool) -> str:
     if not sys.stdin.isatty():
         instead = ", or type --no-passphrase" if confirm else ""
         raise UsageError(f"there is no terminal to ask for the passphrase: set {_PASSPHRASE}{instead}")
-    return str(typer.prompt("passphrase of the signing key", hide_input=True, confirmation_prompt=confirm, err=True))
+    hint = " (at least 12 characters)" if confirm else ""
+    return str(
+        typer.prompt(f"passphrase of the signing key{hint}", hide_input=True, confirmation_prompt=confirm, err=True)
+    )

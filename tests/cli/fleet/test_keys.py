@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
+from p2pclust.transport.key_files import is_sealed
 from p2pclust.transport.keys import load_bundle, load_roster, newest_roster
 from p2pclust.transport.roster import fingerprint
 
@@ -13,14 +14,14 @@ from p2pclust.transport.roster import fingerprint
 @pytest.fixture(autouse=True)
 def passphrase(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no terminal to ask for it."""
-    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "open sesame")
+    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "open sesame please")
 
 
 def test_a_fleet_and_its_devices(cli: Cli, tmp_path: Path) -> None:
     ended = cli("keys", "init", "f")
     assert (ended.code, ended.out) == (0, "")
     assert "f/fleet.key" in ended.err
-    assert b"ENCRYPTED" in (tmp_path / "f" / "fleet.key").read_bytes()
+    assert is_sealed(tmp_path / "f" / "fleet.key")
     ended = cli("keys", "device", "meter-01", "meter-02", "--fleet", "f")
     assert (ended.code, ended.out) == (0, "")
     assert "copy f/meter-02.bundle to it" in ended.err
@@ -73,7 +74,7 @@ def test_one_wrong_name_enrols_nobody(cli: Cli, tmp_path: Path) -> None:
 def test_an_encrypted_key_needs_its_passphrase(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert cli("keys", "init", "f").code == 0
     assert cli("keys", "device", "a", "--fleet", "f").code == 0
-    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "open barley")
+    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "open barley please")
     ended = cli("keys", "device", "b", "--fleet", "f")
     assert ended.code == 2
     assert "passphrase is wrong" in ended.err
@@ -92,8 +93,16 @@ def test_a_key_without_a_passphrase_has_to_be_wanted(cli: Cli, monkeypatch: pyte
     assert "set P2PCLUST_PASSPHRASE, or type --no-passphrase" in ended.err
     assert not (tmp_path / "f").exists()
     assert cli("keys", "init", "f", "--no-passphrase").code == 0
-    assert b"ENCRYPTED" not in (tmp_path / "f" / "fleet.key").read_bytes()
+    assert not is_sealed(tmp_path / "f" / "fleet.key")
     assert cli("keys", "device", "a", "--fleet", "f").code == 0
+
+
+def test_a_short_passphrase_makes_no_fleet(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "open sesame")
+    ended = cli("keys", "init", "f")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "the passphrase has 11 characters: choose one of at least 12" in ended.err
+    assert not (tmp_path / "f" / "fleet.key").exists()
 
 
 @pytest.mark.slow
