@@ -20,7 +20,7 @@ class Remote:
     """One file to download, at several places that are tried in this order.
 
     The checksum, ``"sha256:..."`` or ``"md5:..."``, is as published or computed from the file; empty where none is known:
-    then the first download is remembered, and every later one has to equal it.
+    then a download needs `unverified`, and every later one has to equal the first.
     """
 
     name: str
@@ -295,8 +295,8 @@ _EMNIST_PARTS = tuple(
 
 G2_DIMENSIONS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
-_G2_FILES = (Remote("g2-txt.zip", ("http://cs.joensuu.fi/sipu/datasets/g2-txt.zip",
-                                   "https://cs.uef.fi/sipu/datasets/g2-txt.zip")),)  # fmt: skip
+_G2_FILES = (Remote("g2-txt.zip", ("https://cs.uef.fi/sipu/datasets/g2-txt.zip",
+                                   "http://cs.joensuu.fi/sipu/datasets/g2-txt.zip")),)  # fmt: skip
 
 _G2 = tuple(
     Entry(

@@ -1,8 +1,8 @@
 """Download a data set from its home: resume, check, convert, and move it into place.
 
 Pooch downloads to a temporary name, checks, and moves. This module adds: a broken download is kept as ``.part`` and
-resumed; for a file without a published checksum, that of the first download is remembered. The file of the data set
-appears last and complete, or not at all.
+resumed; a file without a known checksum is downloaded only on request, and its checksum is locked from then on. The file
+of the data set appears last and complete, or not at all.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def fetch(
     *,
     to: str | Path | None = None,
     given: str | Path | None = None,
+    unverified: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
@@ -63,13 +64,16 @@ def fetch(
         The folder; default: the cache directory. Downloads are kept below it in ``downloads/``, which may be deleted.
     given : str or Path, optional
         The file that the home offers, or the folder that holds several, already here: nothing is downloaded.
+    unverified : bool, default False
+        Download a file whose checksum is not known, too; every later download has to equal the first.
     on_progress : callable, optional
         See `OnProgress`.
 
     Raises
     ------
     UsageError
-        If there is no such data set, Pooch is missing, nothing can be reached, or a server refuses.
+        If there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
+        nothing can be reached, or a server refuses.
     DataError
         If a file has another checksum than it should have, or is not what the catalogue describes. What was stored
         before is as it was.
@@ -85,6 +89,12 @@ def fetch(
         raise UsageError(f"{entry.name}: {entry.by_hand}")
     else:
         downloads = folder / "downloads" / (entry.archive or entry.name)
+        for remote in entry.files:
+            if not (unverified or _known(remote, downloads)):
+                raise UsageError(
+                    f"{entry.name}: no checksum of {remote.name} is known, so a changed file would not be noticed: download "
+                    "it all the same with --unverified, or give a file that you trust with --from"
+                )
         try:
             downloads.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -138,13 +148,21 @@ def _checksum(file: Path, kind: str) -> str:
         return f"{kind}:{hashlib.file_digest(content, kind).hexdigest()}"
 
 
+def _record(remote: Remote, folder: Path) -> Path:
+    """Return the file that keeps the checksum of the first download."""
+    return folder / f"{remote.name}.checksum"
+
+
+def _known(remote: Remote, folder: Path) -> str:
+    """Return a file's checksum: the catalogue's, else that of the first download, else an empty text."""
+    record = _record(remote, folder)
+    return remote.checksum or (record.read_text(encoding="ascii").strip() if record.is_file() else "")
+
+
 def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgress | None) -> Path:
     """Return one file of an entry, downloaded unless it is there already as it should be."""
     pooch = _pooch(entry)
-    record = folder / f"{remote.name}.checksum"
-    known = remote.checksum
-    if not known and record.is_file():
-        known = record.read_text(encoding="ascii").strip()
+    record, known = _record(remote, folder), _known(remote, folder)
     problems = []
     for url in remote.urls:
         receive = _Resumed(folder / f"{remote.name}.part", safe=bool(known), name=remote.name, on_progress=on_progress)

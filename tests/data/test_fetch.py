@@ -146,10 +146,10 @@ def test_a_file_that_changed_in_between_begins_anew(
     without_checksum(entry, monkeypatch)
     home.breaks_after = 2 * CHUNK
     with pytest.raises(UsageError):
-        fetch(NAME, to=tmp_path)
+        fetch(NAME, to=tmp_path, unverified=True)
     changed = TEXT.replace(b"0,", b"1,")
     home.breaks_after, home.files["rows.csv"] = 0, changed
-    fetch(NAME, to=tmp_path)
+    fetch(NAME, to=tmp_path, unverified=True)
     assert (tmp_path / KEPT).read_bytes() == changed
 
 
@@ -161,7 +161,7 @@ def test_nothing_is_pieced_together_that_nothing_would_check(
     part = tmp_path / f"{KEPT}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(b"something else")
-    fetch(NAME, to=tmp_path)
+    fetch(NAME, to=tmp_path, unverified=True)
     assert home.asked == [("rows.csv", "")]
     assert (tmp_path / KEPT).read_bytes() == TEXT
 
@@ -187,11 +187,29 @@ def test_a_wrong_checksum_is_refused_and_named(home: Home, entry: Entry, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_known_checksum_nothing_is_downloaded(
+    home: Home, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_checksum(entry, monkeypatch)
+    with pytest.raises(UsageError, match=r"^made_up: no checksum of rows.csv is known, .* --unverified, or .* --from$"):
+        fetch(NAME, to=tmp_path)
+    assert home.asked == []
+    assert there(tmp_path) == []
+
+
+def test_what_is_offered_has_a_checksum_or_needs_the_option() -> None:
+    without = {entry.archive or entry.name for entry in ENTRIES.values() for one in entry.files if not one.checksum}
+    assert without == {"g2"}
+    assert all(
+        one.urls[0].startswith("https:") for entry in ENTRIES.values() for one in entry.files if not one.checksum
+    )
+
+
 def test_the_first_download_is_what_later_ones_have_to_equal(
     home: Home, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_checksum(entry, monkeypatch)
-    fetch(NAME, to=tmp_path)
+    fetch(NAME, to=tmp_path, unverified=True)
     record = tmp_path / f"{KEPT}.checksum"
     assert record.read_text() == f"sha256:{hashlib.sha256(TEXT).hexdigest()}\n"
     (tmp_path / KEPT).unlink()

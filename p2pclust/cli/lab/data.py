@@ -70,12 +70,16 @@ def fetch(
         Path | None,
         typer.Option("--from", metavar="PATH", help="A file or folder that was downloaded elsewhere: no network."),
     ] = None,
+    unverified: Annotated[
+        bool,
+        typer.Option("--unverified", help="Download files without a known checksum, too; later ones must equal them."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Download data sets from public sources, check them, and store each as NAME.npz.
 
-    A download that broke off continues when you run the command again. A file with a wrong checksum is refused; if no
-    checksum is published, every later download must equal the first.
+    A download that broke off continues when you run the command again. A file with a wrong checksum is refused. A file
+    without a known checksum is downloaded only with --unverified; every later download must equal the first.
 
     \b
     Example:
@@ -89,7 +93,7 @@ def fetch(
     done = []
     for name in names:
         with _progress() as show:
-            found = fetch_one(name, to=to, given=given, on_progress=show)
+            found = fetch_one(name, to=to, given=given, unverified=unverified, on_progress=show)
         done.append({"name": found.name, "file": str(found.file), "new": found.new})
         word = f"fetched {found.name}:" if found.new else f"{found.name} is here already:"
         note(f"{word} {found.file}")
