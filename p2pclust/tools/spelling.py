@@ -1,4 +1,4 @@
-"""Suggest the name that was probably meant."""
+"""Text for people: suggest the name that was probably meant, and take control characters out of text from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "nearest", "printable"]
 
 # Comparing takes time that grows with the square of the length.
 _COMPARED: Final = 100
@@ -30,3 +30,18 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "", cutoff
     """
     near = nearest(name, known, cutoff)
     return otherwise if near is None else f" (did you mean {near!r}?)"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return text with a sign in place of each character that a terminal would obey instead of show.
+
+    Examples
+    --------
+    >>> printable("p1\\x1b[2J says\\n\\u202edone")
+    'p1�[2J says��done'
+    >>> printable("two\\nlines\\a", keep="\\n")
+    'two\\nlines�'
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else "\N{REPLACEMENT CHARACTER}" for one in text)

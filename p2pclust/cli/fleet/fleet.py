@@ -14,6 +14,7 @@ from p2pclust.cli.fleet.peers import SLACK_S, Deadline, InventoryPath, Wait, end
 from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
     from p2pclust.fleet.hosts.inventory import Host, Inventory
@@ -159,7 +160,7 @@ def logs(
         peer, _, text = line.partition("\t")
         if name is None:
             text = f"{peer if peer in names else f'{host} {peer}'} | {text}"
-        typer.echo(text)
+        typer.echo(printable(text, keep="\t"))
 
     with listening(hosts, wanted, put) as wait:
         wait()

@@ -1,6 +1,8 @@
 """Where output goes: what a command was asked for to standard output, as text or as one JSON object; the rest aside.
 
 Aside is standard error: how it is going, what was written where, and what is wrong.
+
+Names and reasons come from other peers too, so no control character of any text reaches the terminal.
 """
 
 from __future__ import annotations
@@ -8,7 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,13 +35,22 @@ def stderr() -> Console:
 
 
 def _console(*, aside: bool, columns: int) -> Console:
-    from rich.console import Console  # noqa: PLC0415 - half of all imports that --help would need
+    # Half of all imports that --help would need.
+    from rich.console import Console, ConsoleOptions, RenderableType  # noqa: PLC0415
+    from rich.segment import Segment  # noqa: PLC0415
+
+    class Screen(Console):
+        """Shows control characters of texts as signs; its own, such as colours, are not in texts."""
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else printable(text, keep="\n"), style, control)
 
     # A file needs no cut to the 80 columns that rich assumes without a terminal.
     terminal = (sys.stderr if aside else sys.stdout).isatty()
     width = None if terminal or "COLUMNS" in os.environ else columns
     # Brackets in names of files and scenarios are not markup.
-    return Console(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
+    return Screen(stderr=aside, highlight=False, markup=False, emoji=False, width=width)
 
 
 def note(text: str, style: str | None = None) -> None:
@@ -46,7 +60,7 @@ def note(text: str, style: str | None = None) -> None:
 
 def complain(message: str) -> None:
     """Write one line about what is wrong."""
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(f"error: {printable(message, keep=chr(10))}\n")
 
 
 def put_json(value: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
 from p2pclust.peer.core.messages import Digest, JobMessage, Later, Message, Name, Signature, Update, frames_field
+from p2pclust.tools.spelling import printable
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
 __all__ = ["KINDS", "decode", "encode"]
@@ -40,7 +41,7 @@ def _bool(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    if type(value) is not str or not 0 < len(value) <= _MAX_NAME:
+    if type(value) is not str or not 0 < len(value) <= _MAX_NAME or not value.isprintable():
         raise WireError("expected a name")
     return value
 
@@ -48,11 +49,11 @@ def _name(value: Any) -> str:
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > _MAX_TEXT:
         raise WireError("expected text")
-    return value
+    return printable(value)
 
 
 def _short(value: Any) -> str:
-    if type(value) is not str or len(value) > _MAX_SHORT:
+    if type(value) is not str or len(value) > _MAX_SHORT or not value.isprintable():
         raise WireError("expected short text")
     return value
 

@@ -56,6 +56,7 @@ from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 from p2pclust.protocols.engine.stored_arrays import Pieces
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
+from p2pclust.tools.spelling import printable
 
 __all__ = ["Life", "Memories", "perform"]
 
@@ -131,7 +132,7 @@ def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = Non
         if not _of_plugin(task):
             raise
         outcome = NoResult(f"failed: {type(error).__name__}: {error}")
-    return NoResult(outcome.reason[:_MAX_REASON]) if isinstance(outcome, NoResult) else outcome
+    return NoResult(printable(outcome.reason[:_MAX_REASON])) if isinstance(outcome, NoResult) else outcome
 
 
 def _of_plugin(task: Task) -> bool:

@@ -17,8 +17,9 @@ from p2pclust.peer.core.job_messages import Heartbeat
 from p2pclust.peer.core.messages import Message, Update
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, MAX_HEADER_BYTES, WIRE_VERSION
 
-names = st.text(min_size=1, max_size=64)
-texts = st.text(max_size=80)
+printables = st.characters(exclude_categories=("C", "Z"), include_characters=" ")
+names = st.text(printables, min_size=1, max_size=64)
+texts = st.text(printables, max_size=80)
 counts = st.integers(-1, 2**40)
 digests = st.one_of(st.just(b""), st.binary(min_size=32, max_size=32))
 updates = st.builds(Update, names, names, counts, texts, texts, texts)
@@ -200,3 +201,13 @@ def test_a_bomb_of_small_maps_is_refused() -> None:
 def test_an_example_on_the_wire() -> None:
     parts = encode(Heartbeat("j", 2, 5))
     assert parts == [b"\x93\x01\xa9heartbeat\x83\xa3job\xa1j\xa4term\x02\xa5round\x05"]
+
+
+def test_text_of_a_peer_has_no_control_characters() -> None:
+    """A terminal obeys them; in a name or an address they are an error, in a reason signs stand for them."""
+    received = decode(encode(job_messages.Pads("j", 1, 2, b"", "\x1b[2Jno", b"", b"", 0, ())))
+    assert isinstance(received, job_messages.Pads)
+    assert received.refusal == "\N{REPLACEMENT CHARACTER}[2Jno"
+    for update in (Update("a\x07", "alive", 1, "", "", ""), Update("a", "alive", 1, "\x9b", "", "")):
+        with pytest.raises(WireError, match="expected"):
+            decode(encode(messages.Gossip((update,))))

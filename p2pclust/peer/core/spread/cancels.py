@@ -16,6 +16,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.protocols.engine.reasons import MAX_REASON
+from p2pclust.tools.spelling import printable
 
 __all__ = ["PREFIX", "Cancels"]
 
@@ -63,7 +64,7 @@ class Cancels:
 
     def ask(self, job_id: str, by: str) -> None:
         """Store a cancel, then publish it."""
-        self._keep(job_id, by[:MAX_REASON])
+        self._keep(job_id, printable(by[:MAX_REASON]))
         self._publish(job_id)
 
     def learn(self, fact: Fact, *, known: bool) -> str:
@@ -93,4 +94,4 @@ class Cancels:
 
 
 def _name(value: bytes) -> str:
-    return value.decode(errors="replace")[:MAX_REASON].strip()
+    return printable(value.decode(errors="replace")[:MAX_REASON]).strip()
