@@ -121,7 +121,7 @@ def to_file(key: Ed25519PrivateKey, passphrase: str | None) -> bytes:
 
 
 def is_sealed(path: Path) -> bool:
-    """Tell whether a passphrase seals the signing key in this file."""
+    """Return whether a passphrase seals the signing key in this file."""
     return "sealed" in _signing_key_document(path)
 
 

@@ -35,7 +35,7 @@ from p2pclust.peer.core.events import (
     Started,
     Submit,
 )  # fmt: skip
-from p2pclust.peer.core.jobs.jobs import Jobs
+from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
 from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.core.members.enrolment import Enrolment
 from p2pclust.peer.core.members.membership import Membership
@@ -60,7 +60,7 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVersion
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
-from p2pclust.peer.core.spread.facts import KERNEL, Fact, Facts
+from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
@@ -129,6 +129,7 @@ class Core:
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
         self.facts = Facts(self._ctx, self.membership, self._incarnation)
+        self.facts.means_something = lambda key: key in (LINKS, FITNESS, KERNEL) or key.startswith(FACTS_OF_JOBS)
         tables = {name: dict(rows) for name, rows in stored.tables.items()}
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)

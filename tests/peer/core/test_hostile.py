@@ -20,7 +20,7 @@ from p2pclust.peer.core.job_messages import Adopted, Close, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Message, Relay
 from p2pclust.peer.core.spread.blobs import digest_of
-from p2pclust.peer.core.spread.facts import _MAX_KEYS as MAX_KEYS
+from p2pclust.peer.core.spread.facts import _MOST_BYTES as MOST_BYTES
 from p2pclust.peer.core.timing import Limits
 
 HONEST, STRANGER = ("p1", "p2", "p3"), "zz"
@@ -93,7 +93,7 @@ def bounded(net: Net, job: str) -> None:
         assert len(net.peers[name].disk.load().blobs) <= 1 + 2 * (2 + 4), "blobs on disk"
         assert len(machine._follower._answers) <= 1 + 4, "answers: one if all are asked, one for each proposer"
         assert len(core.membership.members) == 3, "members"
-        assert all(len(owned) <= MAX_KEYS for owned in core.facts._known.values()), "facts of one owner"
+        assert all(held <= MOST_BYTES for held in core.facts._bytes.values()), "facts of one owner"
         assert set(core.facts._known) <= {*HONEST, LIAR}, "owners"
         # Three of membership, gossip, a suspicion and two reminders per member, probes and helps on their way, anti-entropy,
         # three per job, and one per pull.
@@ -140,37 +140,48 @@ def test_a_liar_breaks_no_promise_across_restarts() -> None:
         watch.check(job)
 
 
-def test_a_flood_of_facts_ends_at_the_limit() -> None:
-    """One owner may say 4096 things; what it says beyond that is told once and forgotten, and old keys still change."""
+@pytest.mark.parametrize("size", [1, 60_000])
+def test_a_flood_of_facts_ends_at_the_limit(size: int) -> None:
+    """One owner has a megabyte; further facts are reported once and not kept, and old keys still change."""
     net, _ = fleet()
 
-    def tell(first: int, version: int) -> None:
-        keys = tuple(f"key-{i}" for i in range(first, first + 7))
-        versions = tuple(range(version, version + 7))
-        net.arrive(LIAR, "p1", FactDelta(LIAR, 0, keys, versions, (b"%d" % version,) * 7))
+    def tell(key: str, version: int, value: bytes) -> None:
+        net.arrive(LIAR, "p1", FactDelta(LIAR, 0, (key,), (version,), (value,)))
 
     net.lost = lambda packet: isinstance(packet.message, (FactDigest, FactDelta))
-    for first in range(0, 2 * MAX_KEYS, 7):
-        tell(first, first + 1)
-    assert net.verbs("too-many-facts")
+    for i in range(2 * MOST_BYTES // (size + 256)):
+        tell(f"job/{i}", i + 1, bytes(size))
+    assert len(net.verbs("too-many-facts")) == 1
     held = net.core("p1").facts
-    assert sum(held.get(LIAR, f"key-{i}") is not None for i in range(2 * MAX_KEYS)) == MAX_KEYS
-    tell(0, 10**6)
-    fact = held.get(LIAR, "key-6")
-    assert fact is not None
-    assert fact.value == b"1000000"
+    owned = held._known[LIAR]
+    assert MOST_BYTES - size - 300 < sum(256 + len(key) + size for key in owned) == held._bytes[LIAR] <= MOST_BYTES
+    tell("job/6", 10**6, bytes(size))
+    assert owned["job/6"].version == 10**6
+
+
+def test_facts_that_mean_nothing_are_not_kept() -> None:
+    net, _ = fleet()
+    net.lost = lambda packet: isinstance(packet.message, (FactDigest, FactDelta))
+    before = len(net.sent)
+    for i, key in enumerate(("x1", "job", "jobs/1", "kernels", "")):
+        net.arrive(LIAR, "p1", FactDelta(LIAR, i, (key or "floors",), (i + 1,), (b"x",)))
+    held = net.core("p1").facts
+    assert not held._known.get(LIAR)
+    assert not [packet for packet in net.sent[before:] if isinstance(packet.message, FactDelta)]
+    net.arrive(LIAR, "p1", FactDelta(LIAR, 5, ("fitness",), (6,), (b"100",)))
+    assert held.get(LIAR, "fitness") is not None
 
 
 @pytest.mark.slow
 def test_a_flood_of_facts_in_the_victims_own_name_ends_at_the_limit() -> None:
-    """Others return what a peer said before it lost its store; a liar returns what it never said."""
+    """Others return the facts that a peer published before it lost its store; a liar returns others."""
     net, _ = fleet()
     net.lost = lambda packet: True
-    for first in range(0, MAX_KEYS + 700, 7):
+    for first in range(0, MOST_BYTES // 256 + 700, 7):
         numbers = range(first, first + 7)
-        keys = tuple(f"key-{i}" for i in numbers)
+        keys = tuple(f"job/{i}" for i in numbers)
         net.arrive(LIAR, "p1", FactDelta("p1", 0, keys, tuple(i + 1 for i in numbers), (b"x",) * 7))
-    assert len(net.core("p1").facts._known["p1"]) <= MAX_KEYS
+    assert net.core("p1").facts._bytes["p1"] <= MOST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -182,11 +193,11 @@ def test_a_version_at_the_end_of_all_numbers_does_not_silence_its_alleged_owner(
     net, _ = fleet()
     for more in (0, 2, 2**21):
         versions = (min(version + more, 2**62),)
-        net.arrive(LIAR, "p1", decode(encode(FactDelta("p1", 0, ("key",), versions, (b"x",)))))
-    net.core("p1").facts.publish("news", b"new")
+        net.arrive(LIAR, "p1", decode(encode(FactDelta("p1", 0, ("job/1",), versions, (b"x",)))))
+    net.core("p1").facts.publish("job/news", b"new")
     net.step("p1", Woken())
     net.advance(5)
-    assert all(net.core(name).facts.get("p1", "news") is not None for name in HONEST)
+    assert all(net.core(name).facts.get("p1", "job/news") is not None for name in HONEST)
 
 
 def test_a_stranger_changes_nothing_at_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, TimerKey
@@ -34,7 +35,10 @@ from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.tokens import JobToken
 
-__all__ = ["Jobs"]
+__all__ = ["FACTS_OF_JOBS", "Jobs"]
+
+#: Prefixes of the keys of facts that concern jobs.
+FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL)
 
 
 class Jobs:
@@ -126,7 +130,15 @@ class Jobs:
             if document is None:
                 self._refuse(job.event.asked, job.reason)
                 continue
-            self._store(document, document.encode())  # before any client knows the job's id
+            data = document.encode()
+            if not self._facts.has_room(JOB + document.id, data):
+                self._refuse(
+                    job.event.asked,
+                    "this peer announces as many jobs, those of the last day too, as others keep of one peer: submit "
+                    "this one at another peer",
+                )
+                continue
+            self._store(document, data)  # before any client knows the job's id
             self._ctx.report(JobSubmitted(document.id, list(document.roster), job.event.asked or None, document.series))
             self._await(document)
             self._announcements.look_at(document)

@@ -55,8 +55,10 @@ _FLOOR: Final = "floor"
 #: A floor is published once so many facts are void, and half as many as are true.
 _MOST_VOID: Final = 64
 _SPEAKS_OF_FLOORS: Final = 2  # minor version
-#: Of one owner; more are refused, so that no peer can fill the memory of all others.
-_MAX_KEYS: Final = 4096
+#: Of one owner's facts; more are not kept, so that no peer can fill the memory of all others.
+_MOST_BYTES: Final = 2**20
+#: What a fact takes in memory beside its key and its value.
+_BYTES_OF_A_FACT: Final = 256
 _MAX_VERSION: Final = 2**60
 _DELTA_BYTES: Final = 48 * 1024  # one delta stays on the control lane
 #: What is larger is named to neighbours, along a sparse overlay, and sent to those that ask.
@@ -74,6 +76,10 @@ class Fact:
     version: int
     value: bytes
     signature: bytes = b""  # none of this peer's own: they are signed as they are sent
+
+
+def _size(fact: Fact) -> int:
+    return _BYTES_OF_A_FACT + len(fact.key) + len(fact.value)
 
 
 def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
@@ -102,6 +108,8 @@ class Facts:
         self._membership = membership
         self._known: dict[str, dict[str, Fact]] = {}
         self._highest: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}  # of each owner's facts that are held
+        self._passed_over: dict[str, None] = {}  # owners of facts that are not kept here
         self._asked_until: dict[str, float] = {}  # owners whose large facts were asked for
         self._seen: dict[str, None] = {}  # which of the facts that no peer waits for were ever held, of any owner
         # The random part keeps a life that lost its store from using the same numbers as a former one.
@@ -116,6 +124,8 @@ class Facts:
         self.fitness_changes = 0
         #: Whether this peer still says what others remember that a former life of it said.
         self.stands: Callable[[str, bytes], bool] = lambda key, value: True
+        #: Whether a key is one that peers publish; other facts are not kept.
+        self.means_something: Callable[[str], bool] = lambda key: True
 
     def start(self) -> None:
         """Begin anti-entropy."""
@@ -135,7 +145,18 @@ class Facts:
         own = self._known.get(self._ctx.me, {})
         if key in own:
             self._void[key] = None
-            self._owes_floor = self._owes_floor or len(self._void) > _MOST_VOID + len(own) // 2
+            void_bytes = sum(_size(own[key]) for key in self._void)
+            many = len(self._void) > _MOST_VOID + len(own) // 2 or void_bytes > _MOST_BYTES // 4
+            self._owes_floor = self._owes_floor or many
+
+    def has_room(self, key: str, value: bytes) -> bool:
+        """Return whether other peers would keep this fact, and some more, such as a cancel, if it was published."""
+        return self._bytes_with(Fact(self._ctx.me, key, 0, value)) <= _MOST_BYTES // 4 * 3
+
+    def _bytes_with(self, fact: Fact) -> int:
+        """Return the bytes of an owner's facts once this one is among them."""
+        former = self.get(fact.owner, fact.key)
+        return self._bytes.get(fact.owner, 0) - (0 if former is None else _size(former)) + _size(fact)
 
     def _raise_floor(self) -> None:
         """Publish a new floor, and above it the facts that are still valid."""
@@ -156,7 +177,8 @@ class Facts:
     def _clear_below(self, owner: str) -> None:
         known, floor = self._known[owner], self._floor(owner)
         for key in [key for key, fact in known.items() if fact.version < floor]:
-            del known[key]
+            self._bytes[owner] -= _size(known.pop(key))
+        self._passed_over.pop(owner, None)
         self.fitness_changes += 1
 
     def _push(self, delta: FactDelta, source: str) -> None:
@@ -203,8 +225,8 @@ class Facts:
 
     def forget(self, owner: str) -> None:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
-        self._known.pop(owner, None)
-        self._highest.pop(owner, None)
+        for held in (self._known, self._highest, self._bytes, self._passed_over):
+            held.pop(owner, None)
         self.fitness_changes += 1
 
     def welcome(self, name: str) -> None:
@@ -270,11 +292,10 @@ class Facts:
     def _print(self, owner: str) -> int:
         """Return a number that differs, but for rare collisions, if two peers hold different facts of an owner.
 
-        0 where no more can be held: those two may differ for good.
+        0 where some are not kept: those two may differ for good.
         """
-        known = self._known.get(owner, {})
         whole = 0
-        for fact in known.values() if len(known) < _MAX_KEYS else ():
+        for fact in self._known.get(owner, {}).values() if owner not in self._passed_over else ():
             whole ^= crc32(f"{fact.key} {fact.version}".encode())
         return whole
 
@@ -336,26 +357,30 @@ class Facts:
         if delta.after > self._highest.get(delta.owner, 0):
             self._ask(source, delta)
             return
-        known, learnt = self._known.get(delta.owner, {}), False
-        for fact in facts:
-            key, version = fact.key, fact.version
-            if version < self._floor(delta.owner):
-                continue
-            if len(known) >= _MAX_KEYS and key not in known and key != _FLOOR:
-                # Skipped for good; otherwise two peers with different ones would ask each other for ever.
-                self._ctx.report(TooManyFacts(owner=delta.owner))
-                self._highest[delta.owner] = max(version, self._highest.get(delta.owner, 0))
-            elif version > (known[key].version if key in known else 0):
-                self._keep(fact)
-                learnt = True
-                if key == _FLOOR:
-                    self._clear_below(delta.owner)
-                    known = self._known[delta.owner]
-                else:
-                    self._news.append(fact)
+        learnt = [fact for fact in facts if self._learn(fact)]
         if learnt and not self._ctx.routing.whole:
             # On a full mesh the owner sent it to all; elsewhere news goes from neighbour to neighbour, once over each link.
             self._push(self._as_held(delta), source)
+
+    def _learn(self, fact: Fact) -> bool:
+        """Keep a fact of another peer if it is newer, and if there is room; return whether it is kept."""
+        owner, key = fact.owner, fact.key
+        former = self.get(owner, key)
+        if fact.version < self._floor(owner) or (former is not None and fact.version <= former.version):
+            return False
+        if key != _FLOOR and (not self.means_something(key) or self._bytes_with(fact) > _MOST_BYTES):
+            # Passed over for good; otherwise two peers with different ones would ask each other again and again.
+            if owner not in self._passed_over:
+                self._ctx.report(TooManyFacts(owner=owner))
+            self._passed_over[owner] = None
+            self._highest[owner] = max(fact.version, self._highest.get(owner, 0))
+            return False
+        self._keep(fact)
+        if key == _FLOOR:
+            self._clear_below(owner)
+        else:
+            self._news.append(fact)
+        return True
 
     def _holds(self, delta: FactDelta) -> bool:
         """Return whether all facts in a delta of another peer, of which there are some, are held here already."""
@@ -385,7 +410,11 @@ class Facts:
         newest = max((fact.version for fact in told), default=0)
         self._former = max([self._former, *(fact.version for fact in told if fact.key == _FLOOR)])
         missing = [f for f in told if f.key not in own and f.key != _FLOOR and f.version >= self._former]
-        lost = [fact for fact in missing if self.stands(fact.key, fact.value)][: max(0, _MAX_KEYS - len(own))]
+        lost, room = [], _MOST_BYTES - self._bytes.get(self._ctx.me, 0)
+        for fact in missing:
+            if self.means_something(fact.key) and self.stands(fact.key, fact.value) and _size(fact) <= room:
+                lost.append(fact)
+                room -= _size(fact)
         # Facts that are no longer valid, and an older floor, are void below a new floor.
         void = self._former > floor or any(f.version > floor and not self.stands(f.key, f.value) for f in missing)
         self._owes_floor = self._owes_floor or void
@@ -405,5 +434,6 @@ class Facts:
         if fact.key in _UNHURRIED:
             self._seen[fact.key] = None
             self.fitness_changes += fact.key == FITNESS
+        self._bytes[fact.owner] = self._bytes_with(fact)
         self._known.setdefault(fact.owner, {})[fact.key] = fact
         self._highest[fact.owner] = max(fact.version, self._highest.get(fact.owner, 0))

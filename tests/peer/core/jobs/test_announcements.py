@@ -6,6 +6,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Ended, PreVote
 from p2pclust.peer.core.jobs import announcements
 from p2pclust.peer.core.messages import FactDelta, FactDigest
@@ -85,15 +86,27 @@ def test_a_job_that_goes_on_is_told_however_long_it_takes() -> None:
 
 
 @pytest.mark.slow
-def test_new_jobs_are_learnt_after_more_jobs_than_an_owner_may_have_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "_MAX_KEYS", 16)
+def test_new_jobs_are_learnt_after_more_jobs_than_an_owner_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "_MOST_BYTES", 16 * 700)
     net = fleet()
     for _ in range(5):
         for _ in range(8):
             done(net)
         net.advance(2 * DAY_S)
     assert net.verbs("too-many-facts") == []
-    assert len(net.core("p2").facts._known["p1"]) <= 16
+    assert net.core("p2").facts._bytes["p1"] <= 16 * 700
+
+
+def test_a_job_that_others_would_not_learn_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = fleet()
+    net.hold_work = lambda name, effect: effect.task.kind == "contribute"
+    net.submit("p1", toy(1))
+    monkeypatch.setattr(facts, "_MOST_BYTES", 3 * net.core("p1").facts._bytes["p1"])
+    net.step("p1", Submit(toy(1), asked="second"))
+    net.step("p1", Submit(toy(1), asked="third"))
+    ((_, refused),) = net.verbs("refused")
+    assert refused["asked"] == "third"
+    assert "submit this one at another peer" in refused["reason"]
 
 
 def test_an_old_turn_is_not_repeated_by_a_peer_that_knows_a_newer_one() -> None:

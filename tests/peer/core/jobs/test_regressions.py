@@ -172,25 +172,25 @@ def test_a_peer_that_lost_its_store_does_not_reuse_its_numbers() -> None:
     net.start()
     while net.deliver():
         pass
-    said(net, "p1", "a", b"old")
+    said(net, "p1", "job/a", b"old")
     while net.deliver():
         pass
     net.crash("p1", wiped=True)
     net.start("p1")
-    said(net, "p1", "b", b"new")
+    said(net, "p1", "job/b", b"new")
     while net.deliver():
         pass
     net.manual = lambda message: False
     net.advance(10)
     for name in net.names:
-        held = {key: fact.value for key in "ab" if (fact := net.core(name).facts.get("p1", key))}
+        held = {key: fact.value for key in "ab" if (fact := net.core(name).facts.get("p1", f"job/{key}"))}
         assert held == {"a": b"old", "b": b"new"}
 
 
 def test_a_peer_that_lost_its_store_is_given_back_all_that_it_said() -> None:
     """However many facts that were: in more than one message, and the two agree on every version."""
     net = met(2)
-    keys = [f"k{i:02}" for i in range(20)]
+    keys = [f"job/{i:02}" for i in range(20)]
     for key in keys:
         said(net, "p1", key, key.encode())
     net.crash("p1", wiped=True)
@@ -206,7 +206,7 @@ def test_a_full_message_of_facts_can_be_relayed() -> None:
     """Two peers whose direct link is broken exchange any number of facts through a third."""
     net = met(2)
     for i in range(20):
-        net.core("p1").facts.publish(f"k{i:02}", b"x")
+        net.core("p1").facts.publish(f"job/{i:02}", b"x")
     net.step("p1", Woken())
     net.arrive("p2", "p1", FactDigest(False, (), (), ()))
     deltas = [p.message for p in net.sent if isinstance(p.message, FactDelta)]
@@ -217,12 +217,12 @@ def test_a_full_message_of_facts_can_be_relayed() -> None:
 
 def test_two_peers_that_hold_different_facts_of_a_full_owner_leave_it_at_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody filled two peers with different facts up to the limit: they do not ask each other for ever."""
-    monkeypatch.setattr(facts, "_MAX_KEYS", 64)
+    monkeypatch.setattr(facts, "_MOST_BYTES", 64 * 266)
     net = met()
     net.lost = lambda p: isinstance(p.message, (FactDigest, FactDelta))
     for target, first in (("p1", 1000), ("p2", 1)):
-        for i in range(64):
-            net.arrive("p3", target, FactDelta("p3", 0, (f"{target}-{i}",), (first + i,), (b"",)))
+        for i in range(70):
+            net.arrive("p3", target, FactDelta("p3", 0, (f"job/{target}-{i:02}",), (first + i,), (b"",)))
     net.crash("p3")
     before = len(net.sent)
     net.lost = lambda p: len(net.sent) - before > 5000
