@@ -76,6 +76,7 @@ def files() -> list[Path]:
     pages = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
         *(page for folder in folders for page in sorted((ROOT / folder).glob("**/*.md"))),
     ]
     return [*sorted((ROOT / "p2pclust").glob("**/*.py")), *(page for page in pages if page.name != "cli.md")]

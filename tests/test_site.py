@@ -190,7 +190,10 @@ def test_the_site(site: Path) -> None:
 def test_pages_have_the_same_parts_as_on_a_code_host(site: Path) -> None:
     """Lists, rows and blocks: Python-Markdown reads some that CommonMark knows as text."""
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
-    outside = {"README.md": "install.html", "CHANGELOG.md": "changelog.html", "CONTRIBUTING.md": "contributing.html"}
+    outside = {
+        "README.md": "install.html", "CHANGELOG.md": "changelog.html", "CONTRIBUTING.md": "contributing.html",
+        "SECURITY.md": "security-policy.html",
+    }  # fmt: skip
     different = {}
     for page in PAGES:
         path, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ OUTSIDE = {
     "README.md": "install.html",
     "CHANGELOG.md": "changelog.html",
     "CONTRIBUTING.md": "contributing.html",
+    "SECURITY.md": "security-policy.html",
     "benchmarks/README.md": "benchmarks/index.html",
     "peers/README.md": "peers/index.html",
     "peers/monitoring/README.md": "peers/monitoring/index.html",

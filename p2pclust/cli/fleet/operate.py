@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADDRESS_HELP", "JOB_HELP", "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption",
-    "client_of", "jobs", "name_of", "peers", "status", "table_of",
+    "client_of", "jobs", "name_of", "peers", "secrecy_of", "status", "table_of",
 ]  # fmt: skip
 
 #: Phases of ended jobs.
@@ -224,7 +224,9 @@ def _show_jobs(listed: Sequence[Mapping[str, Any]]) -> None:
         console.print("no jobs")
         return
     console.print(
-        table_of(["job", "protocol", "round", "phase", "aggregator", "waits for, or why"], map(_job_row, listed))
+        table_of(
+            ["job", "protocol", "secured", "round", "phase", "aggregator", "waits for, or why"], map(_job_row, listed)
+        )
     )
 
 
@@ -235,8 +237,32 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
         turn += f", series cancelled by {by}"
     elif job["next_s"] is not None:
         turn += f", the next in {duration(job['next_s'])}"
-    why = "; ".join(filter(None, [job["reason"] or waits, turn, drift_of(job)]))
-    return [name_of(job), job["protocol"], str(job["round"]), job["phase"], job["aggregator"], why]
+    exposed = f"exposed: {', '.join(job['exposed'])}" if job["exposed"] else ""
+    why = "; ".join(filter(None, [job["reason"] or waits, exposed, turn, drift_of(job)]))
+    return [
+        name_of(job),
+        job["protocol"],
+        "yes" if job["secured"] else "no",
+        str(job["round"]),
+        job["phase"],
+        job["aggregator"],
+        why,
+    ]
+
+
+def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, line by line, who could read another peer's sums: whether the job was secured, and the exposed peers."""
+    if not job["secured"]:
+        yield "secured: no; other peers received the contributions of single peers"
+        return
+    named = {name: value for name, value in job["secured"].items() if value not in (0, "")}
+    parameters = ", ".join(f"{name} {value}" for name, value in named.items())
+    yield f"secured: {parameters}; verify {job['verify'] or 'no'}; scaling {job['scaling'] or 'of its own'}"
+    cohort = job["secured"]["cohort"]
+    yield (
+        f"exposed: {', '.join(job['exposed'])}: sums of fewer than {cohort} peers with each of them can be computed"
+        if job["exposed"] else "exposed: no peer"
+    )  # fmt: skip
 
 
 def name_of(job: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from p2pclust.cli.fleet.operate import (
     PeerOption,
     RosterOption,
     client_of,
+    secrecy_of,
     table_of,
 )
 from p2pclust.cli.show.options import column
@@ -102,6 +103,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
         "doubts": list(doubts(state.arrays)), "suspects": suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
+        **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed")},
     }  # fmt: skip
     told["suspects"] += [
         {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
@@ -145,6 +147,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     if outcome["limited"]:
         yield f"limited by max_weight: {', '.join(outcome['limited'])}"
     yield from absences(outcome["abstained"])
+    yield from secrecy_of(outcome)
     if outcome["suppressed"]:
         yield f"suppressed by privacy rules: {outcome['suppressed']} times"
     if outcome["terms"]:

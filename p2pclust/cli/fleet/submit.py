@@ -249,6 +249,7 @@ def _watched(client: Connection, job: str, within_s: float | None, console: Cons
             show(event)
             if "outcome" in event:
                 ended |= {"outcome": event["outcome"], "reason": event["reason"], "round": event["round"]}
+                ended |= {name: event[name] for name in ("secured", "exposed") if name in event}
     return ended
 
 
@@ -316,13 +317,16 @@ def _standing(event: Mapping[str, Any]) -> str:
     reason = f": {event['reason']}" if event["reason"] else ""
     who = f", aggregated by {event['aggregator']}" if event["aggregator"] else ""
     named, at = event.get("name", event["job"]), f"round {event['round']}, {event['phase']}"
-    return f"{named}: {event['protocol']}, {at}{who}{waits}{reason}"
+    secured = "secured, " if event["secured"] else ""
+    exposed = f"; exposed: {', '.join(event['exposed'])}" if event["exposed"] else ""
+    return f"{named}: {event['protocol']}, {secured}{at}{who}{waits}{reason}{exposed}"
 
 
 def _finished(event: Mapping[str, Any]) -> str:
     outcome = str(event.get("outcome", "finished"))
     after = f" after {counted(event['round'], 'rounds')}" if event["round"] >= 0 else ""
-    return outcome + after + (f": {event['reason']}" if event.get("reason") else "")
+    exposed = f"; exposed: {', '.join(event['exposed'])}" if event.get("exposed") else ""
+    return outcome + after + (f": {event['reason']}" if event.get("reason") else "") + exposed
 
 
 def _combined(event: Mapping[str, Any]) -> str:

@@ -155,7 +155,8 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
             f"{named} has not ended: {told['phase']}, round {told['round']}; `p2pclust watch {named}` waits"
         )
     if told["phase"] != "done":
-        raise FleetError(f"{named}: {told['reason'] or told['phase']}")
+        exposed = f"; exposed: {', '.join(told['exposed'])}" if told["exposed"] else ""
+        raise FleetError(f"{named}: {told['reason'] or told['phase']}{exposed}")
     try:
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
         state = engine.decode_state(job, fetch(client, job_id, "state", told["digest"]))

@@ -282,7 +282,12 @@ class Questions:
         told: dict[str, Any] = {"verb": verb, **fields}
         if over and (job_id in self._watching or job_id in self._ending):
             status = job_snapshot(self._shell, job_id)
-            told |= {"outcome": status.phase, "reason": status.reason}
+            told |= {
+                "outcome": status.phase,
+                "reason": status.reason,
+                "secured": status.secured,
+                "exposed": status.exposed,
+            }
         elif verb == "phase" and job is not None and job_id in self._watching:
             told["aggregator"] = job.standing()[1]
         for watched in (job_id, str(fields.get("within", ""))):

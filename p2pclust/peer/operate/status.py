@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,11 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib
 from p2pclust.peer.operate.names import AnyJob, name_of
+from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.registry import main_stage
+from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from p2pclust.transport.links import Counters
 
 __all__ = [
-    "FleetStatus", "JobStatus", "MemberStatus", "PeerStatus", "job_snapshot", "job_snapshots", "max_rss_mb", "outcome_of",
-    "rss_mb", "snapshot",
+    "FleetStatus", "JobStatus", "MemberStatus", "Outcome", "PeerStatus", "job_snapshot", "job_snapshots", "max_rss_mb",
+    "outcome_of", "rss_mb", "snapshot",
 ]  # fmt: skip
 
 
@@ -89,6 +91,12 @@ class JobStatus:
     reason: str  # why it failed, or cannot go on
     #: Peers that this one found something wrong with, in this job, each with the round and the reason.
     suspects: list[tuple[str, int, str]] = field(default_factory=list)
+    scaling: str = ""
+    verify: str = ""
+    #: The parameters of secure sums; empty for a plain job, whose aggregators receive the sums of each peer.
+    secured: dict[str, int | str] = field(default_factory=dict)
+    #: Of a secured job: the peers about which sums of fewer peers than the cohort can be computed so far.
+    exposed: list[str] = field(default_factory=list)
     # Of a repeated job:
     series: str = ""
     number: int = 0  # of its turn, from 0
@@ -211,20 +219,21 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
     job = shell.core.jobs.jobs[job_id]
     document, roster = job.document, job.document.roster
     phase, aggregator, waits_for = job.standing()
+    outcome = _outcome(shell, job)
     absent = [name for name in roster if not shell.core.membership.present(name)]
     n_here, needed = len(roster) - len(absent), majority(len(roster))
     reason = ""
     if phase == "finished":
-        phase, reason = _outcome(shell, job)
-        reason = with_names(reason, roster)
+        phase, reason = outcome.phase, with_names(outcome.reason, roster)
     elif n_here < needed:
         reason = f"waiting: {n_here} of {len(roster)} peers are here, {needed} are needed"
-    protocol, clusters = _mathematics(document.job)
+    protocol, clusters, scaling = _mathematics(document.job)
     treatment = document.treatment
     status = JobStatus(
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
         document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
-        job.suspicions.items(),
+        job.suspicions.items(), scaling, treatment.verify, asdict(treatment.secure_sums) if treatment.secure else {},
+        [roster[peer] for peer in outcome.exposed if peer < len(roster)],
     )  # fmt: skip
     turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)
     if turn is None or document.census:
@@ -240,39 +249,51 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
 
 
 @lru_cache(maxsize=64)
-def _mathematics(data: bytes) -> tuple[str, int | None]:
-    """Return the protocol and the number of clusters of a job, without importing the protocol."""
+def _mathematics(data: bytes) -> tuple[str, int | None, str]:
+    """Return the protocol, the number of clusters and the scaling of a job, without importing the protocol."""
     try:
         stages = msgpack.unpackb(data, raw=False, strict_map_key=True)["stages"]
         asked_for = stages[main_stage([stage["protocol"] for stage in stages])]
         clusters = asked_for.get("parameters", {}).get("n_clusters")
-        return str(asked_for["protocol"]), clusters if isinstance(clusters, int) else None
+        scaling = next((stage["protocol"] for stage in stages if stage["protocol"] in SCALINGS), "")
+        scaling = scaling or str(asked_for.get("parameters", {}).get("scaling", ""))
+        return str(asked_for["protocol"]), clusters if isinstance(clusters, int) else None, scaling
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, msgpack.UnpackException):
-        return "unknown", None  # for example of another version
+        return "unknown", None, ""  # for example of another version
 
 
-def _outcome(shell: Shell, job: AnyJob) -> tuple[str, str]:
-    """Return the outcome of a finished job, and the reason if it failed; cached, because a state may be large."""
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a job, or how far it is, as a state has it."""
+
+    phase: str  # done, failed or cancelled; of a state that is not final "running"
+    reason: str = ""
+    exposed: tuple[int, ...] = ()  # peers, by index
+
+
+def _outcome(shell: Shell, job: AnyJob) -> Outcome:
+    """Return the outcome of a job, as its newest state has it; cached, because a state may be large."""
     ref = job.ledger.register.ref
-    assert ref is not None
+    if ref is None:
+        return Outcome("running")
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
-        known = (ref.digest, *outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
+        known = (ref.digest, outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
         jobs = shell.core.jobs.jobs  # those of deleted jobs go
         shell.outcomes = {name: kept for name, kept in shell.outcomes.items() if name in jobs} | {job.id: known}
-    return known[1], known[2]
+    return known[1]
 
 
-def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> tuple[str, str]:
-    """Return ``done``, ``failed`` or ``cancelled``, and the reason, of a final state."""
+def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> Outcome:
+    """Return the outcome that a state describes."""
     try:
         stored = ref.payload is None
         state = JobState.decode_stored(Stored(read, ref.size_bytes)) if stored else JobState.decode(ref.payload or b"")
     except P2PClustError as error:
-        return "failed", f"its final state cannot be read here: {error}"
-    if state.status == "failed" and state.reason.startswith(CANCELLED):
-        return "cancelled", state.reason
-    return state.status, state.reason
+        return Outcome("failed", f"its final state cannot be read here: {error}")
+    cancelled = state.status == "failed" and state.reason.startswith(CANCELLED)
+    exposed = () if state.secured is None else exposed_peers(state)
+    return Outcome("cancelled" if cancelled else state.status, state.reason, exposed)
 
 
 def rss_mb() -> float:

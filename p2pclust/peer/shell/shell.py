@@ -7,6 +7,7 @@ once, because a peer that continued could break its promises.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
 from p2pclust.peer.core.core import Core
@@ -48,8 +49,8 @@ class Shell:
         self._listeners: list[Watch] = []
         #: When each peer was last heard, directly or relayed, on the loop's clock.
         self.heard: dict[str, float] = {}
-        #: How finished jobs ended: digest of the final state, outcome and reason; a cache of `p2pclust.peer.operate.status`.
-        self.outcomes: dict[str, tuple[bytes, str, str]] = {}
+        #: By job: the digest of its newest state, and what that says of the job; a cache of `p2pclust.peer.operate.status`.
+        self.outcomes: dict[str, tuple[bytes, Any]] = {}
         self.version = ""  # of the package
         self.began_at = self._loop.time()
         self._other_versions: dict[str, str] = {}  # reported wire versions, by peer

@@ -124,7 +124,8 @@ def optional(checked: Check) -> Check:
 CLUSTERS: Final = between(1, 2**20)
 STARTS: Final = between(1, 100)  # of one job, side by side
 FUZZIFIER: Final = above(1.0)
-SCALING: Final = among("none", "minmax", "zscore")
+SCALINGS: Final = ("none", "minmax", "zscore")
+SCALING: Final = among(*SCALINGS)
 
 
 def _number(value: Any) -> float | None:

@@ -129,8 +129,14 @@ def test_what_is_large_comes_in_parts_and_is_checked() -> None:
     ("told", "reason"),
     [
         ({"finished": False, "phase": "gathering", "round": 3}, "job-1 has not ended: gathering, round 3"),
-        ({"finished": True, "phase": "failed", "reason": "nobody can"}, "job-1: nobody can"),
-        ({"finished": True, "phase": "cancelled", "reason": "cancelled by ann"}, "job-1: cancelled by ann"),
+        (
+            {"finished": True, "phase": "failed", "reason": "nobody can", "exposed": ["p7", "p9"]},
+            "job-1: nobody can; exposed: p7, p9$",
+        ),
+        (
+            {"finished": True, "phase": "cancelled", "reason": "cancelled by ann", "exposed": []},
+            "job-1: cancelled by ann$",
+        ),
     ],
 )
 def test_a_job_without_a_result(told: dict[str, Any], reason: str) -> None:
