@@ -55,7 +55,7 @@ class HeldDocuments:
         assert named is not None
         if job_id not in self._held:
             mine = [held_id for held_id, held in self._held.items() if held.owner == owner]
-            for oldest in mine[: len(mine) + 1 - _MOST_HELD]:
+            for oldest in mine[: max(0, len(mine) + 1 - _MOST_HELD)]:
                 del self._held[oldest]
             self._held[job_id] = _Held(document, owner, self._ctx.now)
             self._ctx.report(DocumentHeld(job=job_id, owner=owner, serial=named.serial))

@@ -23,6 +23,7 @@ from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import packed
 
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=1.0, collect="star", secure=True).secured_for(4)
@@ -124,9 +125,7 @@ class Kept:
         fields = {"term": 3, "round": 5, "digest": STATE} | change
         total = {"sum": b"s" * 32, "size_bytes": 3, "payload": (b"sum",)}
         self.ctx.effects.clear()
-        self.keeper.on_unpad(
-            source, Unpad(DOCUMENT.id, members=members.to_bytes(members > 0, "little"), **fields, **total)
-        )
+        self.keeper.on_unpad(source, Unpad(DOCUMENT.id, members=packed(members), **fields, **total))
         return [effect for effect in self.ctx.effects if isinstance(effect, Compute)]
 
     def took(self, compute: Compute, outcome: Any = None) -> None:
