@@ -25,7 +25,8 @@ import numpy as np
 
 from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
-from p2pclust.peer.core.core import Core, Identity
+from p2pclust.peer.core.core import Core, Identity, StoreContents
+from p2pclust.peer.core.members.enrolment import TABLE
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.peer.operate.device import restrain
 from p2pclust.peer.operate.services import Services
@@ -96,7 +97,7 @@ async def _live(config: Mapping[str, Any]) -> int:
         die_with_parent()
     loop = asyncio.get_running_loop()
     floor = Floor.of(config.get("privacy", {}))
-    name, timing, limits = str(config["name"]), _timing(config), Limits()
+    name, limits = str(config["name"]), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
@@ -114,7 +115,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     _report_hostility(links, allow_list, watch)
     _shape(links, config.get("link"))
     try:
-        core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
+        core = _core(config, links, allow_list, store.load(), rng)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch),
@@ -236,14 +237,18 @@ def _timing(config: Mapping[str, Any]) -> Timing:
     return preset(config["timing"]).allowing(float(config.get("quiet_s", 0.0)))
 
 
-def _identity(config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList) -> Identity:
+def _core(
+    config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList, stored: StoreContents, rng: np.random.Generator
+) -> Core:  # fmt: skip
     own = config.get("links")
-    return Identity(
+    rosters, before = allow_list.fleet_rosters(stored.tables.get(TABLE, {}))
+    identity = Identity(
         str(config["name"]), links.address, links.roster.names, dict(config["join"]), float(config["fitness"]),
         config.get("overlay"), None if own is None else tuple(own), bool(config.get("partial_view", False)),
-        allow_list.roster.serial, allow_list.keys, allow_list.pins,
+        allow_list.roster.serial, allow_list.keys, rosters, before,
         allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
+    return Core(identity, stored, _timing(config), Limits(), rng)
 
 
 def _watcher(lines: JsonLines | None, config: Mapping[str, Any]) -> Watch:

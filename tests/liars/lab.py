@@ -98,10 +98,11 @@ def inject(world: World, me: str, to: str, message: Message) -> None:
 class Aggressor:
     """Claims a high term of one secured job, without votes, and opens what it likes."""
 
-    def __init__(self, world, ears, job_id, me="p0", term=100, document=None, secrets=None):
+    def __init__(self, world, ears, job_id, me="p0", term=100, document=None, secrets=None, keys=None):
         self.world, self.ears, self.me, self.term, self.round = world, ears, me, term, 0
         self.document = document or world.peers["p1"].core.jobs.jobs[job_id].document
-        self.id, self.job, self.keys = job_id, job_of(self.document.job), self.document.keys
+        self.id, self.job = job_id, job_of(self.document.job)
+        self.keys = keys or world.peers["p1"].core.jobs.jobs[job_id].keys
         self.secrets = secrets or device_secrets(me, np.random.default_rng(99))
         self.index, self.n = self.document.index(me), len(self.document.roster)
         self.verifier = Verifier(self.job, self.n, self.keys, self.secrets)

@@ -41,7 +41,7 @@ from p2pclust.peer.core.events import (
     Submit,
     Woken,
 )
-from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.members.enrolment import CURRENT, TABLE, in_force, rows_in_force
 from p2pclust.peer.core.messages import (
     Ack,
     BlobChunk,
@@ -236,7 +236,7 @@ class Net:
             links = (
                 None if self.overlay is None or told is None or self.overlay[name] == told[name] else self.overlay[name]
             )
-            kept = self.peers[name].disk.read_synced(TABLE, CURRENT)
+            kept = in_force(self.peers[name].disk.load().tables.get(TABLE, {}))
             roster = (
                 RosterRead("", b"", True, 0, dict.fromkeys(self.names, "")) if kept is None else read_paper("", kept)
             )
@@ -253,8 +253,10 @@ class Net:
         """A person gives these peers a fleet roster; those that do not run find it when they start."""
         for name in names:
             if self.peers[name].core is None:
-                self.peers[name].disk.write(TABLE, CURRENT, paper)
-                self.peers[name].disk.sync()
+                disk = self.peers[name].disk
+                for row in rows_in_force(paper, disk.read_synced(TABLE, CURRENT)):
+                    disk.write(*row)
+                disk.sync()
             else:
                 self.step(name, read_paper("", paper))
 
@@ -422,7 +424,8 @@ class Net:
                 self._auto.append(lambda: self.step(name, read_paper(effect.source, effect.data)))
             case SendRoster():
                 peer.disk.sync()
-                self._send(name, Send(effect.to, RosterCopy((peer.disk.read_synced(TABLE, CURRENT),)), bulk=True))
+                key = effect.digest.hex() or peer.disk.read_synced(TABLE, CURRENT).decode()
+                self._send(name, Send(effect.to, RosterCopy((peer.disk.read_synced(TABLE, key),)), True, effect.via))
             case Report():
                 self.reports.append((name, effect))
             case CheckLink():

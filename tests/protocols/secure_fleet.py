@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.protocols.engine.secure_rounds import Terms
 from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, keeper_order
@@ -31,15 +32,15 @@ class SecureFleet:
         self.devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
         self.pairs = [KeyPair(rng.bytes(ENTROPY_BYTES)) for _ in range(n_peers)]
         self.secure = SecureSums(keepers, cohort, burnt, leave)
-        known = FleetKeys(FLEET, b"s" * 64, [device.public_key().public_bytes_raw() for device in self.devices])
+        known = FleetKeys(FLEET, b"s" * 32, [device.public_key().public_bytes_raw() for device in self.devices])
         self.terms = Terms(JOB, self.secure, known)
         #: All peers in the order in which they become keepers.
         self.order = keeper_order(known, range(n_peers))
 
-    @property
-    def pins(self) -> bytes:
-        """As the job's document has them."""
-        return self.terms.keys.signature + b"".join(self.terms.keys.devices)
+    def job_keys(self, secure: SecureSums | None, *, verify: bool = False, barred: int = 0) -> JobKeys:
+        """What tasks are given."""
+        known = self.terms.keys
+        return JobKeys(JOB, secure, known.roster, tuple(known.devices), verify, barred)
 
     def answer(self, peer: int, *, columns: int = 2, refusal: str = "", taken: int | None = 0) -> KeyAnswer:
         """What a peer answers when it is asked for a key."""

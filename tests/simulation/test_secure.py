@@ -176,17 +176,16 @@ def released(fleet: Fleet) -> bool:
 @pytest.mark.parametrize("what", ["revoked", "another key"])
 def test_a_key_round_ends_where_no_other_peer_can_come(what: str) -> None:
     fleet = Fleet(cohort=5, keepers=3)
-    if what == "another key":
-        pins = fleet.world.peers["p3"].core._ctx.pins  # type: ignore[union-attr]
-        assert pins is not None
-        fleet.world.peers["p3"].core._ctx.pins = replace(pins, devices={**pins.devices, "p1": bytes(32)})  # type: ignore[union-attr]
     fleet.world.workers.task_s = (0.3, 0.4)
     fleet.submit()
-    if what == "revoked":
-        assert fleet.until(lambda: bool(fleet.marks.job))
-        for name in fleet.names[:4]:
-            fleet.world.give_roster(name, paper_roster(1, fleet.names[:4]))
-        fleet.world.crash("p4")
+    assert fleet.until(lambda: bool(fleet.marks.job))
+    names, renewed = (fleet.names[:4], {}) if what == "revoked" else (fleet.names, {"p4": "new"})
+    for name in fleet.names[:4]:
+        fleet.world.give_roster(name, paper_roster(1, names, renewed=renewed))
+    fleet.world.crash("p4")
+    if what == "another key":
+        fleet.world.put_roster("p4", paper_roster(1, names, renewed=renewed))
+        fleet.world.start("p4")
     assert fleet.until(fleet.finished)
     assert fleet.state().reason.startswith("secure sums: 4 peers can contribute, and 5 are needed (peer ")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p2pclust.peer.core.effects import Effect, Persist, Send
+from p2pclust.peer.core.fleet_roster import Rosters
 from p2pclust.peer.core.messages import JobMessage, Message, Relay, frames_of
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
-from p2pclust.protocols.secure.key_list import Pins
 
 __all__ = ["Context", "TimerKey", "Timers"]
 
@@ -95,7 +95,7 @@ class Context:
     store_id: str
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
-    pins: Pins | None = None  # the keys on that roster; None where they protect nothing
+    rosters: Rosters = field(default_factory=Rosters)  # in a fleet with keys
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)
@@ -123,19 +123,24 @@ class Context:
         may lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
         `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
-        if to in self.barred:
+        relays = self.relays_to(to, direct=direct)
+        if relays is None:
             return
+        if not self.routing.whole and isinstance(message, JobMessage) and not bulk and self._repeats(to, message):
+            self._send_another_way(to, message)
+        self.effects.append(Send(to, message, bulk, relays))
+
+    def relays_to(self, to: str, *, direct: bool = False) -> tuple[str, ...] | None:
+        """Return the relay on the way to a peer, if there must be one; None if nothing can or may be sent to it."""
+        if to in self.barred:
+            return None
         if self.routing.whole:
             via = self.way_to(to)
-            relays = (via,) if via else ()
-        else:
-            hop = to if direct and self.routing.linked(to) else self.routing.hop(to)
-            if not hop:
-                return
-            relays = () if hop == to else (hop,)
-            if isinstance(message, JobMessage) and not bulk and self._repeats(to, message):
-                self._send_another_way(to, message)
-        self.effects.append(Send(to, message, bulk, relays))
+            return (via,) if via else ()
+        hop = to if direct and self.routing.linked(to) else self.routing.hop(to)
+        if not hop:
+            return None
+        return () if hop == to else (hop,)
 
     def _repeats(self, to: str, message: Message) -> bool:
         """Return whether a message that carries frames was sent to this peer before, but not just now."""

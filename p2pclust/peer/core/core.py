@@ -10,7 +10,7 @@ spread to all), blobs (large objects), jobs (for each job an election, a followe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -35,8 +35,10 @@ from p2pclust.peer.core.events import (
     Started,
     Submit,
 )  # fmt: skip
+from p2pclust.peer.core.fleet_roster import FleetRoster, Rosters
 from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
 from p2pclust.peer.core.ledger import adopted_blobs
+from p2pclust.peer.core.members.enrolment import TABLE as ROSTERS
 from p2pclust.peer.core.members.enrolment import Enrolment
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import (
@@ -64,7 +66,6 @@ from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
-from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 __all__ = ["Core", "Identity", "StoreContents"]
@@ -92,7 +93,8 @@ class Identity:
     partial_view: bool = False  # whether it may link to any peer, and replaces a dead neighbour by another
     serial: int = 0  # of the fleet roster; 0 where there is none that could change
     keys: Mapping[str, str] = field(default_factory=dict)  # by peer: a text that changes with its keys
-    pins: Pins | None = None  # the device keys on the fleet roster; None where they protect nothing
+    fleet_rosters: Sequence[FleetRoster] = ()  # that this peer holds, in a fleet with keys; the first is in force
+    before: bytes = b""  # the digest of the one that it held before the one in force
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
     kernel: str = ""  # the best that it has for passes over its rows; empty if it publishes none
 
@@ -124,7 +126,12 @@ class Core:
         self.identity = identity
         self.limits = limits
         self.routing = Routing(identity.name, identity.overlay, identity.links)
-        self._ctx = Context(identity.name, timing, limits, rng, stored.store_id, self.routing)
+        held = identity.fleet_rosters
+        rosters = Rosters(held[0] if held else None, identity.before, held)
+        self._ctx = Context(
+            identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, rosters,
+            {name: None for roster in held for name in roster.devices if name not in identity.roster},
+        )  # fmt: skip
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)
@@ -134,8 +141,9 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or _without_keys(identity.roster)
-        self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
-        self.enrolment = Enrolment(self._ctx, self.membership, self, keys, signs_facts=identity.signs_facts)
+        self.enrolment = Enrolment(
+            self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}), signs_facts=identity.signs_facts
+        )  # fmt: skip
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
@@ -203,6 +211,7 @@ class Core:
         if self.membership.unsettled or self.facts.has_news:
             self._settle()
         self.jobs.look()
+        self.enrolment.look()
         self._sweep()
         effects, ctx.effects = ctx.effects, []
         return effects
@@ -346,12 +355,21 @@ class Core:
     def renewed(self, name: str) -> None:
         """Use a peer's new keys."""
         self.membership.renew(name)
+        self.jobs.renewed(name)
         if self.enrolment.signs_facts:
             self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
 
     def facts_are_signed(self) -> None:
         """Require signatures on facts from now on."""
         self.facts.require_signatures()
+
+    def named_rosters(self) -> Iterable[bytes]:
+        """Return the digests of the rosters that the documents of jobs name."""
+        return self.jobs.named_rosters()
+
+    def roster_came(self) -> None:
+        """Look at the documents that wait for a roster."""
+        self.jobs.roster_came()
 
     def revoked(self, name: str) -> None:
         """Remove a peer from the fleet."""

@@ -6,28 +6,29 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.peer.core.fleet_roster import RosterName, Rosters
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.job import RECEIVER
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks
-from p2pclust.protocols.secure.key_list import Pins
+from p2pclust.tools.bit_sets import as_mask
 
-__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links", "pins_of"]
+__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links", "roster_for"]
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 
 _MAX_PEERS: Final = 4096
-_PINNED_BYTES, _KEY_BYTES = 64, 32
+_DIGEST_BYTES: Final = 32
 _MAX_NAME: Final = 64
 _MAX_BYTES: Final = 56 * 1024
 #: Of a gossip job on a full mesh, whose links are not written down: in each tick every peer sends to every other.
@@ -63,7 +64,7 @@ class Document:
     nonce: str
     links: bytes = b""  # of collect = "gossip": the overlay as the submitter knew it, see `pack_links`
     turn: Turn | None = None  # of a job that is repeated
-    pins: bytes = b""  # where devices sign: the signature of the fleet roster, and the device keys of the job roster
+    fleet_roster: RosterName | None = None  # with the keys of the job roster; None in a fleet without keys
 
     def __post_init__(self) -> None:
         if not self.roster or list(self.roster) != sorted(set(self.roster)) or len(self.roster) > _MAX_PEERS:
@@ -77,8 +78,11 @@ class Document:
             raise UsageError("every_s: for a job that is repeated, and for no other")
         if self.treatment.secure:
             self.treatment.secure_sums.check(len(self.roster))
-        if len(self.pins) != (_PINNED_BYTES + _KEY_BYTES * len(self.roster) if self.treatment.keyed else 0):
-            raise UsageError("pins: the keys of a job with secure sums or with verify, and of no other")
+        named = self.fleet_roster
+        if named is None and self.treatment.keyed:
+            raise UsageError("secure, verify: for fleets with keys, where the document names a fleet roster")
+        if named is not None and (named.serial < 0 or len(named.digest) != _DIGEST_BYTES):
+            raise UsageError("fleet_roster: expected a serial and a SHA-256")
         if self.treatment.collect == "gossip":
             self._check_gossip()
         elif self.links:
@@ -152,13 +156,15 @@ class Document:
         """The round of the parent that a child job belongs to."""
         return int(self.nonce.split("/")[1])
 
-    @cached_property
-    def keys(self) -> JobKeys | None:
-        """What tasks need where devices sign; None elsewhere."""
-        treatment = self.treatment
-        if not treatment.keyed:
+    def keys(self, rosters: Rosters, barred: Sequence[str] = ()) -> JobKeys | None:
+        """Return what tasks need where devices sign; None elsewhere. `barred` are peers of the roster."""
+        treatment, named = self.treatment, self.fleet_roster
+        if not treatment.keyed or named is None:
             return None
-        return JobKeys(self.id, treatment.secure_sums if treatment.secure else None, self.pins, bool(treatment.verify))
+        return JobKeys(
+            self.id, treatment.secure_sums if treatment.secure else None, named.digest, rosters.keys(named, self.roster),
+            bool(treatment.verify), as_mask(self.index(name) for name in barred),
+        )  # fmt: skip
 
     @cached_property
     def knows_branches(self) -> bool:
@@ -171,11 +177,6 @@ class Document:
         except ValueError:
             return False
         return isinstance(plain, dict) and plain.get("rounding") == RECEIVER
-
-    def pins_of(self, indices: Sequence[int]) -> bytes:
-        """Return the pins of a job with these peers of the roster, which has the same fleet roster."""
-        keys = [self.pins[at : at + _KEY_BYTES] for at in (_PINNED_BYTES + _KEY_BYTES * index for index in indices)]
-        return self.pins[:_PINNED_BYTES] + b"".join(keys)
 
     @cached_property
     def named(self) -> tuple[str, str | None]:
@@ -219,10 +220,12 @@ class Document:
         if self.turn is not None:
             fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
         if treatment.keyed:
-            keyed = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave, self.pins]
+            keyed = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave]
             more = [treatment.verify, treatment.secure] if treatment.verify else []
             more = ["", True, treatment.groups] if treatment.groups else more
             fields.append(msgpack.packb([*keyed, *more]))
+        if self.fleet_roster is not None:
+            fields.append([self.fleet_roster.serial, self.fleet_roster.digest])
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -248,8 +251,9 @@ class Document:
             raise WireError("job document too large")
         try:
             fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
+            serial, digest = fields.pop() if _names_a_roster(fields) else (None, b"")
             keyed = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
-            keepers, cohort, burnt, leave, pins, verify, secure, groups = _keyed_fields(keyed)
+            keepers, cohort, burnt, leave, verify, secure, groups = _keyed_fields(keyed)
             job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
             rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
             series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)
@@ -263,14 +267,15 @@ class Document:
                 raise WireError("job document: wrong types")
             if not all(type(x) is float for x in (patience_s, deadline_s, tolerance, every_s)):
                 raise WireError("job document: wrong types")
-            if type(links) is not bytes or type(pins) is not bytes:
+            if type(links) is not bytes or type(digest) is not bytes or type(serial) not in (int, type(None)):
                 raise WireError("job document: wrong types")
             treatment = Treatment(
                 missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s,
                 secure, keepers, cohort, burnt, leave, verify, groups,
             )  # fmt: skip
             turn = None if series is None else Turn(series, number, fixed)
-            return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, pins)
+            named = None if serial is None else RosterName(serial, digest)
+            return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, named)
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
 
@@ -279,13 +284,18 @@ class Document:
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
 
 
-def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, bytes, str, bool, int]:
-    """Return keepers, cohort, burnt, leave, pins, verify, secure and groups of a document."""
+def _names_a_roster(fields: Sequence[Any]) -> bool:
+    """Return whether the last field of a document names a fleet roster; a list of four says which turn it is."""
+    return len(fields) > 10 and type(fields[-1]) is list and len(fields[-1]) == 2
+
+
+def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, str, bool, int]:
+    """Return keepers, cohort, burnt, leave, verify, secure and groups of a document."""
     if data is None:
-        return 0, 0, "", "", b"", "", False, 0
-    keepers, cohort, burnt, leave, pins, *more = msgpack.unpackb(data)
+        return 0, 0, "", "", "", False, 0
+    keepers, cohort, burnt, leave, *more = msgpack.unpackb(data)
     verify, secure, groups = {0: ["", True, 0], 2: [*more, 0]}.get(len(more), more)
-    return keepers, cohort, burnt, leave, pins, verify, secure, groups
+    return keepers, cohort, burnt, leave, verify, secure, groups
 
 
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:
@@ -324,22 +334,17 @@ def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) ->
     return links
 
 
-def pins_of(pins: Pins | None, treatment: Treatment, roster: tuple[str, ...]) -> bytes:
-    """Return the keys that the document of a job names; empty where devices do not sign.
+def roster_for(rosters: Rosters, treatment: Treatment, peers: Sequence[str]) -> RosterName | None:
+    """Return the fleet roster that the document of a new job names; None in a fleet without keys.
 
     Raises
     ------
     UsageError
-        If this peer does not know them all.
+        If a peer is not on it, or if a job needs keys and the fleet has none.
     """
-    if not treatment.keyed:
-        return b""
-    asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
-    if pins is None:
+    if rosters.in_force is None and treatment.keyed:
+        asked, who = ("secure", "a keeper") if treatment.secure else ("verify", "any peer")
         raise UsageError(
             f"{asked}: this fleet has no keys, so any process could pretend to be {who}: `p2pclust keys init`"
         )
-    unknown = [name for name in roster if name not in pins.devices]
-    if unknown:
-        raise UsageError(f"{asked}: the fleet roster of this peer has no key of {', '.join(unknown)}")
-    return pins.packed(roster)
+    return rosters.name_for(peers)

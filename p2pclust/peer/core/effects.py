@@ -104,9 +104,11 @@ class TakeRoster(Effect):
 
 @dataclass(frozen=True, slots=True)
 class SendRoster(Effect):
-    """Send the fleet roster in force to a peer, as it was signed."""
+    """Send a fleet roster to a peer, as it was signed."""
 
     to: str
+    digest: bytes = b""  # of the roster; empty: the one in force
+    via: tuple[str, ...] = ()  # as in `Send`
 
 
 @dataclass(frozen=True, slots=True)

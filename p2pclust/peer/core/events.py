@@ -9,7 +9,6 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.tokens import Token
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.secure.key_list import Pins
 
 __all__ = [
     "Arrived",
@@ -94,7 +93,7 @@ class RosterRead(Event):
     serial: int = 0
     peers: Mapping[str, str] = field(default_factory=dict)  # name -> a text that changes with its keys
     reason: str = ""  # why it is not valid
-    pins: Pins | None = None  # the device keys on it
+    devices: Mapping[str, bytes] | None = None  # the device keys of the peers on it; None in a fleet without keys
     signs_facts: bool = False  # whether it says that all peers sign their facts
 
 

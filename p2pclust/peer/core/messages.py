@@ -180,10 +180,11 @@ class RosterOffer(Message):
 
 @dataclass(frozen=True, slots=True)
 class RosterRequest(Message):
-    """Send me your fleet roster: mine has this serial."""
+    """Send me your fleet roster: mine has this serial. With a digest: send me the roster of which this is the SHA-256."""
 
     kind = "roster-request"
     serial: int
+    digest: Digest = b""
 
 
 @dataclass(frozen=True, slots=True)

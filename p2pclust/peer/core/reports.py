@@ -175,10 +175,19 @@ class ForgedFact(Report):
 
 @dataclass(frozen=True, slots=True)
 class BadDocument(Report):
-    """A fact, or the state of a census, should be a job document and is not."""
+    """A fact, or the state of a census, should be a job document and is not one that this peer keeps."""
 
     owner: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentHeld(Report):
+    """A job waits for the fleet roster that its document names, which this peer lacks."""
+
+    job: str
+    owner: str
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,10 @@ class JobKeys:
 
     job: str  # its id
     secure: SecureSums | None
-    pins: bytes  # as its document has them
+    roster: bytes  # the SHA-256 of the fleet roster that its document names
+    devices: tuple[bytes, ...]  # the Ed25519 public keys of its peers on that fleet roster
     verify: bool = False  # whether states have proofs (docs/verified-rounds.md)
+    barred: int = 0  # the peers, as bits, that are not on the fleet roster in force, or have other keys there
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ peers whose keys have expired. Nothing else in a peer reads the wall clock.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.effects import CheckRoster, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Expired, RosterRead
-from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
+from p2pclust.peer.core.members.enrolment import BEFORE, CURRENT, TABLE, fleet_rosters, rows_in_force
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.store import Store
-from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.roster import PEER, Roster, fingerprint, parse, signed_by
 from p2pclust.transport.wire import MAX_FRAME_BYTES
@@ -47,11 +48,12 @@ def begin(config: Mapping[str, Any], store: Store, watch: Watch) -> tuple[Bundle
     bundle = load_bundle(config["bundle"])
     # The process that checked the configuration has verified it; that of the store was verified on arrival.
     roster = newest_roster(bundle, config["bundle"], config.get("roster") or None, verified=True)
-    kept = store.row(TABLE, CURRENT)
+    current = store.row(TABLE, CURRENT)
+    kept = None if current is None else store.row(TABLE, current.decode())
     if kept is not None:
         roster = _newer(roster, kept)
     if kept != roster.to_bytes():
-        store.write([(TABLE, CURRENT, roster.to_bytes())])
+        store.write(rows_in_force(roster.to_bytes(), current))
     check_own(bundle, roster, _wall())
     if config.get("insecure"):
         watch(
@@ -109,15 +111,19 @@ class AllowList:
         """The fingerprint of every admitted peer's key."""
         return _keys(self.admitted)
 
-    @property
-    def pins(self) -> Pins | None:
-        """The device keys on the roster in force; None in a fleet without keys."""
-        return self._pins(self.roster)
+    def fleet_rosters(self, rows: Mapping[str, bytes]) -> tuple[list[FleetRoster], bytes]:
+        """Return the rosters in the store, the one in force first, and the digest of the one before; none without keys.
 
-    def _pins(self, roster: Roster) -> Pins | None:
+        They were verified when they came.
+        """
         if self._insecure:
-            return None
-        return Pins(roster.signature, {peer.name: peer.sign_public for peer in roster.peers if peer.role == PEER})
+            return [], b""
+        now = self.roster.to_bytes()
+        held = [now, *(data for data in fleet_rosters(rows) if data != now)]
+        return [_fleet_roster(parse(data)) for data in held], bytes.fromhex(rows.get(BEFORE, b"").decode())
+
+    def _devices(self, roster: Roster) -> Mapping[str, bytes] | None:
+        return None if self._insecure else _fleet_roster(roster).devices
 
     def follow(self, shell: Shell, *followers: Callable[[Roster], None]) -> None:
         """Start: hand every change to the shell and these followers from now on."""
@@ -138,9 +144,10 @@ class AllowList:
                 event = self._check(effect.source, effect.data)
                 self._loop.call_soon(self._shell.step, event)  # not within the present step
             case SendRoster():
-                data = self.roster.to_bytes()
+                kept = self._shell.store.row(TABLE, effect.digest.hex()) if effect.digest else None
+                data = kept or self.roster.to_bytes()
                 parts = tuple(data[i : i + MAX_FRAME_BYTES] for i in range(0, len(data), MAX_FRAME_BYTES))
-                self._shell.perform(Send(effect.to, RosterCopy(parts), bulk=True))
+                self._shell.perform(Send(effect.to, RosterCopy(parts), True, effect.via))
             case TakeRoster():
                 self._take(parse(effect.data))
 
@@ -150,7 +157,7 @@ class AllowList:
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), pins=self._pins(read),
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=self._devices(read),
             signs_facts=read.signs_facts,
         )  # fmt: skip
 
@@ -239,6 +246,11 @@ class AllowList:
             self._watch(
                 "refused-stranger", {"key": curve_public.decode("ascii", "replace"), "print": key, "hint": hint}
             )
+
+
+def _fleet_roster(roster: Roster) -> FleetRoster:
+    name = RosterName(roster.serial, hashlib.sha256(roster.to_bytes()).digest())
+    return FleetRoster(name, {peer.name: peer.sign_public for peer in roster.peers if peer.role == PEER})
 
 
 def _keys(roster: Roster) -> dict[str, str]:

@@ -63,8 +63,8 @@ class Secrets:
         return self._terms[keys.job]
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
-        """Return the keys that a job's document names."""
-        return FleetKeys.pinned(self.fleet, keys.pins)
+        """Return the keys of a job's peers."""
+        return FleetKeys(self.fleet, keys.roster, keys.devices)
 
     def renew(self, keys: JobKeys, state: bytes, index: int, columns: int) -> KeyEntry:
         """Return this peer's entry for a state that is open for keys; the keys of an earlier state are forgotten.

@@ -110,6 +110,7 @@ def contribute_padded(
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
     refusal = secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets)
+    refusal = refusal or _barred(job, state, keepers, keys, terms)
     if refusal := refusal or _spent(job, state, task):
         return NoResult(refusal)
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
@@ -146,6 +147,20 @@ def _refusal(
     if not pads.intact:
         return _OTHER_STORE
     return "" if pads.rows in (b"", rows) else _OTHER_ROWS
+
+
+def _barred(
+    job: Job, state: JobState, keepers: Mapping[int, bytes], keys: JobKeys, terms: secure_rounds.Terms
+) -> str:  # fmt: skip
+    """Return why the peers that the fleet roster in force bars leave too few others, or an empty string.
+
+    A key of a device that was stolen and revoked still signs: its peer is no one to hide among, and keeps no secret.
+    """
+    others = secure_rounds.secured_of(state).asked & ~keys.barred
+    keep = len([keeper for keeper in keepers if not keys.barred >> keeper & 1])
+    if others.bit_count() < secure_rounds.least_members(job, state, terms) or keep <= terms.secure.colluders:
+        return f"{LEFT_OUT}: without peers that were revoked, or have new keys, too few are asked or keep pads"
+    return ""
 
 
 def take_pads(

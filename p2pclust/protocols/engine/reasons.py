@@ -18,8 +18,8 @@ NOT_DRAWN: Final = "not drawn"
 NOT_ASKED: Final = "not asked"
 #: A peer that did not answer: it did not abstain by itself, and may contribute again.
 LEFT_OUT: Final = "left out"
-#: A peer that was revoked in a job with secure sums: no key is waited for.
-REVOKED: Final = "it was revoked"
+#: A peer that is not on the fleet roster any more, or has another key there than in the job: it is not waited for.
+REVOKED: Final = "it was revoked, or has new keys"
 #: A peer that has no row.
 NO_DATA: Final = "no data"
 #: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.

@@ -8,46 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from p2pclust.tools.bit_sets import as_mask
 
-__all__ = ["FleetKeys", "KeyEntry", "KeyList", "Pins", "dealt", "keeper_order"]
+__all__ = ["FleetKeys", "KeyEntry", "KeyList", "dealt", "keeper_order"]
 
 _FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
 _ANY: Final = bytes(range(32))  # a private key to try public ones with
-_SIGNATURE_BYTES: Final = 64
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
-
-
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """The device keys of a fleet roster, of which a job's document names some.
-
-    Parameters
-    ----------
-    signature : bytes
-        Of the fleet roster, 64 bytes.
-    devices : mapping of str to bytes
-        The Ed25519 public key of each enrolled peer, 32 bytes.
-    """
-
-    signature: bytes
-    devices: Mapping[str, bytes]
-
-    def packed(self, names: Sequence[str]) -> bytes:
-        """Return the signature and the keys of these peers, in order; raise KeyError for a name without a key."""
-        return self.signature + b"".join([self.devices[name] for name in names])
-
-    def flaw(self, names: Sequence[str], packed: bytes) -> str:
-        """Return why this peer does not believe such bytes, or an empty string; a peer that was revoked is passed over."""
-        for name, at in zip(names, range(_SIGNATURE_BYTES, len(packed), _KEY_BYTES), strict=True):
-            if name in self.devices and self.devices[name] != packed[at : at + _KEY_BYTES]:
-                return f"the job names another key of {name} than the fleet roster"
-        return ""
 
 
 @dataclass(frozen=True)
@@ -58,21 +30,15 @@ class FleetKeys:
     ----------
     fleet : bytes
         The fleet's public key, 32 bytes.
-    signature : bytes
-        Of the fleet roster at submission, 64 bytes: only the administrator can choose it.
+    roster : bytes
+        The SHA-256 of the signed fleet roster that the job names: only the administrator can choose it.
     devices : sequence of bytes
-        The Ed25519 public key of each peer of the job roster, 32 bytes.
+        The Ed25519 public key of each peer of the job roster on that fleet roster, 32 bytes.
     """
 
     fleet: bytes
-    signature: bytes
+    roster: bytes
     devices: Sequence[bytes]
-
-    @classmethod
-    def pinned(cls, fleet: bytes, pins: bytes) -> FleetKeys:
-        """Return the keys that a job's document names: the signature, then the device keys in roster order."""
-        devices = [pins[at : at + _KEY_BYTES] for at in range(_SIGNATURE_BYTES, len(pins), _KEY_BYTES)]
-        return cls(fleet, pins[:_SIGNATURE_BYTES], devices)
 
     def signed_by(self, index: int, signature: bytes, statement: bytes) -> bool:
         """Return whether the device of a peer of the job roster has signed these bytes."""
@@ -179,7 +145,7 @@ class KeyList:
 
         Examples
         --------
-        >>> known = FleetKeys(b"f" * 32, b"s" * 64, [bytes([peer]) * 32 for peer in range(4)])
+        >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(4)])
         >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
         >>> list(listed.keepers(2, known, maker=1)), list(listed.keepers(2, known, maker=0))
         ([0, 2, 3], [1, 2, 3])
@@ -193,7 +159,7 @@ class KeyList:
 
 def keeper_order(known: FleetKeys, members: Iterable[int]) -> list[int]:
     """Return peers in the order in which they become keepers: that of a hash that the administrator alone could choose."""
-    return sorted(members, key=lambda index: hashlib.sha256(known.signature + known.devices[index]).digest())
+    return sorted(members, key=lambda index: hashlib.sha256(known.roster + known.devices[index]).digest())
 
 
 def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
@@ -205,7 +171,7 @@ def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> known = FleetKeys(b"f" * 32, b"s" * 64, [bytes([peer]) * 32 for peer in range(7)])
+    >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(7)])
     >>> sorted(one.bit_count() for one in dealt(known, 7, 2)), sum(dealt(known, 7, 2)) == 2**7 - 1
     ([3, 4], True)
     """

@@ -13,6 +13,7 @@ import numpy as np
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.round_reports import RefutesState
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.verified import Verifier
@@ -130,12 +131,14 @@ def _made(swarm: Swarm, peer: Peer, outcome: StateMade) -> Made | None:
     data = outcome.ref.payload
     state = JobState.decode(b"".join(peer.disk.blob(outcome.ref.digest)) if data is None else data)
     assert peer.core is not None
-    document = peer.core.jobs.jobs[swarm.marks.job].document
+    job = peer.core.jobs.jobs[swarm.marks.job]
+    assert isinstance(job, AggregatedJob)
+    document, keys = job.document, job.keys
     if not state.proof or not Proof.decode(state.proof).answers or state.status != "running":
         return None
-    assert document.keys is not None
+    assert keys is not None
     assert peer.working.secrets is not None
-    verifier = Verifier(swarm.job, len(document.roster), document.keys, peer.working.secrets)
+    verifier = Verifier(swarm.job, len(document.roster), keys, peer.working.secrets)
     return Made(state, outcome.info, document.index(peer.name), verifier)
 
 

@@ -17,7 +17,14 @@ import numpy as np
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Computed, Event, Leave, LinkChecked, Linked, Started, Woken
-from p2pclust.peer.core.members.enrolment import CURRENT, TABLE
+from p2pclust.peer.core.members.enrolment import (
+    BEFORE,
+    CURRENT,
+    TABLE,
+    fleet_rosters,
+    in_force,
+    rows_in_force,
+)
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.core.tasks import Outcome, StateMade
 from p2pclust.peer.core.timing import Limits, Timing
@@ -32,7 +39,7 @@ from p2pclust.simulation.world.lines import Lines, Parcel
 from p2pclust.simulation.world.live_overlay import LiveOverlay
 from p2pclust.simulation.world.network import Network
 from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer, device_pins, device_secrets, read_paper
+from p2pclust.simulation.world.peer import Peer, device_secrets, fleet_roster_of, paper_roster, read_paper
 from p2pclust.simulation.world.trace import Trace
 from p2pclust.simulation.world.traffic import Traffic
 from p2pclust.simulation.world.workers import Workers
@@ -96,7 +103,8 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
-                    pins=device_pins(roster, 0) if keyed else None,
+                    # Without a roster that changes, that of serial 0 is in force.
+                    fleet_rosters=(fleet_roster_of(paper_roster(0, roster)),) if keyed else (),
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
@@ -151,8 +159,10 @@ class World:
         peer.life += 1
         peer.frozen_until, peer.asleep = 0.0, False
         peer.held = []
-        secrets = device_secrets(name, np.random.default_rng(self._rng.integers(2**63))) if self._keyed else None
-        peer.working = Life(secrets=secrets)
+        rows = peer.disk.load().tables.get(TABLE, {})
+        secret_rng = np.random.default_rng(self._rng.integers(2**63)) if self._keyed else None
+        text = "" if in_force(rows) is None else read_paper("", in_force(rows) or b"").peers.get(name, "")
+        peer.working = Life(secrets=None if secret_rng is None else device_secrets(name, secret_rng, text))
         peer.wake_planned = float("inf")
         rng = np.random.Generator(np.random.PCG64(self._rng.integers(2**63)))
         device = SimulatedDevice(self, peer)
@@ -164,14 +174,18 @@ class World:
 
     def _identity(self, peer: Peer) -> Identity:
         """Return the identity of a new life, with the roster that it stored and the present links."""
-        kept = peer.disk.read_synced(TABLE, CURRENT)
+        rows = peer.disk.load().tables.get(TABLE, {})
+        kept = in_force(rows)
         if kept is not None:
-            read = read_paper("", kept, keyed=self._keyed)
+            read = read_paper("", kept)
+            held = [kept, *(data for data in fleet_rosters(rows) if data != kept)] if self._keyed else []
             peer.identity = replace(
                 peer.identity,
                 roster=tuple(read.peers),
                 serial=read.serial,
-                pins=read.pins,
+                keys=read.peers,
+                fleet_rosters=tuple(fleet_roster_of(data) for data in held),
+                before=bytes.fromhex(rows.get(BEFORE, b"").decode()),
                 signs_facts=read.signs_facts,
             )
         if not self.overlay.sparse:
@@ -212,15 +226,24 @@ class World:
         if peer.life:
             self.step(peer, read_paper("", roster, keyed=self._keyed))
         else:
-            peer.disk.write(TABLE, CURRENT, roster)
-            peer.disk.sync()
+            self.put_roster(name, roster)
+
+    def put_roster(self, name: str, roster: bytes) -> None:
+        """Put a newer fleet roster on the disk of a peer that is down, as a new bundle does."""
+        disk = self.peers[name].disk
+        for row in rows_in_force(roster, disk.read_synced(TABLE, CURRENT)):
+            disk.write(*row)
+        disk.sync()
 
     def wipe(self, name: str) -> None:
         """Replace the disk of a peer that is down by an empty one."""
         peer = self.peers[name]
         assert peer.core is None, f"{name} runs"
+        roster = in_force(peer.disk.load().tables.get(TABLE, {}))
         peer.wiped = True
         peer.disk = Disk(f"store-{name}-{peer.life}")
+        if roster is not None:  # it is not only in the store
+            self.put_roster(name, roster)
 
     def restore(self, name: str, image: Disk) -> None:
         """Put an older image of the store of a peer that is down back."""
@@ -363,15 +386,22 @@ class World:
             paper, life = read_paper(effect.source, effect.data, keyed=self._keyed), peer.life
             self.at(self.now, lambda: self.step(peer, paper) if peer.life == life else None)
             return
-        kept = peer.disk.read_synced(TABLE, CURRENT)
-        assert kept is not None, f"{peer.name} has no roster"
+        kept = self._roster_of(peer, effect.digest if isinstance(effect, SendRoster) else b"")
         if isinstance(effect, SendRoster):
-            peer.performer.perform(Send(effect.to, RosterCopy((kept,)), bulk=True))
+            peer.performer.perform(Send(effect.to, RosterCopy((kept,)), True, effect.via))
             return
         read = read_paper("", kept)
         peer.identity = replace(peer.identity, signs_facts=read.signs_facts)
         if peer.name not in read.peers:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
+
+    @staticmethod
+    def _roster_of(peer: Peer, digest: bytes) -> bytes:
+        """Return a roster on the disk of a peer; without a digest the one in force."""
+        key = digest.hex() or (peer.disk.read_synced(TABLE, CURRENT) or b"").decode()
+        kept = peer.disk.read_synced(TABLE, key)
+        assert kept is not None, f"{peer.name} has no such roster"
+        return kept
 
     def connect(self, peer: Peer, target: str) -> None:
         """A peer may use a link that it opens; the other end may as soon as it links back."""

@@ -10,11 +10,11 @@ import msgpack
 import pytest
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.document import Document, Turn, pins_of
+from p2pclust.peer.core.document import Document, Turn, roster_for
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName, Rosters
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.timing import PRESETS, Timing, preset
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.secure.key_list import Pins
 from p2pclust.protocols.secure.parameters import SecureSums
 
 ROSTER = ("a", "b", "c", "d", "e")
@@ -150,10 +150,37 @@ def test_the_id_depends_on_every_field(field: str) -> None:
     assert _document(**{field: other}).id != _document().id
 
 
-PINS = bytes(range(64)) + b"k" * 96
+NAMED = RosterName(4, bytes(range(32)))
+ROSTERS = Rosters(FleetRoster(NAMED, {name: name.encode() * 32 for name in "abcdefghi"}))
 SECURE: dict[str, Any] = {
-    "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "pins": PINS,
+    "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "fleet_roster": NAMED,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {}, {"collect": "tree"}, {"every_s": 9.0, "turn": Turn("series-1", 4, fixed=True)},
+        {"collect": "gossip", "tolerance": 0.1, "mixing": "metropolis-hastings"},
+    ],
+)  # fmt: skip
+def test_the_fleet_roster_that_a_plain_job_names_survives_its_encoding(changed: dict[str, Any]) -> None:
+    document = _document(fleet_roster=NAMED, **changed)
+    assert Document.decode(document.encode()) == document
+    assert document.fleet_roster == NAMED
+    assert (
+        len({document.id, _document(**changed).id, _document(fleet_roster=RosterName(5, bytes(32)), **changed).id}) == 3
+    )
+    assert document.keys(ROSTERS) is None
+
+
+@pytest.mark.parametrize(
+    "named", [[-1, bytes(32)], [1, bytes(31)], [1.0, bytes(32)], [True, bytes(32)], [1, "x"], [1], []]
+)
+def test_a_hostile_name_of_a_fleet_roster_is_a_wire_error(named: list[Any]) -> None:
+    fields = msgpack.unpackb(_document().encode())
+    with pytest.raises(WireError, match="document"):
+        Document.decode(msgpack.packb([*fields, named]))
 
 
 @pytest.mark.parametrize(
@@ -162,20 +189,21 @@ SECURE: dict[str, Any] = {
 def test_the_document_of_a_job_with_secure_sums_survives_its_encoding(changed: dict[str, Any]) -> None:
     document = _document(**SECURE | changed)
     assert Document.decode(document.encode()) == document
-    keys = document.keys
+    keys = document.keys(ROSTERS, ["b"])
     assert keys is not None
-    assert (keys.job, keys.secure, keys.pins) == (document.id, SecureSums(2, 3, "record", "groups"), PINS)
-    assert _document().keys is None
+    assert (keys.job, keys.secure, keys.roster) == (document.id, SecureSums(2, 3, "record", "groups"), NAMED.digest)
+    assert (keys.devices, keys.barred) == ((b"a" * 32, b"b" * 32, b"c" * 32), 0b10)
+    assert _document().keys(ROSTERS) is None
 
 
 def test_the_groups_of_secure_sums_survive_too() -> None:
-    nine = tuple(f"p{number}" for number in range(9))
-    pins = bytes(range(64)) + b"k" * 32 * 9
-    fields = {**SECURE, "pins": pins, "roster": nine, "store_ids": nine}
+    nine = tuple("abcdefghi")
+    fields = {**SECURE, "roster": nine, "store_ids": nine}
     document = _document(**fields, groups=3)
     assert Document.decode(document.encode()) == document
-    assert document.keys is not None
-    assert document.keys.secure == SecureSums(2, 3, "record", "groups", 3)
+    keys = document.keys(ROSTERS)
+    assert keys is not None
+    assert keys.secure == SecureSums(2, 3, "record", "groups", 3)
     assert document.id != _document(**fields).id
     for changed, message in (
         ({"groups": 4}, r"groups = 4: expected 3 to 3, so that each of 9 peers has 2 others in its group"),
@@ -196,8 +224,7 @@ def test_the_groups_of_secure_sums_survive_too() -> None:
         ({"cohort": 4}, "cohort = 4"),
         ({"burnt": ""}, "burnt = ''"),
         ({"leave": "together"}, "leave = 'together'"),
-        ({"pins": PINS[:-1]}, "pins: the keys of a job with secure sums or with verify"),
-        ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
+        ({"fleet_roster": None}, "secure, verify: for fleets with keys"),
         ({"secure": False}, "keepers, cohort, burnt, leave and groups are for secure = true"),
         ({"secure": 1}, "expected true or false"),
         ({"cohort": 3.0}, "expected true or false, and whole numbers"),
@@ -207,36 +234,32 @@ def test_the_groups_of_secure_sums_survive_too() -> None:
 def test_the_document_of_a_job_with_secure_sums_refuses(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         _document(**SECURE | changed)
-    with pytest.raises(UsageError, match="pins"):
-        _document(pins=PINS)
 
 
 @pytest.mark.parametrize(
     "secure",
     [
-        b"", b"\xc1", b"\x91" * 300, msgpack.packb([2, 3, "record", "groups"]), msgpack.packb(7), msgpack.packb(None),
-        msgpack.packb([2, 3, "record", "groups", PINS, 0]), msgpack.packb([2.0, 3, "record", "groups", PINS]),
-        msgpack.packb([True, 3, "record", "groups", PINS]), msgpack.packb([2, 3, b"record", "groups", PINS]),
-        msgpack.packb([2, 3, "record", "groups", "pins"]), msgpack.packb([2, 3, "record", "groups", PINS[1:]]),
-        msgpack.packb([2**63, 3, "record", "groups", PINS]), msgpack.packb({"keepers": 2}),
+        b"", b"\xc1", b"\x91" * 300, msgpack.packb([2, 3, "record"]), msgpack.packb(7), msgpack.packb(None),
+        msgpack.packb([2, 3, "record", "groups", 0]), msgpack.packb([2.0, 3, "record", "groups"]),
+        msgpack.packb([True, 3, "record", "groups"]), msgpack.packb([2, 3, b"record", "groups"]),
+        msgpack.packb([2**63, 3, "record", "groups"]), msgpack.packb({"keepers": 2}),
     ],
 )  # fmt: skip
 def test_a_hostile_secured_part_of_a_document_is_a_wire_error(secure: bytes) -> None:
     fields = msgpack.unpackb(_document(**SECURE).encode())
     with pytest.raises(WireError, match="document"):
-        Document.decode(msgpack.packb([*fields[:-1], secure]))
+        Document.decode(msgpack.packb([*fields[:-2], secure, fields[-1]]))
 
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_document_of_a_job_with_verify_survives_its_encoding(secure: bool) -> None:
-    document = _document(**(SECURE if secure else {"pins": PINS}) | {"verify": "all"})
+    document = _document(**(SECURE if secure else {"fleet_roster": NAMED}) | {"verify": "all"})
     assert Document.decode(document.encode()) == document
-    keys = document.keys
+    keys = document.keys(ROSTERS)
     assert keys is not None
     assert keys.verify
     assert (keys.secure is not None) is secure
     assert document.id != _document(**SECURE).id
-    assert document.pins_of((0, 2)) == PINS[:96] + PINS[128:]
 
 
 @pytest.mark.parametrize(
@@ -245,39 +268,38 @@ def test_the_document_of_a_job_with_verify_survives_its_encoding(secure: bool) -
         ({"verify": "some"}, "verify = 'some': expected 'all'"),
         ({"collect": "tree"}, "verify: with collect = 'tree' contributions are added up on the way"),
         ({"every_s": 9.0, "turn": Turn("series-1", 4, fixed=True)}, "verify: what the next turn of a repeated job is"),
-        ({"pins": b""}, "pins: the keys of a job with secure sums or with verify"),
+        ({"fleet_roster": None}, "secure, verify: for fleets with keys"),
         ({"keepers": 2}, "keepers, cohort, burnt, leave and groups are for secure = true"),
     ],
 )
 def test_the_document_of_a_job_with_verify_refuses(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        _document(**{"pins": PINS, "verify": "all"} | changed)
+        _document(**{"fleet_roster": NAMED, "verify": "all"} | changed)
 
 
 @pytest.mark.parametrize(
     "keyed",
     [
-        [0, 0, "", "", PINS, "all", 0], [0, 0, "", "", PINS, b"all", False], [0, 0, "", "", PINS, "none", False],
-        [0, 0, "", "", PINS, "all"], [2, 0, "", "", PINS, "all", False], [0, 0, "", "", PINS, "all", False, 1],
+        [0, 0, "", "", "all", 0], [0, 0, "", "", b"all", False], [0, 0, "", "", "none", False],
+        [0, 0, "", "", "all"], [2, 0, "", "", "all", False], [0, 0, "", "", "all", False, 1],
     ],
 )  # fmt: skip
 def test_a_hostile_verified_part_of_a_document_is_a_wire_error(keyed: list[Any]) -> None:
-    fields = msgpack.unpackb(_document(pins=PINS, verify="all").encode())
+    fields = msgpack.unpackb(_document(fleet_roster=NAMED, verify="all").encode())
     with pytest.raises(WireError, match="document"):
-        Document.decode(msgpack.packb([*fields[:-1], msgpack.packb(keyed)]))
+        Document.decode(msgpack.packb([*fields[:-2], msgpack.packb(keyed), fields[-1]]))
 
 
-def test_a_document_names_the_keys_of_its_roster_and_says_which_are_missing() -> None:
-    treatment = Treatment(secure=True)
-    pins = Pins(b"s" * 64, {"a": b"a" * 32, "b": b"b" * 32})
-    assert pins_of(pins, treatment, ("a", "b")) == b"s" * 64 + b"a" * 32 + b"b" * 32
-    assert pins_of(pins, Treatment(), ("a", "b")) == b""
-    with pytest.raises(UsageError, match="the fleet roster of this peer has no key of c"):
-        pins_of(pins, treatment, ("a", "b", "c"))
+def test_a_document_names_the_fleet_roster_in_force_and_no_peer_that_is_not_on_it() -> None:
+    assert roster_for(ROSTERS, Treatment(secure=True), ("a", "b")) == NAMED
+    assert roster_for(ROSTERS, Treatment(), ("a", "b")) == NAMED
+    with pytest.raises(UsageError, match="not on the fleet roster of this peer: x"):
+        roster_for(ROSTERS, Treatment(), ("a", "b", "x"))
+    assert roster_for(Rosters(), Treatment(), ("a", "b")) is None
     with pytest.raises(UsageError, match="secure: this fleet has no keys"):
-        pins_of(None, treatment, ("a", "b"))
+        roster_for(Rosters(), Treatment(secure=True), ("a", "b"))
     with pytest.raises(UsageError, match="verify: this fleet has no keys"):
-        pins_of(None, Treatment(verify="all"), ("a", "b"))
+        roster_for(Rosters(), Treatment(verify="all"), ("a", "b"))
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:

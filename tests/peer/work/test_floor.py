@@ -21,7 +21,7 @@ PRIVATE = cluster_job(
     "llf-cm", n_clusters=2, secure=True, privacy={"epsilon": 2.0, "delta": 1e-6}, bounds=([0.0], [1.0])
 )
 COMMUNITY = Job((Stage("fedavg", {"n_features": 2, "clusters": [[0], [1]]}),), 0)
-KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(64 + 5 * 32))
+KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(32), (bytes(32),) * 5)
 
 
 def cannot_withhold(n_rows: int) -> str:

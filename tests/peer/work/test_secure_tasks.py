@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from tests.protocols.secure_fleet import FLEET, JOB, SecureFleet
+from tests.protocols.secure_fleet import FLEET, SecureFleet
 
 from p2pclust.peer.core.tasks import (
     AddUp,
@@ -20,7 +20,6 @@ from p2pclust.peer.core.tasks import (
     Contributed,
     DescribeState,
     Given,
-    JobKeys,
     NoResult,
     Outcome,
     PadsKept,
@@ -61,7 +60,7 @@ class Workers:
             "llf-cm", n_clusters=2, init="split-merge", max_rounds=2, tol=0.0, seed=3, secure=True
         )  # fmt: skip
         self.data = bytes(msgpack.packb(self.job.to_dict()))
-        self.keys = JobKeys(JOB, self.fleet.secure, self.fleet.pins)
+        self.keys = self.fleet.job_keys(self.fleet.secure)
         rng = np.random.default_rng(7)
         self.locals = [Local(rng.normal(size=(15, 2)) + 6 * rng.integers(0, 2, (15, 1))) for _ in range(n_peers)]
         self.lives = [self.life(peer) for peer in range(n_peers)]

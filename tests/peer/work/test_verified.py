@@ -19,7 +19,6 @@ from p2pclust.peer.core.tasks import (
     DescribeState,
     FinishRound,
     Given,
-    JobKeys,
     NoResult,
     Outcome,
     PadsTaken,
@@ -56,7 +55,7 @@ class VerifiedWorkers(Workers):
         if not secure:
             self.job = cluster_job("llf-cm", n_clusters=2, init="uniform", max_rounds=2, tol=0.0, seed=3)
             self.data = bytes(msgpack.packb(self.job.to_dict()))
-        self.keys = JobKeys(JOB, self.fleet.secure if secure else None, self.fleet.pins, verify=True)
+        self.keys = self.fleet.job_keys(self.fleet.secure if secure else None, verify=True)
 
     def begun(self) -> Ref:
         return self.made(0, BeginJob(self.data, self.n_peers, self.keys))

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, Pins
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 
 JOB = "job-1"
 FLEET = b"f" * 32
 
 
-def fleet(n_peers: int, *, signature: bytes = b"s" * 64) -> tuple[FleetKeys, list[Ed25519PrivateKey]]:
+def fleet(n_peers: int, *, roster: bytes = b"s" * 32) -> tuple[FleetKeys, list[Ed25519PrivateKey]]:
     rng = np.random.default_rng(3)
     devices = [Ed25519PrivateKey.from_private_bytes(rng.bytes(32)) for _ in range(n_peers)]
     public = [device.public_key().public_bytes_raw() for device in devices]
-    return FleetKeys(FLEET, signature, public), devices
+    return FleetKeys(FLEET, roster, public), devices
 
 
 def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> KeyEntry:
@@ -66,12 +66,12 @@ def test_entries_are_in_roster_order_each_once() -> None:
         KeyList((entry, entry))
 
 
-def test_keepers_follow_from_the_signature_of_the_roster_and_not_from_the_keys_of_the_job() -> None:
+def test_keepers_follow_from_the_fleet_roster_and_not_from_the_keys_of_the_job() -> None:
     known, devices = fleet(12)
     first = list(listed(devices).keepers(3, known, -1))
     other_keys = KeyList(tuple(replace(entry, public=b"z" * 32) for entry in listed(devices).entries))
     assert list(other_keys.keepers(3, known, -1)) == first
-    orders = {tuple(listed(devices).keepers(3, fleet(12, signature=bytes([n]) * 64)[0], -1)) for n in range(20)}
+    orders = {tuple(listed(devices).keepers(3, fleet(12, roster=bytes([n]) * 32)[0], -1)) for n in range(20)}
     assert len(orders) > 10
 
 
@@ -99,14 +99,3 @@ def test_impossible_entries_and_too_few_keepers_are_refused() -> None:
             replace(KeyEntry(0, bytes(32), 2, insists=False), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 2"):
         listed(devices).keepers(1, known, -1)
-
-
-def test_pins_are_read_as_they_were_packed_and_a_key_that_is_another_is_named() -> None:
-    names = ("ann", "bob")
-    pins = Pins(b"s" * 64, {"bob": b"b" * 32, "ann": b"a" * 32, "cid": b"c" * 32})
-    packed = pins.packed(names)
-    assert FleetKeys.pinned(FLEET, packed) == FleetKeys(FLEET, b"s" * 64, [b"a" * 32, b"b" * 32])
-    assert pins.flaw(names, packed) == ""
-    assert replace(pins, devices={"bob": b"b" * 32}).flaw(names, packed) == "", "ann was revoked since"
-    other = replace(pins, devices={**pins.devices, "bob": b"x" * 32})
-    assert other.flaw(names, packed) == "the job names another key of bob than the fleet roster"

@@ -45,7 +45,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import CloseGossipRound, NoResult, Offered, Outcome, Ref, StateInfo, StateMade
 from p2pclust.peer.core.tokens import GossipToken, JobToken
-from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
+from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
@@ -62,6 +62,7 @@ class GossipJob:
         context, document = job.context, job.document
         self._ctx = context
         self._membership = job.membership
+        self._bars = job.bars
         self._cancels = job.cancels
         self._children = job.children
         self.document = document
@@ -292,9 +293,10 @@ class GossipJob:
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
         by = "" if self._final else self._cancels.of(self.document)
-        if by:
+        instead = f"{CANCELLED}{by}"[:MAX_REASON] if by else REVOKED if self._bars(self._ctx.me) else ""
+        if instead and not self._final:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
-            offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
+            offer = Offer(Answer(self._me, instead), nothing)
         tolerance = self.document.treatment.tolerance
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks

@@ -16,6 +16,7 @@ from p2pclust.peer.core.jobs.abstentions import Abstentions
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
 from p2pclust.peer.core.jobs.early_messages import EarlyMessages
+from p2pclust.peer.core.jobs.held import HeldDocuments
 from p2pclust.peer.core.jobs.submission import Submissions, Submitted, not_again
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
@@ -58,6 +59,7 @@ class Jobs:
         self.table = JobTable()
         self._abstentions = Abstentions(context)
         self._early = EarlyMessages()
+        self._held = HeldDocuments(context)
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(
@@ -73,7 +75,7 @@ class Jobs:
             ballot, register = stored.get("ballot", {}).get(job_id), stored.get("register", {}).get(job_id)
             document = Document.decode(data)
             self.table.documents[job_id] = document
-            if context.me in document:
+            if context.me in document and context.rosters.has(document.fleet_roster):
                 note, pads = stored.get("note", {}).get(job_id), stored.get(PADS, {}).get(job_id)
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
 
@@ -118,7 +120,7 @@ class Jobs:
     def _await(self, document: Document) -> None:
         """Wait until a majority of the roster has the document on disk."""
         self._acceptance.await_(document)
-        self._keep(document, document.encode())
+        self._keep(document)
         self._tell(document.id)
 
     def _submitted(self, jobs: list[Submitted]) -> None:
@@ -130,15 +132,14 @@ class Jobs:
             if document is None:
                 self._refuse(job.event.asked, job.reason)
                 continue
-            data = document.encode()
-            if not self._facts.has_room(JOB + document.id, data):
+            if not self._facts.has_room(JOB + document.id, document.encode()):
                 self._refuse(
                     job.event.asked,
                     "this peer announces as many jobs, those of the last day too, as others keep of one peer: submit "
                     "this one at another peer",
                 )
                 continue
-            self._store(document, data)  # before any client knows the job's id
+            self._store(document)  # before any client knows the job's id
             self._ctx.report(JobSubmitted(document.id, list(document.roster), job.event.asked or None, document.series))
             self._await(document)
             self._announcements.look_at(document)
@@ -194,33 +195,55 @@ class Jobs:
         except (WireError, UsageError) as error:
             self._ctx.report(BadDocument(owner=fact.owner, reason=str(error)))
             return
+        key = JOB + named if document.turn is None else SERIES + document.turn.series
         # A document without a submitter is derived from what was agreed on, and never sent.
-        if fact.key == JOB + named and document.submitter and document.turn is None:
-            self._keep(document, fact.value)
-        elif document.turn is not None and fact.key == SERIES + document.turn.series and document.submitter:
+        if fact.key == key and document.submitter:
+            self._admit(fact.owner, document)
+
+    def _admit(self, owner: str, document: Document, *, agreed: bool = False) -> bool:
+        """Keep a document that a peer published, if its fleet roster is right; return whether it is."""
+        concerns = self._ctx.me in document or document.submitter == self._ctx.me or document.turn is not None
+        new = document.id not in self.table.documents and concerns
+        if new and not self._held.admits(owner, document, agreed=agreed):
+            return False
+        if document.turn is None:
+            self._keep(document)
+        else:
             self._take_turn(document)
+        return True
+
+    def roster_came(self) -> None:
+        """Look again at the documents that wait for a fleet roster."""
+        for owner, document in self._held.take_all():
+            if self._admit(owner, document) and self.series.tells_first(document):
+                self.series.tell(document)
+
+    def named_rosters(self) -> list[bytes]:
+        """Return the digests of the fleet rosters that documents name."""
+        named = [document.fleet_roster for document in self.table.documents.values()]
+        return [roster.digest for roster in named if roster is not None]
 
     def _take_turn(self, document: Document) -> None:
         """Go over to a newer document of a series."""
         older = self.series.advance(document)
         if older is not None:
             self._forget(older)
-            self._keep(document, document.encode())
+            self._keep(document)
 
     def _turn_ended(self, document: Document) -> None:
         """Go on after a turn, or after a census: with the document that its roster agreed on."""
         if not document.census:
             self.series.ended(document)
         elif (following := self.series.decided(document)) is not None:
-            self._take_turn(following)
-            if self.series.tells_first(following):
+            kept = self._admit(document.parent, following, agreed=True)
+            if kept and self.series.tells_first(following):
                 self.series.tell(following)
 
-    def _keep(self, document: Document, data: bytes) -> None:
+    def _keep(self, document: Document) -> None:
         job_id = document.id
         if job_id not in self.table.documents and self._tombstones.forbids(document):
             return
-        self._store(document, data)
+        self._store(document)
         if self._ctx.me not in document:
             return
         if job_id not in self.jobs:
@@ -231,14 +254,14 @@ class Jobs:
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
 
-    def _store(self, document: Document, data: bytes) -> None:
+    def _store(self, document: Document) -> None:
         """Write a document to the disk if it is new here, and this peer takes part or submitted it."""
         job_id, concerns = document.id, self._ctx.me in document or document.submitter == self._ctx.me
         if job_id not in self.table.documents and concerns:
             self.table.documents[job_id] = document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
             self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
-            self._ctx.persist("job", job_id, data)
+            self._ctx.persist("job", job_id, document.encode())
 
     def _begin(self, document: Document) -> None:
         assert not self._tombstones.forbids(document), f"{document.id} would begin a second time"
@@ -348,7 +371,8 @@ class Jobs:
             self.run(census)
         job = self.jobs.get(job_id)
         if job is None:
-            self._facts.greet(source)  # the document of that job has not come yet
+            if job_id not in self._held:
+                self._facts.greet(source)  # the document of that job has not come yet
             self._early.keep(job_id, source, message)
         elif source in job.document:
             job.receive(source, message)
@@ -405,6 +429,12 @@ class Jobs:
                 self._announcements.tell(document)
         for job in list(self.jobs.values()):
             if isinstance(job, AggregatedJob) and name in job.document:
+                job.revoked(name)
+
+    def renewed(self, name: str) -> None:
+        """Discard what a peer with new keys sent in the jobs that know it by the keys before."""
+        for job in list(self.jobs.values()):
+            if isinstance(job, AggregatedJob) and name in job.document and job.bars(name):
                 job.revoked(name)
 
     def store_lost(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, Turn, links_of, pins_of
+from p2pclust.peer.core.document import Document, Turn, links_of, roster_for
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
@@ -126,5 +126,5 @@ class Submissions:
         turn = Turn(f"series-{nonce}", 0, bool(event.roster)) if treatment.every_s else None
         return Document(
             event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
-            pins_of(ctx.pins, treatment, roster),
+            roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip

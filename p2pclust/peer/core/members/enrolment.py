@@ -7,24 +7,30 @@ changes here; until then a roster is opaque bytes. In a fleet without rosters (s
 A peer that is no longer on the roster is *revoked*: nothing is sent to it and nothing from it is heard, neither directly
 nor through others; its votes and acknowledgements are discarded. It stays on the rosters of running jobs, whose majorities
 are counted over all peers that were there at the start.
+
+The documents of jobs name fleet rosters (:mod:`p2pclust.peer.core.fleet_roster`). A peer keeps the roster in force, the one
+before it, and those that its jobs name. It asks peers for one that it lacks, and for a newer one first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import CheckRoster, SendRoster, TakeRoster
 from p2pclust.peer.core.events import RosterRead
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message, RosterCopy, RosterOffer, RosterRequest
 from p2pclust.peer.core.reports import KeysExpired, RosterRefused, RosterTaken
 
-__all__ = ["CURRENT", "TABLE", "Changes", "Enrolment"]
+__all__ = ["BEFORE", "CURRENT", "TABLE", "Changes", "Enrolment", "fleet_rosters", "in_force", "rows_in_force"]
 
-#: The row in which a peer keeps the roster.
-TABLE, CURRENT = "roster", "current"
+#: The table of rosters, each by the SHA-256 of its file in hexadecimal digits; two rows have those digits of the roster in
+#: force and of the one before it.
+TABLE, CURRENT, BEFORE = "roster", "current", "before"
 
 _FANOUT: Final = 8  # peers that are sent a new roster at once; the others learn of it when they compare
 _DISTRUST_S: Final = 60.0  # how long a peer that sent an unsigned roster is not asked again
@@ -47,13 +53,39 @@ class Changes(Protocol):
     def facts_are_signed(self) -> None:
         """Require signatures on facts from now on."""
 
+    def named_rosters(self) -> Iterable[bytes]:
+        """Return the digests of the rosters that the documents of jobs name."""
+
+    def roster_came(self) -> None:
+        """Look at the documents that wait for a roster."""
+
+
+def in_force(rows: Mapping[str, bytes]) -> bytes | None:
+    """Return the roster in force, from the rows of the table; None if there is none."""
+    return rows.get(rows.get(CURRENT, b"").decode())
+
+
+def fleet_rosters(rows: Mapping[str, bytes]) -> list[bytes]:
+    """Return all rosters in the rows of the table."""
+    return [data for key, data in rows.items() if key not in (CURRENT, BEFORE)]
+
+
+def rows_in_force(data: bytes, current: bytes | None) -> list[tuple[str, str, bytes]]:
+    """Return the rows that put a roster in force; `current` is the row of that name before."""
+    digits = hashlib.sha256(data).hexdigest()
+    before = [] if current is None or current == digits.encode() else [(TABLE, BEFORE, current)]
+    return [(TABLE, digits, data), *before, (TABLE, CURRENT, digits.encode())]
+
 
 class Enrolment:
-    """Keeps the fleet roster. `peers` are those of the first roster, each with a text that changes with its keys."""
+    """Keeps the fleet rosters.
+
+    `peers` are those of the first roster, each with a text that changes with its keys; `stored` the rows of the table.
+    """
 
     def __init__(
-        self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str], *,
-        signs_facts: bool = False,
+        self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str],
+        stored: Mapping[str, bytes], *, signs_facts: bool = False,
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
@@ -61,8 +93,12 @@ class Enrolment:
         self._peers = peers  # replaced, never changed
         #: Whether the roster in force says that all peers sign their facts.
         self.signs_facts = signs_facts
+        self._current = stored.get(CURRENT)
+        self._rows = dict.fromkeys(key for key in stored if key not in (CURRENT, BEFORE))
         self._offers: dict[str, int] = {}  # peers with a newer roster
         self._asked = ""  # the peer whose copy is awaited or being checked
+        self._asked_for = b""  # the digest of the older roster that is awaited; empty: a newer one is
+        self._turn = 0  # how often an older one was asked for
         self._checks = False  # whether that copy is being checked
         self._distrusted: dict[str, float] = {}
 
@@ -73,9 +109,12 @@ class Enrolment:
             return
         if serial < own:
             self._ctx.send(source, RosterOffer(own))
-        elif self._distrusted.get(source, 0.0) <= self._ctx.now and len(self._offers) < _MOST_OFFERS:
+        elif self._trusts(source) and len(self._offers) < _MOST_OFFERS:
             self._offers[source] = serial
             self._ask()
+
+    def _trusts(self, name: str) -> bool:
+        return self._distrusted.get(name, 0.0) <= self._ctx.now
 
     def receive(self, source: str, message: Message) -> None:
         """Handle a message about rosters."""
@@ -83,6 +122,10 @@ class Enrolment:
             case RosterOffer():
                 if message.serial > self._ctx.serial:  # a lower one is not answered: two peers would go on for ever
                     self.heard(source, message.serial)
+            case RosterRequest() if message.digest:
+                relays = self._ctx.relays_to(source)
+                if message.digest.hex() in self._rows and relays is not None:
+                    self._ctx.effects.append(SendRoster(source, message.digest, relays))
             case RosterRequest():
                 if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
                     self._ctx.effects.append(SendRoster(source))
@@ -93,8 +136,10 @@ class Enrolment:
 
     def fire(self, key: TimerKey) -> None:
         """Ask another peer: the last one did not answer."""
-        self._offers.pop(self._asked, None)
+        if not self._asked_for:
+            self._offers.pop(self._asked, None)
         self._asked, self._checks = "", False
+        self._changes.roster_came()  # what waits for it may have waited for too long
         self._ask()
 
     def _ask(self) -> None:
@@ -103,9 +148,23 @@ class Enrolment:
         offers = {name: serial for name, serial in self._offers.items() if serial > self._ctx.serial}
         self._offers = {name: serial for name, serial in offers.items() if self._membership.present(name)}
         if self._offers:
-            self._asked = max(self._offers, key=lambda name: self._offers[name])
+            self._asked, self._asked_for = max(self._offers, key=lambda name: self._offers[name]), b""
             self._ctx.send(self._asked, RosterRequest(self._ctx.serial))
             self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
+        elif wanted := list(self._ctx.rosters.wanted.items()):
+            # Each time another of the rosters, and another of the peers that may have it.
+            self._asked_for, names = wanted[self._turn % len(wanted)]
+            able = [name for name in names if self._membership.present(name) and self._trusts(name)]
+            self._asked = able[self._turn // len(wanted) % len(able)] if able else ""
+            self._turn += 1
+            if self._asked:
+                self._ctx.send(self._asked, RosterRequest(self._ctx.serial, self._asked_for))
+            self._ctx.set_timer(_TIMER, 4 * self._ctx.timing.retry_s)
+
+    def look(self) -> None:
+        """Ask for a roster that a document names, unless this peer waits for an answer."""
+        if self._ctx.rosters.wanted and not self._ctx.timers.armed(_TIMER):
+            self._ask()
 
     # -- rosters ------------------------------------------------------------------------------------------------------
 
@@ -113,25 +172,46 @@ class Enrolment:
         """Take a roster whose signature was checked."""
         if event.source and event.source == self._asked:
             self._ctx.timers.cancel(_TIMER)
-            promised = self._offers.pop(self._asked, 0)
+            promised = 0 if self._asked_for else self._offers.pop(self._asked, 0)
             self._asked, self._checks = "", False
-            if not event.valid or event.serial < promised:
+            other = bool(self._asked_for) and hashlib.sha256(event.data).digest() != self._asked_for
+            if not event.valid or event.serial < promised or other:
                 self._distrust(event)
         if event.valid and event.serial > self._ctx.serial:
             self._adopt(event)
+        elif event.valid and event.devices is not None:
+            self._hold(event, event.devices)
         self._ask()
+
+    def _hold(self, event: RosterRead, devices: Mapping[str, bytes]) -> None:
+        """Keep an older roster, if a document names it."""
+        roster = FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), devices)
+        if roster.name.digest in self._ctx.rosters.wanted:
+            self._write((TABLE, roster.name.digest.hex(), event.data))
+            self._ctx.rosters.hold(roster)
+            self._ctx.barred.update(dict.fromkeys(name for name in devices if name not in self._peers))
+            self._changes.roster_came()
+
+    def _write(self, *rows: tuple[str, str, bytes]) -> None:
+        for row in rows:  # on the disk in this order, all of them with the last one
+            self._ctx.persist(*row, sync=row is rows[-1])
+        self._rows.update(dict.fromkeys(key for _, key, _ in rows if key not in (CURRENT, BEFORE)))
 
     def _distrust(self, event: RosterRead) -> None:
         self._distrusted[event.source] = self._ctx.now + _DISTRUST_S
-        reason = event.reason or f"its serial is {event.serial}, and a newer one was promised"
+        reason = event.reason or f"its serial is {event.serial}, and another one was promised"
         self._ctx.report(RosterRefused(peer=event.source, reason=reason))
 
     def _adopt(self, event: RosterRead) -> None:
-        ctx, before = self._ctx, self._peers
-        ctx.persist(TABLE, CURRENT, event.data)
+        ctx, before, last = self._ctx, self._peers, self._current
+        rows = rows_in_force(event.data, last)
+        self._write(*rows)
+        self._current = rows[-1][-1]
         ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
-        ctx.pins = event.pins
+        if event.devices is not None:
+            ctx.rosters.take(FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), event.devices))
+        self._tidy([bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None])
         gone = sorted(name for name in before if name not in self._peers)
         new = sorted(name for name in self._peers if name not in before)
         renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])
@@ -149,9 +229,19 @@ class Enrolment:
         before_signed, self.signs_facts = self.signs_facts, event.signs_facts
         if self.signs_facts and not before_signed:
             self._changes.facts_are_signed()
+        self._changes.roster_came()
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):
             if name != event.source:
                 ctx.send(name, RosterOffer(event.serial))
+
+    def _tidy(self, needed: list[bytes]) -> None:
+        """Delete the rosters that are neither needed nor named by a job."""
+        kept = [*needed, *self._changes.named_rosters()]
+        self._ctx.rosters.keep_only(kept)
+        digits = {digest.hex() for digest in kept}
+        for key in [key for key in self._rows if key not in digits]:
+            del self._rows[key]
+            self._ctx.persist(TABLE, key, None, sync=False)
 
     def expired(self, names: tuple[str, ...]) -> None:
         """Treat peers with expired keys as revoked."""

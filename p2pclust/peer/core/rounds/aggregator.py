@@ -83,6 +83,7 @@ class AggregatorTerm:
     def __init__(
         self, job: JobContext, election: Election, headway: Headway, notes: PadNotes, keeper: Keeper, hooks: TermHooks
     ) -> None:  # fmt: skip
+        self._job = job
         self._ctx = job.context
         self._membership = job.membership
         self._document = job.document
@@ -144,7 +145,7 @@ class AggregatorTerm:
         if self._document.census:
             self._take_census(ref)
             return
-        job, n_peers, keys = self._document.job, len(self._document.roster), self._document.keys
+        job, n_peers, keys = self._document.job, len(self._document.roster), self._job.keys
         self._compute(BeginJob(job, n_peers, keys) if ref is None else DescribeState(job, n_peers, ref, keys=keys))
 
     def _take_census(self, ref: Ref | None) -> None:
@@ -344,8 +345,8 @@ class AggregatorTerm:
     def _revocation(self, opened: OpenRound) -> str:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
         if self._document.treatment.missing == "all":
-            for name in self.waits_for():
-                if name in self._ctx.barred and (not opened.one or self._document.index(name) == opened.proposer):
+            for name in (self._document.roster[index] for index in opened.wanted()):
+                if self._job.bars(name):
                     return f"the revocation of {name}, which missing = 'all' would wait for"
         return ""
 
@@ -354,7 +355,7 @@ class AggregatorTerm:
         opened.combining = True
         self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=by))
         document = self._document
-        self._compute(CancelJob(document.job, len(document.roster), opened.ref, by, keys=document.keys))
+        self._compute(CancelJob(document.job, len(document.roster), opened.ref, by, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""
@@ -374,7 +375,7 @@ class AggregatorTerm:
         if name in opened.answered or index in opened.left_out:
             return True
         missing, waited_s = self._document.treatment.missing, self._ctx.now - opened.opened_at
-        gone = self._membership.gone(name) or self._patience.astray(name)
+        gone = self._membership.gone(name) or self._patience.astray(name) or self._job.bars(name)
         late = missing == "drop" and waited_s >= self._document.treatment.deadline_s
         # Without a contribution, and without a peer to ask next, the round would be empty.
         spared = self._proposer(opened, besides=index) >= 0 if opened.one else opened.enough
@@ -412,7 +413,7 @@ class AggregatorTerm:
             return
         n_peers = len(self._document.roster)
         self._compute(
-            CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained, keys=self._document.keys)
+            CombineRound(self._document.job, n_peers, opened.ref, opened.used, abstained, keys=self._job.keys)
         )
 
     def _abstained(self, opened: OpenRound) -> dict[int, str]:
@@ -425,7 +426,7 @@ class AggregatorTerm:
                 status = self._membership.status(name)
                 # "late": alive, but without an answer in time.
                 abstained[index] = f"{LEFT_OUT}: {'late' if status == 'alive' else status}"
-                if opened.secure is not None and name in self._ctx.barred:
+                if self._job.bars(name) and (opened.secure is not None or status == "alive"):
                     abstained[index] = REVOKED
         return abstained
 

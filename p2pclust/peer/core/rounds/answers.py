@@ -12,7 +12,7 @@ from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import Ref
-from p2pclust.protocols.engine.reasons import NOT_ASKED
+from p2pclust.protocols.engine.reasons import NOT_ASKED, REVOKED
 from p2pclust.tools.bit_sets import members_of
 
 __all__ = ["ANSWERED_TWICE", "Answers"]
@@ -25,6 +25,7 @@ class Answers:
     """Writes the answers of one term into the open round. Most methods return whether the round may end now."""
 
     def __init__(self, job: JobContext, patience: Patience) -> None:
+        self._job = job
         self._ctx = job.context
         self._blobs = job.blobs
         self._document = job.document
@@ -65,6 +66,8 @@ class Answers:
     def take(self, opened: OpenRound, name: str, ref: Ref | None, abstains: str) -> bool:
         """Take one peer's contribution, or why there is none and the signed refusal; fetch a contribution that is a blob."""
         index = self._document.index(name)
+        if self._job.bars(name) and abstains != NOT_ASKED:
+            ref, abstains = None, REVOKED
         known = opened.contributions.get(index)
         if ref is not None and known is not None and ref.digest != known.digest:
             # Different last bits, for example after a restart on another kind of CPU: the newer one counts.

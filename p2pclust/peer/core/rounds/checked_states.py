@@ -27,6 +27,7 @@ class CheckedStates:
     """
 
     def __init__(self, job: JobContext, leave: Callable[[str], None]) -> None:
+        self._job = job
         self._ctx = job.context
         self._document = job.document
         self._ledger = job.ledger
@@ -59,7 +60,7 @@ class CheckedStates:
         if token not in self._asked:
             self._asked[token] = (source, ref)
             held = self._ledger.register.ref
-            task = CheckState(document.job, len(document.roster), ref, held, keys=document.keys)
+            task = CheckState(document.job, len(document.roster), ref, held, keys=self._job.keys)
             self._ctx.effects.append(Compute(token, task))
 
     def checked(self, token: CheckToken, outcome: Outcome) -> bool:

@@ -93,8 +93,9 @@ class Election:
         self.role = Role.FOLLOWER
         self.aggregator = ""
         self.terms: dict[int, str] = {}  # the aggregators that this life of the peer has heard of
-        # A peer whose store was lost since the submission counts for no majority, so it does not stand either.
-        self._stands = job.document.counts(self._ctx.me, self._ctx.store_id)
+        # A peer whose store was lost since the submission counts for no majority, so it does not stand either; and one that
+        # has new keys can sign nothing that the others of the job would believe.
+        self._stands = job.document.counts(self._ctx.me, self._ctx.store_id) and not job.bars(self._ctx.me)
         n_peers = len(job.document.roster)
         self._first = fitness.unusual or stands_first(job.document.id, self._ctx.me, n_peers)
 

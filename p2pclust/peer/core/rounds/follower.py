@@ -25,6 +25,7 @@ from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Outcome, Ref, Wanted
 from p2pclust.peer.core.tokens import AnswerToken, SumToken
+from p2pclust.protocols.engine.reasons import REVOKED
 
 __all__ = ["Follower"]
 
@@ -250,23 +251,16 @@ class Follower:
             self._acknowledge(None, "")
         elif key in self._answers:
             self._acknowledge(*self._answers[key])
-        elif flaw := self._pins_flaw():
-            self._acknowledge(None, flaw)
+        elif self._job.bars(self._ctx.me):
+            self._acknowledge(None, REVOKED)
         elif not self._workspace.busy:
-            keys = self._document.keys
+            keys = self._job.keys
             self._compute(
                 Contribute(
                     self._document.job, len(self._document.roster), register.ref, self._me, self._proposer, self._note(),
                     pads=None if keys is None else self._notes.kept, keys=keys,
                 )
             )  # fmt: skip
-
-    def _pins_flaw(self) -> str:
-        """Return why this peer does not believe the keys that the job's document names, or an empty string."""
-        pins, document = self._ctx.pins, self._document
-        if not document.treatment.keyed:
-            return ""
-        return "this peer has no keys to sign with" if pins is None else pins.flaw(document.roster, document.pins)
 
     def _compute(self, task: Contribute) -> None:
         token = AnswerToken(self._document.id, task.kind, task.state.digest, task.proposer)

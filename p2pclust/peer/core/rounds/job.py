@@ -37,7 +37,7 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import Outcome, Ref
+from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
 from p2pclust.peer.core.tokens import AnswerToken, CheckToken, JobToken, PadsToken, SumToken, TermToken
 
 __all__ = ["AggregatedJob"]
@@ -66,6 +66,7 @@ class AggregatedJob:
         self._blobs = job.blobs
         self.document = job.document
         self.suspicions = job.suspicions
+        self.bars = job.bars
         self.ledger = job.ledger
         self.id = job.document.id
         self._began_at = job.context.now
@@ -320,6 +321,11 @@ class AggregatedJob:
         self._follower.member_changed()
         if name == self.election.aggregator and self._membership.gone(name):
             self.election.aggregator_lost()
+
+    @property
+    def keys(self) -> JobKeys | None:
+        """What tasks need where devices sign; None elsewhere."""
+        return self._job.keys
 
     @property
     def terms(self) -> Mapping[int, str]:

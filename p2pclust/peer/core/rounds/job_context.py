@@ -12,6 +12,7 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.series import Series
+from p2pclust.peer.core.tasks import JobKeys
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
@@ -69,3 +70,18 @@ class JobContext:
     series: Series
     children: Children
     suspicions: OwnSuspicions = field(default_factory=OwnSuspicions)
+
+    def bars(self, name: str) -> bool:
+        """Return whether a peer of the job is not on the fleet roster in force, or has another key there than in the job.
+
+        It counts in the size of majorities, but does not contribute or keep pads, and counts for no cohort.
+        """
+        ctx = self.context
+        return name in ctx.barred or ctx.rosters.other_key(self.document.fleet_roster, name)
+
+    @property
+    def keys(self) -> JobKeys | None:
+        """What tasks need where devices sign; None elsewhere."""
+        if not self.document.treatment.keyed:
+            return None
+        return self.document.keys(self.context.rosters, [name for name in self.document.roster if self.bars(name)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
+from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.round_reports import RefusesPads
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -39,6 +40,7 @@ class Keeper:
     """One peer as a keeper of one job. What it checks in the state itself, its worker does."""
 
     def __init__(self, job: JobContext, election: Election, notes: PadNotes) -> None:
+        self._job = job
         self._ctx = job.context
         self._blobs = job.blobs
         self._document = job.document
@@ -118,8 +120,13 @@ class Keeper:
 
     def _take(self, source: str, message: Unpad, held: Held, *, again: bool) -> None:
         token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, held.members)
+        roster = self._document.roster
+        barred = [name for index, name in enumerate(roster) if held.members >> index & 1 and self._job.bars(name)]
         if self._sent is not None and self._sent[0] == token:
             self._ctx.send(source, self._sent[1])
+        elif barred or self._job.bars(self._ctx.me):
+            self._ctx.send(source, RosterOffer(self._ctx.serial))  # it does not know yet
+            self._refuse(source, message, f"{', '.join(barred) or 'it'} was revoked, or has new keys")
         elif not self._notes.allows(message.digest, held.members):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
         elif token not in self._asked:
@@ -127,7 +134,7 @@ class Keeper:
             maker = Maker(self._document.index(source), message.term, message.round)
             task = TakePads(
                 self._document.job, len(self._document.roster), held.state, self._document.index(self._ctx.me),
-                held.members, maker, held.sum if again else None, keys=self._document.keys,
+                held.members, maker, held.sum if again else None, keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
 

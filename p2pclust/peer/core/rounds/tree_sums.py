@@ -230,6 +230,7 @@ class TreeSum:
     """One peer's place in the tree of one round, from the message that opened it until the next one is opened."""
 
     def __init__(self, job: JobContext, carrier: str, message: Open) -> None:
+        self._job = job
         self._ctx = job.context
         self._membership = job.membership
         self._document = job.document
@@ -358,7 +359,7 @@ class TreeSum:
         if len(sums) > 1:
             assert self._state is not None
             document = self._document
-            task = AddUp(document.job, len(document.roster), self._state, tuple(sums), keys=document.keys)
+            task = AddUp(document.job, len(document.roster), self._state, tuple(sums), keys=self._job.keys)
             token = SumToken(self._document.id, task.kind, self.opened.term, self.opened.round)
             self._adding = (token, whole)
             self._ctx.effects.append(Compute(token, task))

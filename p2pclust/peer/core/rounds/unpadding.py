@@ -55,6 +55,7 @@ class SecureTerm:
     def __init__(
         self, job: JobContext, notes: PadNotes, keeper: Keeper, patience: Patience, compute: Callable[[Task], None]
     ) -> None:  # fmt: skip
+        self._job = job
         self._ctx = job.context
         self._membership = job.membership
         self._blobs = job.blobs
@@ -89,7 +90,7 @@ class SecureTerm:
         else:
             document = self._document
             self._compute(
-                SumPadded(document.job, len(document.roster), opened.ref, self._me, opened.used, keys=document.keys)
+                SumPadded(document.job, len(document.roster), opened.ref, self._me, opened.used, keys=self._job.keys)
             )
 
     def summed(self, outcome: Summed) -> None:
@@ -99,9 +100,9 @@ class SecureTerm:
             return
         members = as_mask(outcome.peers)
         parts = (*outcome.peers, *closing.secure.keepers)
-        revoked = [index for index in parts if self._document.roster[index] in self._ctx.barred]
+        revoked = [index for index in parts if self._job.bars(self._document.roster[index])]
         if revoked:  # while the sum was made
-            self._renew(closing, (), f"{self._names(revoked[:1])} was revoked")
+            self._renew(closing, (), f"{self._names(revoked[:1])} was revoked, or has new keys")
         elif outcome.ref is None or (flaw := self._flaw(closing.secure, members)):
             self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
         else:
@@ -231,7 +232,7 @@ class SecureTerm:
         self._compute(
             CombineRound(
                 document.job, len(document.roster), state, given, abstained, maker, removed, cancelled_by,
-                keys=document.keys,
+                keys=self._job.keys,
             )
         )  # fmt: skip
 
@@ -243,7 +244,7 @@ class SecureTerm:
         if own is not None and own.state.digest == closing.state.digest:
             removed = (*removed, (self._me, own.sum))
         self._compute(
-            FinishRound(document.job, len(document.roster), closing.state, members, maker, removed, keys=document.keys)
+            FinishRound(document.job, len(document.roster), closing.state, members, maker, removed, keys=self._job.keys)
         )
 
     def _renew(self, closing: _Closing, silent: tuple[int, ...], why: str) -> None:
@@ -252,7 +253,7 @@ class SecureTerm:
             self._ctx.report(KeysRenewed(*self._document.named, term=self._term, round=closing.round, reason=why))
         n_peers = len(self._document.roster)
         task = RenewKeys(
-            self._document.job, n_peers, closing.state, closing.abstained, silent, keys=self._document.keys
+            self._document.job, n_peers, closing.state, closing.abstained, silent, keys=self._job.keys
         )  # fmt: skip
         self._compute(task)
 
@@ -268,7 +269,7 @@ class SecureTerm:
         if closing is not None and closing.message is not None:
             members = 0 if closing.held is None else closing.held.members
             if index in closing.keepers or members >> index & 1:
-                self._renew(closing, (), f"{name} was revoked")
+                self._renew(closing, (), f"{name} was revoked, or has new keys")
 
     def fire(self) -> bool:
         """Ask silent keepers again, and give them up in the end; return whether another aggregator should try.

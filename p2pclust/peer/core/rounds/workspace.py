@@ -128,8 +128,9 @@ class JobWorkspace:
                 patience_s=parent.treatment.patience_s, aggregator=parent.roster[wanted.aggregator], collect="star",
                 verify=parent.treatment.verify,
             )  # fmt: skip
-            pins = parent.pins_of(wanted.roster) if treatment.keyed else b""
-            document = Document(wanted.mathematics, names, stores, treatment, "", nonce, pins=pins)
+            document = Document(
+                wanted.mathematics, names, stores, treatment, "", nonce, fleet_roster=parent.fleet_roster
+            )  # fmt: skip
             _ = document.id  # raises if the document is too large
         except UsageError as error:
             self._ctx.report(NoJob(within=parent.id, name=wanted.name, reason=str(error)))

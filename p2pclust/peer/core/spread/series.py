@@ -19,7 +19,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, pins_of
+from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, roster_for
 from p2pclust.peer.core.effects import Reload
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.members.membership import Membership
@@ -50,7 +50,8 @@ def census_of(document: Document) -> Document:
     given = document.treatment
     treatment = Treatment(patience_s=given.patience_s, collect="star", every_s=given.every_s)
     return Document(
-        CENSUS, document.roster, document.store_ids, treatment, "", f"{document.id}/0/next", turn=turn
+        CENSUS, document.roster, document.store_ids, treatment, "", f"{document.id}/0/next", turn=turn,
+        fleet_roster=document.fleet_roster,
     )  # fmt: skip
 
 
@@ -132,7 +133,9 @@ class Series:
         before = self._before(census)
         if before is None:
             return None
-        return ContinueJob(before.job, len(before.roster), self._table.state(before.id), keys=before.keys)
+        return ContinueJob(
+            before.job, len(before.roster), self._table.state(before.id), keys=before.keys(self._ctx.rosters)
+        )
 
     def _before(self, census: Document) -> Document | None:
         assert census.turn is not None
@@ -158,7 +161,7 @@ class Series:
                     before, job=job, roster=roster, store_ids=tuple(stores.values()), submitter=self._ctx.me,
                     nonce=census.id, turn=turn, treatment=treatment,
                     links=links_of(self._ctx.routing, treatment, roster),
-                    pins=pins_of(self._ctx.pins, treatment, roster),
+                    fleet_roster=roster_for(self._ctx.rosters, treatment, roster),
                 )  # fmt: skip
                 return document.encode()
             except UsageError as error:
@@ -176,7 +179,8 @@ class Series:
         store_id, membership = self._membership.store_id, self._membership
         known = dict(zip(before.roster, before.store_ids, strict=True))
         if turn.fixed:
-            return {name: store_id(name) or known[name] for name in before.roster}
+            named = [name for name in before.roster if name not in self._ctx.barred]
+            return {name: store_id(name) or known[name] for name in named} or None
         alive = [name for name in membership.alive() if store_id(name)]
         if len(alive) < majority(len(membership.members) + 1):
             return None

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Persist, Send
+from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
+from p2pclust.peer.core.messages import RosterOffer
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
 from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, Ref, TakePads
@@ -21,12 +23,14 @@ from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import packed
 
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=1.0, collect="star", secure=True).secured_for(4)
 DOCUMENT = Document(
-    b"job", NAMES, tuple(f"store-{name}" for name in NAMES), TREATMENT, "p1", "1", pins=bytes(64 + 4 * 32)
-)
+    b"job", NAMES, tuple(f"store-{name}" for name in NAMES), TREATMENT, "p1", "1",
+    fleet_roster=RosterName(1, bytes(32)),
+)  # fmt: skip
 STATE, NEXT = b"a" * 32, b"b" * 32
 
 
@@ -108,8 +112,12 @@ class Kept:
         self.ledger = SimpleNamespace(term=3, register=self.register, stale=lambda term: term < self.ledger.term)
         self.election = SimpleNamespace(aggregator="p1")
         self.notes = PadNotes(self.ctx, DOCUMENT, None)
+        self.barred: dict[str, None] = {}
         blobs = SimpleNamespace(has=lambda digest: True)
-        job = SimpleNamespace(context=self.ctx, document=DOCUMENT, ledger=self.ledger, blobs=blobs)
+        job = SimpleNamespace(
+            context=self.ctx, document=DOCUMENT, ledger=self.ledger, blobs=blobs, keys=None,
+            bars=self.barred.__contains__,
+        )  # fmt: skip
         self.keeper = Keeper(cast(Any, job), cast(Any, self.election), self.notes)
 
     def asked(self, members: int = 0b1111, *, source: str = "p1", **change: Any) -> list[Compute]:
@@ -117,9 +125,7 @@ class Kept:
         fields = {"term": 3, "round": 5, "digest": STATE} | change
         total = {"sum": b"s" * 32, "size_bytes": 3, "payload": (b"sum",)}
         self.ctx.effects.clear()
-        self.keeper.on_unpad(
-            source, Unpad(DOCUMENT.id, members=members.to_bytes(members > 0, "little"), **fields, **total)
-        )
+        self.keeper.on_unpad(source, Unpad(DOCUMENT.id, members=packed(members), **fields, **total))
         return [effect for effect in self.ctx.effects if isinstance(effect, Compute)]
 
     def took(self, compute: Compute, outcome: Any = None) -> None:
@@ -161,6 +167,24 @@ def test_for_another_set_of_the_same_state_it_refuses() -> None:
     assert kept.asked(0b0111) == []
     answers = [(answer.refusal, answer.members) for answer in kept.answers()]
     assert answers == [("it has taken its pads away for another set of peers", b"")], "a refusal names no set"
+
+
+@pytest.mark.parametrize("barred", ["p3", "p2"], ids=["of the set", "itself"])
+def test_for_a_peer_that_was_revoked_or_has_new_keys_no_pads_are_taken(barred: str) -> None:
+    kept = Kept()
+    kept.barred[barred] = None
+    assert kept.asked(0b1110) == []
+    assert [answer.refusal for answer in kept.answers()] == [f"{barred} was revoked, or has new keys"]
+    offers = [effect.message for effect in kept.ctx.effects if isinstance(effect, Send)]
+    assert RosterOffer(kept.ctx.serial) in offers, "the aggregator does not know of it yet"
+    assert kept.asked(0b1001) == [] if barred == "p2" else len(kept.asked(0b1001)) == 1
+
+
+def test_a_set_with_peers_beyond_the_roster_is_left_to_the_worker() -> None:
+    kept = Kept()
+    (compute,) = kept.asked(1 << 400)
+    kept.took(compute, NoResult("too few"))
+    assert [answer.refusal for answer in kept.answers()] == ["too few"]
 
 
 def test_of_two_sets_that_are_asked_for_at_once_one_gets_pads() -> None:

@@ -12,9 +12,11 @@ import pytest
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName, Rosters
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import OutOfReach
 from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
@@ -28,7 +30,8 @@ from p2pclust.tools.bit_sets import as_mask, packed
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=10.0, collect="star", secure=True).secured_for(4)
 STORES = tuple(f"store-{name}" for name in NAMES)
-DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", pins=bytes(64 + 4 * 32))
+DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", fleet_roster=RosterName(1, bytes(32)))
+ROSTER = FleetRoster(RosterName(1, bytes(32)), dict.fromkeys(NAMES, b"k" * 32))
 STATE = Ref(b"a" * 32, 5, b"state")
 SUM = Ref(b"s" * 32, 3, b"sum")
 #: p1 made the padded state; p2, p3 and p4 keep pads.
@@ -39,7 +42,9 @@ class Closing:
     """The aggregator p1 of term 3, at the end of round 5."""
 
     def __init__(self) -> None:
-        self.ctx = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
+        self.ctx = Context(
+            "p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1", rosters=Rosters(ROSTER)
+        )
         self.chunks_left = 0
         self.here: set[bytes] = set()
         self.held_up: set[bytes] = set()
@@ -50,9 +55,10 @@ class Closing:
         )  # fmt: skip
         membership = SimpleNamespace(gone=lambda name: name in self.gone, alive=lambda: list(DOCUMENT.roster))
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
-        job = cast(Any, SimpleNamespace(
-            context=self.ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, membership=membership
-        ))  # fmt: skip
+        nothing = cast(Any, None)
+        job = JobContext(
+            self.ctx, cast(Any, membership), cast(Any, blobs), DOCUMENT, cast(Any, ledger), nothing, nothing, nothing
+        )  # fmt: skip
         self.notes = PadNotes(self.ctx, DOCUMENT, None)
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
         headway = Headway(job)

@@ -1,0 +1,129 @@
+"""The fleet rosters that a peer holds, and what follows from two of them: the one that a job names, and the one in force.
+
+In a fleet with keys the document of each job names a signed fleet roster, by serial and SHA-256. All peers of the job roster
+are on it, and its keys are the keys of the job. So a submitter cannot invent peers, and cannot choose what the administrator
+alone may choose. A peer of the job that is not on the roster in force, or has another key there, is *barred* from the job:
+it counts in the size of majorities, but does not contribute, keep pads, or count for a cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from p2pclust.errors import UsageError
+
+__all__ = ["FleetRoster", "RosterName", "Rosters"]
+
+
+@dataclass(frozen=True, slots=True)
+class RosterName:
+    """What names a fleet roster: its serial, and the SHA-256 of its file."""
+
+    serial: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRoster:
+    """A fleet roster that the fleet has signed.
+
+    Parameters
+    ----------
+    name : RosterName
+    devices : mapping of str to bytes
+        The Ed25519 public key of each peer, 32 bytes.
+    """
+
+    name: RosterName
+    devices: Mapping[str, bytes]
+
+
+class Rosters:
+    """The fleet rosters that a peer of a fleet with keys holds; none in other fleets.
+
+    Parameters
+    ----------
+    in_force : FleetRoster or None
+    before : bytes
+        The digest of the roster that this peer held before that one; empty if there was none.
+    held : iterable of FleetRoster
+        These two, and those that jobs name.
+    """
+
+    def __init__(
+        self, in_force: FleetRoster | None = None, before: bytes = b"", held: Iterable[FleetRoster] = ()
+    ) -> None:  # fmt: skip
+        self.in_force = in_force
+        self.held: dict[bytes, FleetRoster] = {}
+        #: The rosters that documents name and this peer lacks, with the peers that may have them.
+        self.wanted: dict[bytes, Sequence[str]] = {}
+        for roster in (*held, *([] if in_force is None else [in_force])):
+            self.hold(roster)
+        self._oldest = 0 if in_force is None else in_force.name.serial - 1
+        if before in self.held:
+            self._oldest = self.held[before].name.serial
+
+    def hold(self, roster: FleetRoster) -> None:
+        """Hold another roster."""
+        self.held[roster.name.digest] = roster
+        self.wanted.pop(roster.name.digest, None)
+
+    def take(self, roster: FleetRoster) -> None:
+        """Put a newer roster in force."""
+        assert self.in_force is not None, "a fleet without keys"
+        self._oldest, self.in_force = self.in_force.name.serial, roster
+        self.hold(roster)
+
+    def name_for(self, peers: Sequence[str]) -> RosterName | None:
+        """Return what the document of a new job with these peers names; None in a fleet without keys.
+
+        Raises
+        ------
+        UsageError
+            If a peer is not on the roster in force.
+        """
+        if self.in_force is None:
+            return None
+        if strange := [name for name in peers if name not in self.in_force.devices]:
+            raise UsageError(f"not on the fleet roster of this peer: {', '.join(strange)}")
+        return self.in_force.name
+
+    def has(self, named: RosterName | None) -> bool:
+        """Return whether the roster that a document names is here; True in a fleet without keys."""
+        return named is None or named.digest in self.held
+
+    def flaw(self, named: RosterName | None, peers: Sequence[str], *, met: bool) -> str:
+        """Return why this peer refuses a document with this job roster, or an empty string.
+
+        `met` says whether it knew the document before: then the roster may have been replaced since. A roster that is older
+        than the one before is refused otherwise, so that a submitter cannot choose from all that there were.
+        """
+        if self.in_force is None:
+            return "" if named is None else "it names a fleet roster, and this fleet has no keys"
+        if named is None:
+            return "it names no fleet roster, and this fleet has keys"
+        other = any(r.name.serial == named.serial and r.name != named for r in self.held.values())
+        if other or (named.digest in self.held and self.held[named.digest].name != named):
+            return f"fleet roster {named.serial} is another one than it names"
+        if not met and named.serial < self._oldest:
+            return f"it names fleet roster {named.serial}, which {self.in_force.name.serial} has replaced long ago"
+        known = self.held.get(named.digest)
+        strange = "" if known is None else next((name for name in peers if name not in known.devices), "")
+        return f"it names {strange}, which is not on fleet roster {named.serial}" if strange else ""
+
+    def keys(self, named: RosterName, peers: Sequence[str]) -> tuple[bytes, ...]:
+        """Return the device keys of the peers of a job, in its order."""
+        devices = self.held[named.digest].devices
+        return tuple(devices[name] for name in peers)
+
+    def other_key(self, named: RosterName | None, name: str) -> bool:
+        """Return whether a peer of a job has no key, or another one, on the roster in force."""
+        if named is None or self.in_force is None or named == self.in_force.name:
+            return False
+        return self.held[named.digest].devices[name] != self.in_force.devices.get(name)
+
+    def keep_only(self, digests: Iterable[bytes]) -> None:
+        """Forget all other rosters."""
+        kept = frozenset(digests)
+        self.held = {digest: roster for digest, roster in self.held.items() if digest in kept}

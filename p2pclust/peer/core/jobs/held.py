@@ -1,0 +1,82 @@
+"""Documents that wait for the fleet roster that they name: they are neither kept nor refused until it is here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.reports import BadDocument, DocumentHeld
+
+__all__ = ["HeldDocuments"]
+
+#: Of one peer that published them; of more the oldest is dropped. A liar may name rosters that never were.
+_MOST_HELD: Final = 8
+#: A peer publishes the document of a job that has ended for as long.
+_MOST_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    document: Document
+    owner: str  # the peer that published it
+    since: float
+
+
+class HeldDocuments:
+    """The documents that wait. What they wait for is in `context.rosters.wanted`, so that it is asked for."""
+
+    def __init__(self, context: Context) -> None:
+        self._ctx = context
+        self._held: dict[str, _Held] = {}  # by job id
+
+    def __contains__(self, job_id: str) -> bool:
+        """Return whether the document of that job waits here."""
+        return job_id in self._held
+
+    def admits(self, owner: str, document: Document, *, agreed: bool = False) -> bool:
+        """Return whether a document that a peer published may be kept; otherwise it is refused, or held.
+
+        `agreed` says that a majority of a job roster has agreed on it, so that no submitter has chosen its fleet roster.
+        """
+        rosters, named, job_id = self._ctx.rosters, document.fleet_roster, document.id
+        flaw = rosters.flaw(named, document.roster, met=agreed or job_id in self._held)
+        if not flaw and not rosters.has(named):
+            self._hold(owner, document)
+            return False
+        self._held.pop(job_id, None)
+        if flaw:
+            self._ctx.report(BadDocument(owner=owner, reason=flaw))
+        return not flaw
+
+    def _hold(self, owner: str, document: Document) -> None:
+        job_id, named = document.id, document.fleet_roster
+        assert named is not None
+        if job_id not in self._held:
+            mine = [held_id for held_id, held in self._held.items() if held.owner == owner]
+            for oldest in mine[: max(0, len(mine) + 1 - _MOST_HELD)]:
+                del self._held[oldest]
+            self._held[job_id] = _Held(document, owner, self._ctx.now)
+            self._ctx.report(DocumentHeld(job=job_id, owner=owner, serial=named.serial))
+        self._want()
+
+    def take_all(self) -> list[tuple[str, Document]]:
+        """Return the documents whose roster came, or is known now to be another, with the peers that published them."""
+        rosters = self._ctx.rosters
+        self._held = {i: held for i, held in self._held.items() if self._ctx.now - held.since < _MOST_S}
+        self._want()
+        return [
+            (held.owner, held.document) for held in self._held.values()
+            if rosters.has(held.document.fleet_roster)
+            or rosters.flaw(held.document.fleet_roster, held.document.roster, met=True)
+        ]  # fmt: skip
+
+    def _want(self) -> None:
+        """Ask for the rosters that are older than the one in force; a newer one comes by itself."""
+        rosters = self._ctx.rosters
+        rosters.wanted.clear()
+        for held in self._held.values():
+            named = held.document.fleet_roster
+            if named is not None and not rosters.has(named) and named.serial < self._ctx.serial:
+                rosters.wanted[named.digest] = (held.owner, *(n for n in held.document.roster if n != self._ctx.me))
