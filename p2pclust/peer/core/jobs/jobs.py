@@ -246,7 +246,7 @@ class Jobs:
     ) -> AggregatedJob | GossipJob:  # fmt: skip
         self.table.ledgers[document.id] = ledger
         job = JobContext(
-            self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
+            self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self, self._facts
         )  # fmt: skip
         if document.treatment.collect == "gossip":
             return GossipJob(job, note)
