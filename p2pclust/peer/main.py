@@ -79,6 +79,8 @@ def run_peer(config: Mapping[str, Any]) -> int:
     int
         The exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
     """
+    if not config.get("insecure") and not config.get("stdio"):
+        hide_memory()
     try:
         restrain(config)
         allow_most_files()
@@ -227,10 +229,19 @@ def _settle_down() -> None:
 
 def die_with_parent() -> None:
     """On Linux, end when the parent process does: a stopped process would not notice the end of its input."""
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def hide_memory() -> None:
+    """On Linux, leave no core dump, and let other processes of the same user not look: keys are in memory only."""
+    _prctl(4, 0)  # PR_SET_DUMPABLE
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def _timing(config: Mapping[str, Any]) -> Timing:

@@ -29,7 +29,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import Sealed
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
@@ -152,8 +152,8 @@ class Aggressor:
         """Open a state for keys; return what :meth:`padded_from` needs."""
         digest, payloads, refused = self.open(state)
         given = self.bodies(payloads)
-        entry = self.secrets.renew(self.keys, digest, self.index, columns)
-        given[self.index] = self.signed(state, digest, KeyAnswer(entry).encode())
+        entry = self.secrets.renew(self.keys, digest, KeyEntry(self.index, bytes(32), columns, insists=False))
+        given[self.index] = self.signed(state, digest, entry.encode())
         return state, digest, given, refused
 
     def padded_from(self, closing, round_):
@@ -166,8 +166,8 @@ class Aggressor:
                 replace(state, proof=b"").encode(), digest, [given[i] for i in sorted(given)], [], left, (), maker
             )
             return replace(self.verifier.follows(replace(state, proof=b""), proof), proof=proof.encode())
-        answers = {i: KeyAnswer.decode(i, body) for i, body in given.items()}
-        return secure_rounds.keys_closed(self.job, state, answers, dict(refused), self.terms, maker)
+        answers = {i: KeyEntry.decode(i, body) for i, body in given.items()}
+        return secure_rounds.keys_closed(self.job, state, digest, answers, dict(refused), self.terms, maker)
 
     def padded_round(self, state):
         """Open a padded state; return its digest, and the answers by index; its own is only the check word."""
@@ -175,8 +175,7 @@ class Aggressor:
         given = self.bodies(payloads)
         part, layout = state.secured, layout_of(self.job, state)
         if part.asked >> self.index & 1:
-            mine = next(e for e in part.entries if e.index == self.index)
-            pair = self.secrets.pair(self.keys, mine.public)
+            pair = self.secrets.pair(self.keys, self.index, part)
             numbers = np.zeros(layout.size, np.uint64)
             numbers[-1] = 1
             y = pair.padded(
@@ -202,8 +201,7 @@ class Aggressor:
             Unpad(self.id, self.term, self.round, digest, packed(mask), digest_of(data), len(data), (data,)), asked
         )
         pads, refusals = {}, {}
-        me = next((e for e in part.entries if e.index == self.index), None)
-        pair = None if me is None else self.secrets.pair(self.keys, me.public)
+        pair = self.secrets.pair(self.keys, self.index, part)
         for source, message in self.ears.heard:
             if isinstance(message, Pads) and message.digest == digest:
                 k = self.document.index(source)

@@ -10,15 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.protocols.engine.secure_rounds import Terms
-from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, keeper_order
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.parameters import SecureSums
 
-__all__ = ["FLEET", "SecureFleet"]
+__all__ = ["ASKS", "FLEET", "JOB", "SecureFleet"]
 
 FLEET = b"f" * 32
 JOB = "job-1"
+#: The digest of the state that asks for keys.
+ASKS = b"a" * 32
 
 
 class SecureFleet:
@@ -42,12 +43,16 @@ class SecureFleet:
         known = self.terms.keys
         return JobKeys(JOB, secure, known.roster, tuple(known.devices), verify, barred)
 
-    def answer(self, peer: int, *, columns: int = 2, refusal: str = "", taken: int | None = 0) -> KeyAnswer:
-        """What a peer answers when it is asked for a key."""
-        entry = KeyEntry(peer, self.pairs[peer].public, 0 if refusal else columns, insists=False)
-        signature = self.devices[peer].sign(entry.statement(FLEET, JOB))
-        return KeyAnswer(replace(entry, signature=signature), refusal, taken)
+    def answer(
+        self, peer: int, *, columns: int = 2, refusal: str = "", taken: int | None = 0, sets: tuple[int, ...] = ()
+    ) -> KeyEntry:  # fmt: skip
+        """What a peer answers when the state `ASKS` asks it for a key."""
+        columns = 0 if refusal else columns
+        bare = KeyEntry(
+            peer, self.pairs[peer].public, columns, insists=False, refusal=refusal, taken=taken, sets=sets
+        )  # fmt: skip
+        return replace(bare, signature=self.devices[peer].sign(bare.statement(FLEET, JOB, ASKS)))
 
-    def answers(self, peers: Sequence[int] | None = None, *, taken: int | None = 0) -> dict[int, KeyAnswer]:
+    def answers(self, peers: Sequence[int] | None = None, *, taken: int | None = 0) -> dict[int, KeyEntry]:
         """What these peers answer, or all."""
         return {peer: self.answer(peer, taken=taken) for peer in (range(self.n_peers) if peers is None else peers)}

@@ -344,6 +344,16 @@ class RefusesPads(JobReport):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportsSets(JobReport):
+    """The job's final state leaves out sets of peers for which this keeper took pads away: it reports them to the fleet.
+
+    Sums of few peers may have been computed, about these `peers`, which the state does not list as exposed.
+    """
+
+    peers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class TooFewKeys(JobReport):
     """The job waits for more peers: otherwise sums of too few would be revealed."""
 

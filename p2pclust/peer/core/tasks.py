@@ -31,8 +31,10 @@ __all__ = [
     "Contributed",
     "DescribeState",
     "FinishRound",
+    "ForgetKeys",
     "Given",
     "JobKeys",
+    "KeysForgotten",
     "MakeOffer",
     "NoResult",
     "Offered",
@@ -114,6 +116,17 @@ class BeginJob(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetKeys(Task):
+    """Forget the keys of a job that has ended here. Outcome: `KeysForgotten`."""
+
+    kind: ClassVar[str] = "forget"
+    job: bytes
+    keys: JobKeys
+    state: Ref | None = None  # the final state, if this peer knows sets
+    sets: tuple[int, ...] = ()  # for which it took pads away
+
+
+@dataclass(frozen=True, slots=True)
 class StateTask(Task):
     """Base of the tasks that start from a state of a job."""
 
@@ -173,7 +186,10 @@ class PadsKept:
     intact: bool  # whether its store is the one that it had at submission
     rows: bytes = b""  # a digest of the rows of its first padded contribution
     noisy: int = 0  # how many contributions with noise it has made
-    sets: tuple[tuple[bytes, int], ...] = ()  # of padded states: digest, and the set for which pads were taken away
+    sets: tuple[
+        tuple[bytes, int], ...
+    ] = ()  # of the last padded states: digest, and the set for which pads were taken away
+    released: tuple[int, ...] = ()  # all different sets, of the whole job, whose sums could be revealed with its pads
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +238,7 @@ class TakePads(StateTask):
     me: int
     members: int
     maker: Maker  # the aggregator that asks, its term and the round
+    pads: PadsKept
     sum: Ref | None = None  # of a round whose maker is gone: what it had added up, to be sent along
 
 
@@ -368,9 +385,18 @@ class Contributed(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class PadsTaken(Outcome):
-    """What a keeper takes from the sum, sealed for the maker of the state."""
+    """What a keeper takes from the sum, sealed for the maker of the state, and the sets whose sums that reveals."""
 
     ref: Ref
+    sets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysForgotten(Outcome):
+    """The keys of a job are forgotten."""
+
+    unnamed: tuple[int, ...] = ()  # the sets that the final state does not name
+    exposed: tuple[int, ...] = ()  # roster indices: peers that they expose, and the final state does not list
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 __all__ = [
     "AnswerToken",
     "CheckToken",
+    "EndToken",
     "GossipToken",
     "JobToken",
     "PadsToken",
@@ -103,6 +104,15 @@ class PadsToken(JobToken):
     def words(self) -> tuple[str, ...]:
         """Return the token as traces record it."""
         return ("job", self.job, self.kind, str(self.term), self.state.hex(), str(self.members))
+
+
+@dataclass(frozen=True, slots=True)
+class EndToken(JobToken):
+    """The job has ended here."""
+
+    def words(self) -> tuple[str, ...]:
+        """Return the token as traces record it."""
+        return ("job", self.job, self.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,17 @@
 """What one life of a peer keeps secret for secure sums: its keys of each job, and the device's signature.
 
-Nothing here is ever on disk. The worker alone uses it.
+Nothing here is ever on disk, and what belongs to a job is forgotten when the job ends. The worker alone uses it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.peer.core.tasks import JobKeys, PadsKept
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.secure_rounds import Terms
@@ -22,7 +21,21 @@ from p2pclust.protocols.secure.secured import Secured
 
 __all__ = ["Secrets"]
 
-_MOST_JOBS: Final = 64  # to remember keys of; there are never as many unfinished ones
+_Entries = tuple[KeyEntry, ...]
+
+
+@dataclass
+class _OfJob:
+    """What belongs to one job."""
+
+    terms: Terms
+    asks: bytes = b""  # the digest of the state that asked for the key pair
+    pair: KeyPair | None = field(default=None, repr=False)
+    bound: _Entries = ()  # the only list of keys with which the pair may be used; empty: none yet
+    believed: _Entries = ()  # the list that was checked last
+    keepers: tuple[_Entries, int, dict[int, bytes]] = ((), -1, {})  # for a list of keys and a maker
+    given: dict[int, None] = field(default_factory=dict)  # with leave = "groups": sets that it contributed to
+    last: tuple[bytes, tuple[int, ...]] = (b"", ())  # the same of the last context, with the digest of its state
 
 
 @dataclass
@@ -48,41 +61,83 @@ class Secrets:
     entropy: Callable[[int], bytes] = field(repr=False)
     insists: bool = False
     reserve: Callable[[str, float], str] = field(default=lambda job, mu_squared: "", repr=False)
-    _pairs: dict[str, tuple[bytes, KeyPair]] = field(default_factory=dict, repr=False)
-    _terms: dict[str, Terms] = field(default_factory=dict, repr=False)
-    _keepers: dict[str, tuple[tuple[KeyEntry, ...], int, dict[int, bytes]]] = field(default_factory=dict, repr=False)
-    _believed: dict[str, tuple[KeyEntry, ...]] = field(default_factory=dict, repr=False)
+    _jobs: dict[str, _OfJob] = field(default_factory=dict, repr=False)
     _rows: tuple[Local, bytes] | None = field(default=None, repr=False)
+
+    def _of(self, keys: JobKeys) -> _OfJob:
+        if keys.job not in self._jobs:
+            assert keys.secure is not None, "a job without secure sums"
+            self._jobs[keys.job] = _OfJob(Terms(keys.job, keys.secure, self.fleet_keys(keys)))
+        return self._jobs[keys.job]
+
+    def forget(self, job: str) -> None:
+        """Forget the keys of a job that has ended."""
+        self._jobs.pop(job, None)
 
     def terms(self, keys: JobKeys) -> Terms:
         """Return what all peers know of a job from its document."""
-        if keys.job not in self._terms:
-            assert keys.secure is not None, "a job without secure sums"
-            self._terms[keys.job] = Terms(keys.job, keys.secure, self.fleet_keys(keys))
-            _forget_oldest(self._terms)
-        return self._terms[keys.job]
+        return self._of(keys).terms
 
     def fleet_keys(self, keys: JobKeys) -> FleetKeys:
         """Return the keys of a job's peers."""
         return FleetKeys(self.fleet, keys.roster, keys.devices)
 
-    def renew(self, keys: JobKeys, state: bytes, index: int, columns: int) -> KeyEntry:
-        """Return this peer's entry for a state that is open for keys; the keys of an earlier state are forgotten.
+    def renew(self, keys: JobKeys, asks: bytes, bare: KeyEntry) -> KeyEntry:
+        """Return this peer's answer to a state that is open for keys, signed; the keys of an earlier state are forgotten.
 
-        Asked again for the same state, the keys are the same.
+        Asked again for the same state, the key is the same, unless it was used with a list of keys meanwhile.
+
+        Parameters
+        ----------
+        asks : bytes
+            The digest of the state.
+        bare : KeyEntry
+            The answer without its key.
         """
-        known = self._pairs.get(keys.job)
-        if known is None or known[0] != state:
-            self._pairs[keys.job] = (state, KeyPair(self.entropy(ENTROPY_BYTES)))
-            _forget_oldest(self._pairs)
-        public = self._pairs[keys.job][1].public
-        bare = KeyEntry(index, public, columns, self.insists)
-        return KeyEntry(index, public, columns, self.insists, self.sign(bare.statement(self.fleet, keys.job)))
+        known = self._of(keys)
+        if known.pair is None or known.asks != asks or known.bound:
+            known.asks, known.pair, known.bound = asks, KeyPair(self.entropy(ENTROPY_BYTES)), ()
+        entry = replace(bare, public=known.pair.public, insists=self.insists)
+        return replace(entry, signature=self.sign(entry.statement(self.fleet, keys.job, asks)))
 
-    def pair(self, keys: JobKeys, public: bytes) -> KeyPair | None:
-        """Return the key pair with that public key, or None if this life of the peer does not have it any more."""
-        _, pair = self._pairs.get(keys.job, (b"", None))
-        return pair if pair is not None and pair.public == public else None
+    def pair(self, keys: JobKeys, me: int, part: Secured) -> KeyPair | None:
+        """Return the key pair that this peer has on the list of keys of a padded state, and bind it to that list.
+
+        None if this life of the peer does not have it any more, or has used it with another list: that one may have other
+        keepers, which do not know what those of this one have released.
+        """
+        known = self._of(keys)
+        mine = [entry for entry in part.entries if entry.index == me]
+        if not mine or known.pair is None or mine[0].public != known.pair.public:
+            return None
+        known.bound = known.bound or part.entries
+        return known.pair if known.bound == part.entries else None
+
+    # -- sets that were revealed, or may have been ------------------------------------------------------------------------
+
+    def known_sets(self, keys: JobKeys, part: Secured, pads: PadsKept) -> tuple[int, ...]:
+        """Return the sets of a job that this peer knows, whatever a state names.
+
+        These are the sets for which it took pads away. With ``leave = "groups"`` only the sum of all that are asked is
+        revealed; so these are also the sets that it was asked in when it contributed, except where the keepers say on the
+        list of keys of this state that they took no pads away.
+        """
+        known = self._of(keys)
+        digest, sets = known.last
+        u = part.unsettled
+        if u is not None and u.state == digest and sets:
+            if part.wants_keys:
+                sets = ()  # what is reported about this context is another part of the answer
+            elif secure_rounds.settles(part.entries, u, known.terms.secure):
+                sets, known.last = (), (b"", ())
+        return tuple(dict.fromkeys((*pads.released, *known.given, *sets)))
+
+    def contributed(self, keys: JobKeys, state: bytes, sets: tuple[int, ...]) -> None:
+        """Note that this peer contributed to a state in which the sums of these sets may be revealed."""
+        known = self._of(keys)
+        if known.terms.secure.leave == "groups" and known.last[0] != state:
+            known.given |= dict.fromkeys(known.last[1])
+            known.last = (state, sets)
 
     def digest_of(self, local: Local) -> bytes:
         """Return a digest of a peer's rows, which is made once as long as they are the same object."""
@@ -90,24 +145,25 @@ class Secrets:
             self._rows = (local, _digest_of(local))
         return self._rows[1]
 
-    def flaw(self, keys: JobKeys, entries: tuple[KeyEntry, ...]) -> str:
-        """Return why a list of keys is not believed, or an empty string; each list is checked once."""
-        if self._believed.get(keys.job) == entries:
-            return ""
-        flaw = KeyList(entries).flaw(self.terms(keys).keys, keys.job)
-        if not flaw:
-            self._believed[keys.job] = entries
-            _forget_oldest(self._believed)
-        return flaw
+    def flaw(self, keys: JobKeys, part: Secured) -> str:
+        """Return why the list of keys of a padded state must not be used, or an empty string; each list is checked once.
+
+        What the answers on it report is compared with each state.
+        """
+        known = self._of(keys)
+        if known.believed != part.entries:
+            if flaw := KeyList(part.entries).flaw(known.terms.keys, keys.job, part.asks):
+                return flaw
+            known.believed = part.entries
+        return secure_rounds.answers_flaw(part, known.terms.secure)
 
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
         """Return who keeps pads of a padded state, with their public keys."""
-        known = self._keepers.get(keys.job)
-        if known is None or known[0] is not part.entries or known[1] != part.maker.index:
-            keepers = secure_rounds.keepers(part, self.terms(keys))  # without the maker, which may be another by now
-            known = self._keepers[keys.job] = (part.entries, part.maker.index, keepers)
-            _forget_oldest(self._keepers)
-        return known[2]
+        known = self._of(keys)
+        if known.keepers[:2] != (part.entries, part.maker.index):
+            # Without the maker, which may be another by now.
+            known.keepers = (part.entries, part.maker.index, secure_rounds.keepers(part, known.terms))
+        return known.keepers[2]
 
 
 def _digest_of(local: Local) -> bytes:
@@ -116,8 +172,3 @@ def _digest_of(local: Local) -> bytes:
         whole.update(str(array.shape).encode())
         whole.update(np.ascontiguousarray(array).tobytes())
     return whole.digest()
-
-
-def _forget_oldest(table: dict[str, Any]) -> None:
-    while len(table) > _MOST_JOBS:
-        del table[next(iter(table))]

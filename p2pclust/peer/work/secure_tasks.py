@@ -18,8 +18,10 @@ from p2pclust.peer.core.tasks import (
     Contribute,
     Contributed,
     JobKeys,
+    KeysForgotten,
     NoResult,
     Outcome,
+    PadsKept,
     Ref,
     SecureInfo,
     SumPadded,
@@ -35,15 +37,17 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
 from p2pclust.protocols.engine.wire import PADDED
-from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.classes import exposed, parted
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
 from p2pclust.protocols.secure.proofs import OpenPads
+from p2pclust.protocols.secure.secured import MOST_SETS, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
 
 __all__ = [
     "answer_with_key",
     "combine_keys",
+    "compared",
     "contribute_padded",
     "info_of",
     "own_pads",
@@ -54,6 +58,9 @@ __all__ = [
 ]
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
+_SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
+_NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
+_MOST_TOLD: Final = 16  # sets that an answer reports: the others with the next one
 _OTHER_ROWS: Final = (
     "it has other rows than at its first contribution, and the difference of two sums would give them away"
 )
@@ -84,10 +91,15 @@ def answer_with_key(
     refusal = _unusable(job, local) or ("" if pads.intact else _OTHER_STORE)
     if not refusal and (mu_squared := secure_rounds.mu_squared_of(job)):
         refusal = secrets.reserve(keys.job, mu_squared)  # on disk before anything is revealed
-    unsettled = secure_rounds.secured_of(state).unsettled
-    taken = None if not pads.intact or unsettled is None else dict(pads.sets).get(unsettled.state, 0)
-    entry = secrets.renew(keys, task.state.digest, task.me, 0 if refusal else local.n_features)
-    data = KeyAnswer(entry, refusal[:200], taken).encode()
+    part = secure_rounds.secured_of(state)
+    taken = None if not pads.intact else 0 if part.unsettled is None else dict(pads.sets).get(part.unsettled.state, 0)
+    told = parted(taken, secure_rounds.groups_in(job, state, part)) if taken else ()
+    sets = [one for one in secure_rounds.unnamed(part, secrets.known_sets(keys, part, pads)) if one not in told]
+    columns = 0 if refusal else local.n_features
+    bare = KeyEntry(
+        task.me, _NO_KEY, columns, insists=False, refusal=refusal[:200], taken=taken, sets=tuple(sets[:_MOST_TOLD])
+    )
+    data = secrets.renew(keys, task.state.digest, bare).encode()
     return Contributed(Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
 
 
@@ -103,14 +115,16 @@ def contribute_padded(
 ) -> tuple[Arrays, bytes] | NoResult:
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
-    pair = _own(part.entries, task.me, keys, secrets)
     keepers, rows = secrets.keepers(keys, part), secrets.digest_of(local)
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
+    pair = secrets.pair(keys, task.me, part)
     if pair is None:
         return NoResult(secure_rounds.NEW_KEYS)
-    refusal = secrets.flaw(keys, part.entries) or _refusal(task, rows, keepers, terms, secrets)
-    refusal = refusal or _barred(job, state, keepers, keys, terms)
+    assert task.pads is not None
+    sets = secure_rounds.segments_of(job, state, part.asked)
+    refusal = secrets.flaw(keys, part) or _refusal(task, rows, keepers, terms, secrets)
+    refusal = refusal or _small(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms)
     if refusal := refusal or _spent(job, state, task):
         return NoResult(refusal)
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
@@ -122,7 +136,17 @@ def contribute_padded(
         return NoResult(abstention.reason)
     words = pair.words(layout.size, context) if layout.whether else None
     padded = pair.padded(layout.numbers(contribution, words), task.me, keepers, context)
+    secrets.contributed(keys, task.state.digest, sets)
     return Arrays({PADDED: padded.view(np.int64)}), rows
+
+
+def _small(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
+    """Return why the sums of these sets may not be revealed beside those that this peer knows, or an empty string.
+
+    It does not matter whether the numbers are the same as before: whoever writes the state also chooses these.
+    """
+    known, secure = secrets.known_sets(keys, part, pads), secrets.terms(keys).secure
+    return f"{LEFT_OUT}: {_SMALL_CLASS}" if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:
@@ -165,25 +189,43 @@ def _barred(
 
 def take_pads(
     job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets, *, in_open: bool = False
-) -> bytes | NoResult:  # fmt: skip
-    """Return this keeper's pads of some peers, sealed for the aggregator that asks, or signed; or why it refuses."""
-    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
-    members = task.members
-    if part.wants_keys or (task.sum is None and part.maker != task.maker):
-        return NoResult("the state was made by another peer, or in another term")
-    if flaw := secure_rounds.set_flaw(job, state, members, terms):
-        return NoResult(flaw)
-    pair = _own(part.entries, task.me, keys, secrets)
+) -> tuple[bytes, tuple[int, ...]] | NoResult:  # fmt: skip
+    """Return this keeper's pads of some peers, sealed for the aggregator that asks, or signed; or why it refuses.
+
+    With the pads come the sets whose sums can be revealed with them.
+    """
+    part, members = secure_rounds.secured_of(state), task.members
+    if refusal := _withheld(job, state, task, keys, secrets):
+        return NoResult(refusal)
+    pair = secrets.pair(keys, task.me, part)
     asker = next((entry.public for entry in part.entries if entry.index == task.maker.index), None)
     if pair is None or asker is None:
         return NoResult("it, or the aggregator, has new keys")
-    if task.me not in secrets.keepers(keys, part):
-        return NoResult("it keeps no pads in this round")
-    context = secure_rounds.context_of(terms, task.state.digest)
-    removed = _removed(job, state, pair, task.me, members, context)
+    context = secure_rounds.context_of(secrets.terms(keys), task.state.digest)
+    removed, sets = (
+        _removed(job, state, pair, task.me, members, context),
+        secure_rounds.segments_of(job, state, members),
+    )
     if in_open:
-        return open_pads(removed, task.me, task.state.digest, members, keys, secrets).encode()
-    return pair.seal(removed, task.me, asker, context, members_of(members)).data
+        return open_pads(removed, task.me, task.state.digest, members, keys, secrets).encode(), sets
+    return pair.seal(removed, task.me, asker, context, members_of(members)).data, sets
+
+
+def _withheld(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets: Secrets) -> str:
+    """Return why this keeper does not take its pads away, or an empty string."""
+    part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
+    if part.wants_keys or (task.sum is None and part.maker != task.maker):
+        return "the state was made by another peer, or in another term"
+    if flaw := secure_rounds.set_flaw(job, state, task.members, terms):
+        return flaw
+    if not task.pads.intact:
+        return _OTHER_STORE
+    if task.me not in secrets.keepers(keys, part):
+        return "it keeps no pads in this round"
+    sets = secure_rounds.segments_of(job, state, task.members)
+    if len({*task.pads.released, *sets}) > MOST_SETS:
+        return f"it has taken its pads away for {MOST_SETS} different sets of peers"
+    return secrets.flaw(keys, part) or _small(keys, part, task.pads, sets, secrets)
 
 
 def own_pads(
@@ -199,7 +241,7 @@ def own_pads(
     part = secure_rounds.secured_of(state)
     if me not in secrets.keepers(keys, part):
         return None
-    pair = _own(part.entries, me, keys, secrets)
+    pair = secrets.pair(keys, me, part)
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
     context = secure_rounds.context_of(secrets.terms(keys), digest)
@@ -223,18 +265,19 @@ def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, s
     abstained = {**task.abstained, **malformed}
     try:
         return secure_rounds.keys_closed(
-            job, state, answers, abstained, secrets.terms(keys), task.maker, cancelled_by=task.cancelled_by
-        )
+            job, state, task.state.digest, answers, abstained, secrets.terms(keys), task.maker,
+            cancelled_by=task.cancelled_by,
+        )  # fmt: skip
     except secure_rounds.NotEnough as waits:
         return TooFew(waits.reason)
 
 
-def read_keys(given: Mapping[int, bytes]) -> tuple[dict[int, KeyAnswer], dict[int, str]]:
+def read_keys(given: Mapping[int, bytes]) -> tuple[dict[int, KeyEntry], dict[int, str]]:
     """Read what peers answered to a state that is open for keys; return also the peers whose answer is unreadable."""
     answers, malformed = {}, {}
     for index, data in given.items():
         try:
-            answers[index] = KeyAnswer.decode(index, data)
+            answers[index] = KeyEntry.decode(index, data)
         except WireError as error:
             malformed[index] = f"malformed: {error}"
     return answers, malformed
@@ -254,7 +297,7 @@ def padded_sum(
         return None, ()
     numbers = np.concatenate([np.array(total[PADDED]).view(np.uint64) for total in totals])
     if task.me in secrets.keepers(keys, part):
-        pair = _own(part.entries, task.me, keys, secrets)
+        pair = secrets.pair(keys, task.me, part)
         if pair is None:
             raise WireError("this peer was restarted and has new keys")
         context = secure_rounds.context_of(terms, task.state.digest)
@@ -292,7 +335,7 @@ def total_of(
     """
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     context, layout = secure_rounds.context_of(terms, digest), layout_of(job, state)
-    pair = _own(part.entries, me, keys, secrets)
+    pair = secrets.pair(keys, me, part)
     if pair is None:
         raise WireError("this peer was restarted and has new keys")
     sets = secure_rounds.segments_of(job, state, members)
@@ -320,11 +363,6 @@ def _piece(numbers: Numbers, place: int, layout: Layout) -> Numbers:
     return numbers[place * layout.size : (place + 1) * layout.size]
 
 
-def _own(entries: tuple[KeyEntry, ...], me: int, keys: JobKeys, secrets: Secrets) -> KeyPair | None:
-    mine = [entry for entry in entries if entry.index == me]
-    return secrets.pair(keys, mine[0].public) if mine else None
-
-
 def _removed(job: Job, state: JobState, pair: KeyPair, me: int, members: int, context: bytes) -> Numbers:
     """Return a keeper's pads of the members, added up; in a stage by groups, of each group one after the other."""
     public = {entry.index: entry.public for entry in secure_rounds.secured_of(state).entries}
@@ -333,3 +371,12 @@ def _removed(job: Job, state: JobState, pair: KeyPair, me: int, members: int, co
         pair.removed(me, {index: public[index] for index in members_of(own)}, size, context)
         for own in secure_rounds.segments_of(job, state, members)
     ])  # fmt: skip
+
+
+def compared(final: JobState, sets: Sequence[int]) -> KeysForgotten:
+    """Compare the sets for which this peer took pads away with those that the final state names."""
+    unnamed = secure_rounds.unnamed(secure_rounds.secured_of(final), sets)
+    listed = secure_rounds.exposed_peers(final)
+    return KeysForgotten(
+        unnamed, tuple(one for one in secure_rounds.exposed_peers(final, unnamed) if one not in listed)
+    )

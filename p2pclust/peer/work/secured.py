@@ -86,12 +86,12 @@ def perform_secured(
 def pads_taken(job: Job, state: JobState, task: TakePads, blobs: BlobAccess, secured: SecuredJob) -> Outcome:
     """Return a keeper's pads, and with them the sum if it hands over both."""
     in_open = secured.keys.verify
-    sealed = secure_tasks.take_pads(job, state, task, secured.keys, secured.secrets, in_open=in_open)
-    if isinstance(sealed, NoResult):
-        return sealed
-    return PadsTaken(
-        blobs.keep(sealed if task.sum is None else bytes(msgpack.packb([sealed, whole(job, task.sum, blobs)])))
-    )
+    given = secure_tasks.take_pads(job, state, task, secured.keys, secured.secrets, in_open=in_open)
+    if isinstance(given, NoResult):
+        return given
+    sealed, sets = given
+    data = sealed if task.sum is None else bytes(msgpack.packb([sealed, whole(job, task.sum, blobs)]))
+    return PadsTaken(blobs.keep(data), sets)
 
 
 def _padded(given: tuple[Arrays, bytes] | NoResult, blobs: BlobAccess, *, noisy: bool) -> Outcome:

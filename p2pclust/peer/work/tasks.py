@@ -26,7 +26,9 @@ from p2pclust.peer.core.tasks import (
     Contributed,
     DescribeState,
     FinishRound,
+    ForgetKeys,
     JobKeys,
+    KeysForgotten,
     MakeOffer,
     NoResult,
     Offered,
@@ -41,6 +43,7 @@ from p2pclust.peer.core.tasks import (
     WantedBlob,
     WantedJob,
 )
+from p2pclust.peer.work import secure_tasks
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import perform_secured
@@ -145,6 +148,8 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         return _verified(task, blobs)
     if isinstance(task, BeginJob):
         return _begin(task, blobs, life)
+    if isinstance(task, ForgetKeys):
+        return _forgotten(task, blobs, life)
     assert isinstance(task, StateTask), task
     job = job_of(task.job)
     if isinstance(task, CheckState):
@@ -248,6 +253,14 @@ def _secured(keys: JobKeys, life: Life) -> SecuredJob:
     if life.secrets is None:
         raise UsageError("secure: this peer has no keys")
     return SecuredJob(keys, life.secrets)
+
+
+def _forgotten(task: ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
+    _secured(task.keys, life).secrets.forget(task.keys.job)
+    if task.state is None:
+        return KeysForgotten()
+    job = job_of(task.job)
+    return secure_tasks.compared(engine.decode_state(job, blobs.source(job, task.state)), task.sets)
 
 
 def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess) -> Outcome:

@@ -236,8 +236,9 @@ class Verifier:
         if before.secured.wants_keys:
             keys, malformed = secure_tasks.read_keys({a.index: a.body for a in proof.answers if not a.reason})
             return secure_rounds.keys_closed(
-                self.job, before, keys, {**abstained, **malformed}, terms, proof.maker, cancelled_by=cancelled_by
-            )
+                self.job, before, proof.digest, keys, {**abstained, **malformed}, terms, proof.maker,
+                cancelled_by=cancelled_by,
+            )  # fmt: skip
         members, total, malformed = self._total(before, proof)
         return secure_rounds.closed(
             self.job, before, total, members, {**abstained, **malformed}, terms, proof.maker

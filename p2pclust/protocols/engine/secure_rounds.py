@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,7 +23,6 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON
 from p2pclust.protocols.engine.stages import by_themselves
 from p2pclust.protocols.engine.sums import Group, Peers
 from p2pclust.protocols.secure.classes import exposed, grouped, parted
-from p2pclust.protocols.secure.key_answer import KeyAnswer
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList, dealt, keeper_order
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
@@ -34,6 +33,7 @@ __all__ = [
     "NEW_KEYS",
     "NotEnough",
     "Terms",
+    "answers_flaw",
     "begin",
     "cancelled",
     "closed",
@@ -50,7 +50,9 @@ __all__ = [
     "secured_of",
     "segments_of",
     "set_flaw",
+    "settles",
     "unfit",
+    "unnamed",
     "whole",
 ]  # fmt: skip
 
@@ -157,8 +159,8 @@ def flaw(state: JobState, terms: Terms) -> str:
         return "its secured part names peers beyond the job roster"
     if part.cohort != terms.secure.cohort:
         return f"its cohort is {part.cohort}, and the job's is {terms.secure.cohort}"
-    if part.entries and (u is not None or not listed >> part.maker.index & 1):
-        return "it is padded, and its maker has no key, or another context is not settled"
+    if part.entries and not listed >> part.maker.index & 1:
+        return "it is padded, and its maker has no key"
     return "" if part.groups == terms.groups else "its groups of peers are not the job's"
 
 
@@ -236,14 +238,16 @@ def set_flaw(job: Job, state: JobState, members: int, terms: Terms) -> str:
 
 
 def keys_closed(
-    job: Job, state: JobState, answers: Mapping[int, KeyAnswer], abstained: Mapping[int, str], terms: Terms, maker: Maker,
-    *, cancelled_by: str = "",
+    job: Job, state: JobState, digest: bytes, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str], terms: Terms,
+    maker: Maker, *, cancelled_by: str = "",
 ) -> JobState:  # fmt: skip
     """Return the padded state that follows from the keys of some peers; or the end of the job, if it was cancelled.
 
     Parameters
     ----------
-    answers : mapping of int to KeyAnswer
+    digest : bytes
+        Of the state.
+    answers : mapping of int to KeyEntry
         By roster index.
     abstained : mapping of int to str
         The peers that sent no key, and why.
@@ -257,18 +261,18 @@ def keys_closed(
         If more peers are needed; the round stays open.
     """
     before = secured_of(state)
-    sound, unsound = _sound(answers, terms, before.unsettled)
-    part = _settled(before, sound, terms.secure, groups_in(job, state, before))
+    sound, unsound = _sound(answers, terms, digest, before.unsettled)
+    part = _settled(before, tuple(sound.values()), terms.secure, groups_in(job, state, before))
     if cancelled_by:
         return cancelled(replace(state, secured=part), cancelled_by)
     absent = {peer: why for peer, why in abstained.items() if peer not in sound} | unsound
-    least = least_members(job, state, terms)
+    before = replace(before, asks=digest)
     try:
         try:
             # A keeper that did not answer is asked again in the next stage, unless it is needed now.
-            part = _listed(job, state, part, before, sound, absent, terms, maker, least, silent=before.silent)
+            part = _listed(job, state, before, sound, absent, terms, maker, silent=before.silent)
         except NotEnough:
-            part = _listed(job, state, part, before, sound, absent, terms, maker, least, silent=0)
+            part = _listed(job, state, before, sound, absent, terms, maker, silent=0)
     except NotEnough as few:
         never = by_themselves({**abstained, **unsound})
         if len({*sound, *never}) < terms.n_peers:
@@ -283,37 +287,45 @@ def keys_closed(
 
 
 def _sound(
-    answers: Mapping[int, KeyAnswer], terms: Terms, unsettled: Unsettled | None
-) -> tuple[dict[int, KeyAnswer], dict[int, str]]:  # fmt: skip
-    """Return the answers that may be true and whose keys are signed, and the peers of the others, with reasons."""
+    answers: Mapping[int, KeyEntry], terms: Terms, digest: bytes, unsettled: Unsettled | None
+) -> tuple[dict[int, KeyEntry], dict[int, str]]:  # fmt: skip
+    """Return the answers that may be true and are signed, and the peers of the others, with reasons."""
     sound, unsound = {}, {}
     for index, answer in sorted(answers.items()):
-        if flaw_ := KeyList((answer.entry,)).flaw(terms.keys, terms.job_id):
+        if flaw_ := KeyList((answer,)).flaw(terms.keys, terms.job_id, digest):
             unsound[index] = f"malformed: {flaw_}"
-        elif unsettled is not None and (answer.taken or 0) & ~unsettled.asked:
+        elif _impossible(answer, terms, unsettled):
             unsound[index] = "malformed: it reports a set of peers that were not asked"
         else:
             sound[index] = answer
     return sound, unsound
 
 
+def _impossible(entry: KeyEntry, terms: Terms, unsettled: Unsettled | None) -> bool:
+    """Return whether an entry reports a set that cannot have been revealed."""
+    asked = 0 if unsettled is None else unsettled.asked
+    return bool((entry.taken or 0) & ~asked) or any(one.bit_length() > terms.n_peers for one in entry.sets)
+
+
 def _listed(
-    job: Job, state: JobState, part: Secured, before: Secured, sound: Mapping[int, KeyAnswer], gone: Mapping[int, str],
-    terms: Terms, maker: Maker, least: int, *, silent: int,
+    job: Job, state: JobState, before: Secured, sound: Mapping[int, KeyEntry], gone: Mapping[int, str], terms: Terms,
+    maker: Maker, *, silent: int,
 ) -> Secured:  # fmt: skip
     """Return the list of keys, and whose contributions are asked for; raise NotEnough."""
     absent = dict.fromkeys(range(terms.n_peers), _NO_KEY) | dict(gone)
     absent |= dict.fromkeys(members_of(silent), _SILENT)
-    entries = tuple(sound[index].entry for index in sorted(sound) if not silent >> index & 1)
+    entries = tuple(sound[index] for index in sorted(sound) if not silent >> index & 1)
+    groups, others = groups_in(job, state, before), tuple(one for one in sound.values() if silent >> one.index & 1)
+    part = _settled(before, entries, terms.secure, groups, others)
     columns = part.columns or _agreed_columns(entries)
     able = 0
     for entry in entries:
-        absent[entry.index] = before.absent.get(entry.index) or sound[entry.index].refusal
+        absent[entry.index] = before.absent.get(entry.index) or entry.refusal
         if not absent[entry.index] and not _fits(job, entry, columns):
             absent[entry.index] = f"has {entry.columns} columns where the fleet has {columns}"
         able |= 0 if absent[entry.index] else 1 << entry.index
-    _refuse_too_few(entries, able, terms, maker, least)
-    asked = _grouped(part, able, terms, groups_in(job, state, before))
+    _refuse_too_few(entries, able, terms, maker, least_members(job, state, terms))
+    asked = _grouped(part, able, terms, groups)
     absent |= dict.fromkeys(members_of(able & ~asked), _GROUPED)
     absent = {index: reason for index, reason in absent.items() if not asked >> index & 1}
     return replace(part, entries=entries, maker=maker, asked=asked, columns=columns, absent=absent, silent=silent)
@@ -342,27 +354,61 @@ def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> i
 
 
 def _settled(
-    part: Secured, answers: Mapping[int, KeyAnswer], secure: SecureSums, groups: Sequence[int]
+    part: Secured, listed: Sequence[KeyEntry], secure: SecureSums, groups: Sequence[int],
+    others: Sequence[KeyEntry] = (),
 ) -> Secured:  # fmt: skip
-    """Note whether a set was revealed in the context that was not settled, from what its keepers and its maker say."""
+    """Note which sets were revealed, from what peers report: those on the list of keys, and others that answered.
+
+    Whether a set was revealed in the context that is not settled say its keepers and its maker. All different reports
+    count: a false one must not hide a true one.
+    """
+    every = (*listed, *others)
+    taken = [own for one in every if one.taken for own in parted(one.taken, groups)]
+    part = replace(part, revealed=_with(part.revealed, *taken, *(own for one in every for own in one.sets)))
+    if taken:
+        return replace(part, burnt=_with(part.burnt, *taken))
     u = part.unsettled
-    if u is None:
-        return part
-    found = max((a.taken for a in answers.values() if a.taken), default=0)
-    others = u.keepers & ~(1 << u.maker)
-    none = as_mask(index for index, answer in answers.items() if answer.taken == 0) & others
-    part = replace(part, unsettled=None)
-    if found:
-        sets = parted(found, groups)
-        return replace(part, revealed=_with(part.revealed, *sets), burnt=_with(part.burnt, *sets))
-    # Of so many keepers one is honest, and has kept its pads to itself: no coalition knows a total.
-    if none.bit_count() > secure.colluders:
+    if u is None or settles(listed, u, secure):
         return part
     return replace(part, unknown=_with(part.unknown, u.asked), burnt=_with(part.burnt, u.asked))
 
 
+def settles(listed: Sequence[KeyEntry], context: Unsettled, secure: SecureSums) -> bool:
+    """Return whether so many keepers of a context took no pads away that no coalition knows a total."""
+    if any(one.taken for one in listed):
+        return False
+    others = context.keepers & ~(1 << context.maker)
+    # Of so many keepers one is honest, and has kept its pads to itself.
+    return (as_mask(one.index for one in listed if one.taken == 0) & others).bit_count() > secure.colluders
+
+
+def answers_flaw(part: Secured, secure: SecureSums) -> str:
+    """Return what the answers on the list of keys of a padded state say and the state leaves out, or an empty string."""
+    if any(entry.refusal and part.asked >> entry.index & 1 for entry in part.entries):
+        return "a peer is asked that has refused"
+    if unnamed(part, (own for entry in part.entries for own in (*entry.sets, *([entry.taken] if entry.taken else [])))):
+        return "a set of peers that a peer reported is left out"
+    u = part.unsettled
+    if u is None or u.asked in part.unknown or any(not one & ~u.asked for one in part.revealed):
+        return ""
+    return (
+        ""
+        if settles(part.entries, u, secure)
+        else "too few keepers say that nothing was revealed in the context before"
+    )
+
+
+def unnamed(part: Secured, sets: Iterable[int]) -> tuple[int, ...]:
+    """Return those of these sets that a state does not name as revealed, nor as a part of an unknown set."""
+    return tuple(
+        one for one in dict.fromkeys(sets)
+        if not all(own in part.revealed for own in parted(one, part.groups)) and one not in part.revealed
+        if all(one & ~other for other in part.unknown)
+    )  # fmt: skip
+
+
 def _with(sets: tuple[int, ...], *more: int) -> tuple[int, ...]:
-    return (*sets, *(one for one in more if one not in sets))
+    return tuple(dict.fromkeys((*sets, *more)))
 
 
 def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
@@ -464,10 +510,13 @@ def _without_keys(part: Secured) -> Secured:
     )  # fmt: skip
 
 
-def exposed_peers(state: JobState) -> tuple[int, ...]:
-    """Return the peers about which sums of fewer peers than the cohort can be computed, after a job with secure sums."""
+def exposed_peers(state: JobState, reported: Iterable[int] = ()) -> tuple[int, ...]:
+    """Return the peers about which sums of fewer peers than the cohort can be computed, after a job with secure sums.
+
+    `reported` are sets that keepers report beside those that the state names.
+    """
     part = secured_of(state)
-    return members_of(exposed(part.revealed, part.cohort, part.unknown))
+    return members_of(exposed((*part.revealed, *reported), part.cohort, part.unknown))
 
 
 def _reasons(absent: Mapping[int, str]) -> str:

@@ -1,25 +1,31 @@
 """The list of keys of a context: which peers take part, with which public keys, and which of them keep pads.
 
-docs/secure-sums.md, "One context". Each entry is signed by its peer's device, so that no aggregator can
-put its own key in the place of another's.
+docs/secure-sums.md, "One context". Each entry is what a peer answered to a state that is open for keys, whole and signed by
+its device: so no aggregator can put its own key in the place of another's, or leave out what a peer knows of revealed sets.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from p2pclust.tools.bit_sets import as_mask
+import msgpack
 
-__all__ = ["FleetKeys", "KeyEntry", "KeyList", "dealt", "keeper_order"]
+from p2pclust.errors import WireError
+from p2pclust.tools.bit_sets import as_mask, packed, unpacked
 
-_FORMAT: Final = b"p2pclust key entry 1"
+__all__ = ["ENTRY_TYPES", "FleetKeys", "KeyEntry", "KeyList", "dealt", "keeper_order"]
+
+_FORMAT: Final = b"p2pclust key entry 2"
 _KEY_BYTES: Final = 32
+_SIGNATURE_BYTES: Final = 64
 _ANY: Final = bytes(range(32))  # a private key to try public ones with
 _MOST_PEERS, _MOST_COLUMNS = 2**16, 2**32
+_MOST_REASON: Final = 200
+_MOST_TOLD: Final = 17  # sets that one answer reports: of the context that is not settled, and others
+_MOST_BYTES: Final = 16384  # of an answer: its sets are of at most 4,096 peers
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class FleetKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """One peer's entry.
+    """One peer's entry: its new key, and what it knows of sets that were, or may have been, revealed.
 
     Parameters
     ----------
@@ -70,6 +76,13 @@ class KeyEntry:
         Whether it contributes only if it keeps pads itself.
     signature : bytes
         Of :meth:`statement`, by the device's Ed25519 key; 64 bytes.
+    refusal : str
+        Why it will not contribute, or empty; it may keep pads all the same.
+    taken : int or None
+        The set for which it took away pads in the context that is not settled, or unpadded it; 0 if it did not. None if it
+        cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
+    sets : tuple of int
+        Other sets of this job that it knows, and the state that asks does not name.
     """
 
     index: int
@@ -77,18 +90,70 @@ class KeyEntry:
     columns: int
     insists: bool
     signature: bytes = field(default=b"", repr=False)
+    refusal: str = ""
+    taken: int | None = 0
+    sets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 <= self.index < _MOST_PEERS and 0 <= self.columns < _MOST_COLUMNS and len(self.public) == _KEY_BYTES):
             raise ValueError(
                 f"entry of peer {self.index}: {self.columns} columns and a key of {len(self.public)} bytes are impossible"
             )
+        if len(self.refusal) > _MOST_REASON or len(self.sets) >= _MOST_TOLD or 0 in self.sets:
+            raise ValueError(f"entry of peer {self.index}: its reason, or its sets, are impossible")
 
-    def statement(self, fleet: bytes, job: str) -> bytes:
-        """Return what the device signs."""
-        name = job.encode()
-        parts = struct.pack("<HHHI?", len(fleet), len(name), self.index, self.columns, self.insists)
-        return _FORMAT + parts + fleet + name + self.public
+    def statement(self, fleet: bytes, job: str, asks: bytes) -> bytes:
+        """Return what the device signs; `asks` is the digest of the state that asks for the key."""
+        return _FORMAT + bytes(msgpack.packb([fleet, job, asks, *self._fields()]))
+
+    def _fields(self) -> list[Any]:
+        # Most know nothing: then one empty list says so.
+        known = [None if self.taken is None else packed(self.taken), *map(packed, self.sets)]
+        told = known if self.taken != 0 or self.sets else []
+        return [self.index, self.public, self.columns, self.insists, self.refusal, told]
+
+    def packed(self) -> list[Any]:
+        """Return plain values with one form only, as states have them."""
+        return [*self._fields(), self.signature]
+
+    @classmethod
+    def unpacked(cls, fields: Sequence[Any]) -> KeyEntry:
+        """Read what :meth:`packed` returned; raise TypeError or ValueError if an entry cannot be."""
+        index, public, columns, insists, refusal, told, signature = fields
+        if tuple(map(type, fields)) != ENTRY_TYPES or len(signature) > _SIGNATURE_BYTES:
+            raise ValueError("an entry that cannot be")
+        masks = [mask for mask in told[:1] if mask is not None] + told[1:]
+        if any(type(mask) is not bytes or mask.endswith(b"\0") for mask in masks) or told == [b""]:
+            raise ValueError("an entry with sets that cannot be")
+        taken = 0 if not told else None if told[0] is None else unpacked(told[0])
+        return cls(index, public, columns, insists, signature, refusal, taken, tuple(map(unpacked, told[1:])))
+
+    def encode(self) -> bytes:
+        """Return it as bytes: a peer's answer to a state that is open for keys."""
+        return bytes(msgpack.packb(self.packed()))
+
+    @classmethod
+    def decode(cls, index: int, data: bytes) -> KeyEntry:
+        """Read the answer of the peer with that roster index, which may be hostile.
+
+        Raises
+        ------
+        WireError
+            If it is none.
+        """
+        try:
+            if len(data) > _MOST_BYTES:
+                raise ValueError(f"{len(data)} bytes")
+            entry = cls.unpacked(msgpack.unpackb(data, raw=False, max_ext_len=0))
+            if entry.index != index:
+                raise ValueError(f"it is of peer {entry.index}")
+        except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+            raise WireError(f"malformed key: {error}") from None
+        return entry
+
+
+#: Of the fields of a packed entry: as parts of a list 1, 1.0 and true are equal.
+ENTRY_TYPES: Final = (int, bytes, int, bool, str, list, bytes)
 
 
 @dataclass(frozen=True)
@@ -107,8 +172,8 @@ class KeyList:
         """The roster indices."""
         return tuple(entry.index for entry in self.entries)
 
-    def flaw(self, known: FleetKeys, job: str) -> str:
-        """Return why this peer must not contribute under the list, or an empty string."""
+    def flaw(self, known: FleetKeys, job: str, asks: bytes) -> str:
+        """Return why the list is not one of answers to the state of that digest, or an empty string."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import (  # noqa: PLC0415
             X25519PrivateKey,
             X25519PublicKey,
@@ -117,7 +182,7 @@ class KeyList:
         for entry in self.entries:
             if entry.index >= len(known.devices):
                 return f"peer {entry.index} is not on the job roster"
-            if not known.signed_by(entry.index, entry.signature, entry.statement(known.fleet, job)):
+            if not known.signed_by(entry.index, entry.signature, entry.statement(known.fleet, job, asks)):
                 return f"peer {entry.index} has not signed its entry in the list of keys"
             try:
                 # A point of low order gives every peer the same secret, and is refused here instead of in every round.
@@ -128,6 +193,8 @@ class KeyList:
 
     def keepers(self, number: int, known: FleetKeys, maker: int) -> dict[int, bytes]:
         """Return the peers that keep pads, with their public keys, in roster order.
+
+        One that cannot know for which sets it took pads before keeps none.
 
         Parameters
         ----------
@@ -153,8 +220,9 @@ class KeyList:
 
         if number < 2:
             raise ValueError(f"{number} keepers: at least 2 are needed")
-        first = set(keeper_order(known, [member for member in self.members if member != maker])[:number])
-        return {entry.index: entry.public for entry in self.entries if entry.index in first or entry.insists}
+        able = [entry for entry in self.entries if entry.taken is not None]
+        first = set(keeper_order(known, [entry.index for entry in able if entry.index != maker])[:number])
+        return {entry.index: entry.public for entry in able if entry.index in first or entry.insists}
 
 
 def keeper_order(known: FleetKeys, members: Iterable[int]) -> list[int]:

@@ -11,16 +11,15 @@ from itertools import pairwise
 from typing import Any, Final
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.secure.key_list import KeyEntry
+from p2pclust.protocols.secure.key_list import ENTRY_TYPES, KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["Maker", "Secured", "Unsettled"]
+__all__ = ["MOST_SETS", "Maker", "Secured", "Unsettled"]
 
-_MOST_SETS: Final = 4096
+#: Different sets that are remembered of one job.
+MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
-_FIELDS: Final = 5  # of an entry
-_TYPES: Final = (int, bytes, int, bool, bytes)  # of an entry's fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A context of which it is not known yet whether a set was revealed.
+    """A context of which it was not known whether a set was revealed, when new keys were asked for.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ class Secured:
     silent : int
         Keepers that did not answer in this stage: they are on no list until the next one.
     unsettled : Unsettled or None
-        Only in a state that is open for keys.
+        In a padded state, the context that the entries on its list of keys report about.
     revealed : tuple of int
         The different sets that were revealed so far in this job.
     burnt : tuple of int
@@ -83,6 +82,8 @@ class Secured:
         How often new keys were asked for since the last total.
     groups : tuple of int
         The fixed groups whose totals are revealed one by one in some stages; empty: there are none.
+    asks : bytes
+        Of a padded state, the digest of the state that asked for its list of keys.
     """
 
     cohort: int = 0
@@ -98,6 +99,7 @@ class Secured:
     unknown: tuple[int, ...] = ()
     renewals: int = 0
     groups: tuple[int, ...] = ()
+    asks: bytes = b""
 
     @property
     def wants_keys(self) -> bool:
@@ -106,7 +108,7 @@ class Secured:
 
     def packed(self) -> list[Any]:
         """Return plain values with one form only, as an encoded state has them."""
-        entries = [[e.index, e.public, e.columns, e.insists, e.signature] for e in self.entries]
+        entries = [entry.packed() for entry in self.entries]
         maker = [self.maker.index, self.maker.term, self.maker.round]
         absent = [part for peer, reason in sorted(self.absent.items()) for part in (peer, reason)]
         pending: list[Any] = []
@@ -115,7 +117,7 @@ class Secured:
         sets = [[packed(mask) for mask in masks] for masks in (self.revealed, self.burnt, self.unknown)]
         return [
             self.cohort, entries, maker, packed(self.asked), self.columns, absent, packed(self.silent), pending, *sets,
-            self.renewals, *([[packed(mask) for mask in self.groups]] if self.groups else []),
+            self.renewals, [packed(mask) for mask in self.groups], self.asks,
         ]  # fmt: skip
 
     @classmethod
@@ -137,11 +139,9 @@ class Secured:
         if not isinstance(fields, list):
             raise ValueError("it is no list")
         (
-            cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, *more,
+            cohort, entries, maker, asked, columns, absent, silent, pending, revealed, burnt, unknown, renewals, groups,
+            asks,
         ) = fields  # fmt: skip
-        if len(more) > 1 or more == [[]]:
-            raise ValueError("groups that cannot be")
-        groups: list[Any] = more[0] if more else []
         lists = (entries, maker, absent, pending, revealed, burnt, unknown, groups)
         if any(type(each) is not list for each in lists):
             raise ValueError("a part that is no list")
@@ -156,7 +156,7 @@ class Secured:
                 raise ValueError("a context that cannot be")
             unsettled = Unsettled(state, _count(by), *map(_mask, masks))
         for masks in (revealed, burnt, unknown, groups):
-            if len(masks) > _MOST_SETS:
+            if len(masks) > MOST_SETS:
                 raise ValueError("too many sets")
         if not all(before < peer for before, peer in pairwise(map(_count, peers))):
             raise ValueError("absent peers that are not in roster order")
@@ -164,7 +164,7 @@ class Secured:
             _count(cohort), _entries(entries), Maker(index, term, round_), _mask(asked), _count(columns),
             {_count(peer): reason for peer, reason in zip(peers, reasons, strict=True)}, _mask(silent), unsettled,
             tuple(map(_mask, revealed)), tuple(map(_mask, burnt)), tuple(map(_mask, unknown)), _count(renewals),
-            tuple(map(_mask, groups)),
+            tuple(map(_mask, groups)), _bytes(asks),
         )  # fmt: skip
 
 
@@ -177,10 +177,10 @@ class _EntriesReader:
     def read(self, packed: list[Any]) -> tuple[KeyEntry, ...]:
         known, entries = self._last
         # Checked each time: as parts of a list 1, 1.0 and true are equal.
-        if any(len(entry) != _FIELDS or tuple(map(type, entry)) != _TYPES for entry in packed):
+        if any(tuple(map(type, entry)) != ENTRY_TYPES for entry in packed):
             raise ValueError("an entry that cannot be")
         if packed != known:
-            entries = tuple(KeyEntry(_count(e[0]), _bytes(e[1]), _count(e[2]), e[3], _bytes(e[4])) for e in packed)
+            entries = tuple(map(KeyEntry.unpacked, packed))
             self._last = (packed, entries)
         return entries
 
@@ -196,7 +196,7 @@ def _mask(data: object) -> int:
 
 
 def _bytes(data: object) -> bytes:
-    if not isinstance(data, bytes) or len(data) > _MOST_SETS:
+    if not isinstance(data, bytes) or len(data) > MOST_SETS:
         raise ValueError("expected bytes")
     return data
 

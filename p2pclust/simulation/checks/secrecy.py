@@ -30,8 +30,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import Terms
-from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.key_list import FleetKeys
+from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import SignedAnswer
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import FLEET, Peer
@@ -103,7 +102,7 @@ class Secrecy(Observer):
         data = message.payload[0]
         if peer.core is not None and peer.core.jobs.jobs[message.job].document.treatment.verify:
             data = SignedAnswer.decode(data).body
-        public = KeyAnswer.decode(0, data).entry.public
+        public = KeyEntry.unpacked(msgpack.unpackb(data)).public
         known = self._public.setdefault(public, message.digest)
         assert known == message.digest, f"P1: {peer.name} has one key for two exchanges"
 

@@ -105,7 +105,7 @@ def _always(*_: Any, **__: Any) -> bool:
     return True
 
 
-def _notes_the_newest(notes: PadNotes, state: bytes, members: int, *, sync: bool = True) -> None:
+def _notes_the_newest(notes: PadNotes, state: bytes, members: int, sets: Any, *, sync: bool = True) -> None:
     notes._sets[state] = members
     notes._save()
 
@@ -176,11 +176,10 @@ def _remembers_no_set(notes: PadNotes) -> PadsKept:
 _KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignore[attr-defined]
 
 
-def _keeps_its_keys(secrets: Secrets, keys: Any, state: bytes, index: int, columns: int) -> Any:
-    known = secrets._pairs.get(keys.job)
-    if known is not None:
-        secrets._pairs[keys.job] = (state, known[1])
-    return _RENEW(secrets, keys, state, index, columns)
+def _keeps_its_keys(secrets: Secrets, keys: Any, asks: bytes, bare: Any) -> Any:
+    known = secrets._of(keys)
+    known.asks, known.bound = asks, ()
+    return _RENEW(secrets, keys, asks, bare)
 
 
 _RENEW: Final = Secrets.renew

@@ -43,7 +43,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
 
@@ -134,7 +134,7 @@ class Workers:
 
     def take(self, state: Ref, peer: int, members: int, maker: Maker | None = None) -> Outcome:
         by = maker or self.part(state).maker
-        return self.do(peer, TakePads(self.data, self.n_peers, state, peer, members, by, keys=self.keys))
+        return self.do(peer, TakePads(self.data, self.n_peers, state, peer, members, by, INTACT, keys=self.keys))
 
     def removed(self, state: Ref, members: int) -> list[tuple[int, Ref]]:
         """What the keepers beside the aggregator take away."""
@@ -374,10 +374,10 @@ def test_a_peer_with_another_store_keeps_pads_and_contributes_nothing() -> None:
     begun = workers.made(0, BeginJob(workers.data, 5, workers.keys))
     outcome = workers.contribute(begun, 3, PadsKept(False))
     assert isinstance(outcome, Contributed)
-    answer = KeyAnswer.decode(3, workers.bytes_of(outcome.ref))
+    answer = KeyEntry.decode(3, workers.bytes_of(outcome.ref))
     assert answer.refusal.startswith("its store is not the one that it had at submission")
     assert answer.taken is None
-    assert answer.entry.columns == 0
+    assert answer.columns == 0
     assert refusal(workers.contribute(workers.padded(), 3, PadsKept(False))).startswith("its store is not the one")
 
 
@@ -388,7 +388,7 @@ def test_a_peer_says_which_set_it_took_pads_away_for() -> None:
     for sets, taken in (((), 0), (((state.digest, 0b1111),), 0b1111), (((b"o" * 32, 0b1111),), 0)):
         outcome = workers.contribute(asked, 3, PadsKept(True, b"", 0, sets))
         assert isinstance(outcome, Contributed)
-        assert KeyAnswer.decode(3, workers.bytes_of(outcome.ref)).taken == taken
+        assert KeyEntry.decode(3, workers.bytes_of(outcome.ref)).taken == taken
 
 
 def test_a_peer_that_is_not_asked_does_not_contribute() -> None:

@@ -21,6 +21,7 @@ from p2pclust.peer.core.tasks import (
     Given,
     NoResult,
     Outcome,
+    PadsKept,
     PadsTaken,
     Ref,
     RenewKeys,
@@ -213,7 +214,7 @@ def _bundle(workers: VerifiedWorkers, padded: Ref) -> Ref:
 
 
 def _handed_over(workers: VerifiedWorkers, padded: Ref, keeper: int, bundle: Ref) -> Ref:
-    task = TakePads(workers.data, 5, padded, keeper, 0b11111, Maker(1, 2, 9), bundle, keys=workers.keys)
+    task = TakePads(workers.data, 5, padded, keeper, 0b11111, Maker(1, 2, 9), PadsKept(True), bundle, keys=workers.keys)
     outcome = workers.do(keeper, task)
     assert isinstance(outcome, PadsTaken), outcome
     return outcome.ref

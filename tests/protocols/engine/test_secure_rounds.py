@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.secure_fleet import SecureFleet
+from tests.protocols.secure_fleet import ASKS, SecureFleet
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine, secure_rounds
@@ -21,7 +21,7 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough
 from p2pclust.protocols.engine.sums import added_up
-from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
 
@@ -39,7 +39,7 @@ def locals_of(n_peers: int) -> list[Local]:
 def first_padded(fleet: SecureFleet, maker: Maker = MAKER) -> JobState:
     """The first padded state, after the keys of all peers."""
     return secure_rounds.keys_closed(
-        JOB, secure_rounds.begin(JOB, fleet.terms), fleet.answers(), {}, fleet.terms, maker
+        JOB, secure_rounds.begin(JOB, fleet.terms), ASKS, fleet.answers(), {}, fleet.terms, maker
     )  # fmt: skip
 
 
@@ -54,9 +54,9 @@ def asked_again(fleet: SecureFleet, silent: Sequence[int] = (), padded: JobState
 
 
 def after_keys(
-    fleet: SecureFleet, state: JobState, answers: Mapping[int, KeyAnswer], abstained: Mapping[int, str] | None = None
+    fleet: SecureFleet, state: JobState, answers: Mapping[int, KeyEntry], abstained: Mapping[int, str] | None = None
 ) -> JobState:  # fmt: skip
-    return secure_rounds.keys_closed(JOB, state, answers, abstained or {}, fleet.terms, replace(MAKER, round=3))
+    return secure_rounds.keys_closed(JOB, state, ASKS, answers, abstained or {}, fleet.terms, replace(MAKER, round=3))
 
 
 def closed(
@@ -112,7 +112,7 @@ def test_a_peer_of_another_width_or_that_refuses_keeps_pads_and_does_not_contrib
 
 def test_a_key_that_its_device_has_not_signed_is_left_out_by_name() -> None:
     fleet = SecureFleet(5)
-    forged = replace(fleet.answer(2), entry=replace(fleet.answer(2).entry, public=b"k" * 32))
+    forged = replace(fleet.answer(2), public=b"k" * 32)
     state = after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers() | {2: forged})
     assert part_of(state).absent == {2: "malformed: peer 2 has not signed its entry in the list of keys"}
     assert [entry.index for entry in part_of(state).entries] == [0, 1, 3, 4]
@@ -156,11 +156,29 @@ def test_a_context_is_dead_if_enough_keepers_took_no_pads_away() -> None:
     padded = first_padded(fleet, Maker(fleet.order[0], 1, 1))
     state = asked_again(fleet, padded=padded)
     keepers = fleet.order[1:5]
-    unsure = fleet.answers(taken=None)
-    assert of(part_of(after_keys(fleet, state, unsure | fleet.answers(keepers[:3])))) == ((), (), ())
-    assert of(part_of(after_keys(fleet, state, unsure | fleet.answers(keepers[1:])))) == ((), (), ())
+    others = [fleet.order[0], *fleet.order[5:]]
+    for sure in (keepers[:3], keepers[1:]):
+        part = part_of(after_keys(fleet, state, fleet.answers([*others, *sure])))
+        assert of(part) == ((), (), ())
+        assert secure_rounds.settles(part.entries, secure_rounds.secured_of(state).unsettled, fleet.secure)
     # Two of them may be colluders, who have their own pads and the sum.
-    assert of(part_of(after_keys(fleet, state, unsure | fleet.answers(keepers[:2])))) == ((), (NINE,), (NINE,))
+    part = part_of(after_keys(fleet, state, fleet.answers([*others, *keepers[:2]])))
+    assert of(part) == ((), (NINE,), (NINE,))
+    for one in (part, replace(part, revealed=(NINE >> 1,))):
+        assert secure_rounds.answers_flaw(one, fleet.secure) == ""
+    assert secure_rounds.answers_flaw(replace(part, unknown=()), fleet.secure) == (
+        "too few keepers say that nothing was revealed in the context before"
+    )
+
+
+def test_peers_with_another_store_keep_no_pads() -> None:
+    fleet = SecureFleet(9)
+    first = fleet.order[0]
+    state = after_keys(
+        fleet, secure_rounds.begin(JOB, fleet.terms), fleet.answers() | {first: fleet.answer(first, taken=None)}
+    )
+    assert first in [entry.index for entry in part_of(state).entries]
+    assert sorted(secure_rounds.keepers(part_of(state), fleet.terms)) == sorted(fleet.order[1:4])
 
 
 def test_the_maker_and_peers_that_keep_no_pads_do_not_count_for_that() -> None:
@@ -168,7 +186,7 @@ def test_the_maker_and_peers_that_keep_no_pads_do_not_count_for_that() -> None:
     padded = first_padded(fleet, Maker(fleet.order[0], 1, 1))
     state = asked_again(fleet, padded=padded)
     sure = fleet.answers([fleet.order[0], fleet.order[1], *fleet.order[4:]])
-    part = part_of(after_keys(fleet, state, fleet.answers(taken=None) | sure))
+    part = part_of(after_keys(fleet, state, sure))
     assert of(part) == ((), (NINE,), (NINE,))
     assert secure_rounds.exposed_peers(replace(padded, secured=part)) == tuple(range(9))
 
@@ -178,7 +196,27 @@ def test_a_set_that_one_peer_reports_was_revealed() -> None:
     state = asked_again(fleet)
     part = part_of(after_keys(fleet, state, fleet.answers() | {8: fleet.answer(8, taken=0b111110111)}))
     assert of(part) == ((0b111110111,), (0b111110111,), ())
-    assert part.unsettled is None
+    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
+    assert secure_rounds.answers_flaw(replace(part, revealed=()), fleet.secure) == (
+        "a set of peers that a peer reported is left out"
+    )
+
+
+def test_a_report_hides_no_other_report() -> None:
+    fleet = SecureFleet(9, burnt="record")
+    state = asked_again(fleet)
+    true, false = 0b011110111, 0b111111110
+    answers = fleet.answers() | {1: fleet.answer(1, taken=false), 8: fleet.answer(8, taken=true, sets=(0b111,))}
+    part = part_of(after_keys(fleet, state, answers))
+    assert of(part) == ((false, true, 0b111), (false, true), ())
+
+
+def test_a_peer_that_refused_is_not_asked() -> None:
+    fleet = SecureFleet(6)
+    answers = fleet.answers() | {4: fleet.answer(4, refusal="no data")}
+    part = part_of(after_keys(fleet, secure_rounds.begin(JOB, fleet.terms), answers))
+    assert secure_rounds.answers_flaw(part, fleet.secure) == ""
+    assert secure_rounds.answers_flaw(replace(part, asked=0b111111), fleet.secure) == "a peer is asked that has refused"
 
 
 def test_a_report_of_peers_that_were_not_asked_is_malformed() -> None:
@@ -194,21 +232,25 @@ def test_a_context_is_dead_or_revealed_or_unknown(reports: list[int | None], mak
     fleet = SecureFleet(7, burnt="record")  # t = 1
     state = asked_again(fleet, padded=first_padded(fleet, Maker(maker, 1, 1)))
     answers = {peer: fleet.answer(peer, taken=taken) for peer, taken in enumerate(reports)}
-    part = part_of(after_keys(fleet, state, answers))
+    after = after_keys(fleet, state, answers)
+    part = part_of(after)
     keepers = [peer for peer in fleet.order if peer != maker][:3]
     if any(reports):
-        assert of(part) == ((0b1110111,), (0b1110111,), ())
+        expected = ((0b1110111,), (0b1110111,), ())
     elif [reports[peer] for peer in keepers].count(0) > 1:
-        assert of(part) == ((), (), ())
+        expected = ((), (), ())
     else:
-        assert of(part) == ((), (0b1111111,), (0b1111111,))
+        expected = ((), (0b1111111,), (0b1111111,))
+    # Too few may know what they took pads for, so that no peer can keep pads: the last state names no burnt sets.
+    assert of(part) == (expected if after.status == "running" else (expected[0], (), expected[2]))
+    assert after.status == "failed" or secure_rounds.answers_flaw(part, fleet.secure) == ""
 
 
 def test_a_job_that_is_cancelled_notes_in_the_end_what_was_revealed() -> None:
     fleet = SecureFleet(5)
     answers = fleet.answers(taken=0b01111)
     ended = secure_rounds.keys_closed(
-        JOB, asked_again(fleet), answers, {}, fleet.terms, MAKER, cancelled_by="a test"
+        JOB, asked_again(fleet), ASKS, answers, {}, fleet.terms, MAKER, cancelled_by="a test"
     )  # fmt: skip
     assert (ended.status, ended.reason) == ("failed", "cancelled by a test")
     assert part_of(ended) == Secured(3, columns=2, revealed=(0b01111,))
@@ -374,7 +416,6 @@ def test_a_silent_keeper_is_used_if_it_is_needed() -> None:
         ({"cohort": 2}, "its cohort is 2, and the job's is 3"),
         ({"maker": Maker(5, 1, 1)}, "its maker has no key"),
         ({"maker": Maker(2**50, 1, 1)}, "its maker has no key"),
-        ({"unsettled": Unsettled(STATE, 0, 7, 7)}, "another context is not settled"),
         ({"entries": ()}, "without a key"),
     ],
 )

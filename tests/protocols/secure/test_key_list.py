@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 
 JOB = "job-1"
-FLEET = b"f" * 32
+FLEET, ASKS = b"f" * 32, b"a" * 32
 
 
 def fleet(n_peers: int, *, roster: bytes = b"s" * 32) -> tuple[FleetKeys, list[Ed25519PrivateKey]]:
@@ -22,7 +22,7 @@ def fleet(n_peers: int, *, roster: bytes = b"s" * 32) -> tuple[FleetKeys, list[E
 
 
 def signed(entry: KeyEntry, device: Ed25519PrivateKey, *, job: str = JOB) -> KeyEntry:
-    return replace(entry, signature=device.sign(entry.statement(FLEET, job)))
+    return replace(entry, signature=device.sign(entry.statement(FLEET, job, ASKS)))
 
 
 def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
@@ -32,32 +32,34 @@ def listed(devices: list[Ed25519PrivateKey]) -> KeyList:
 
 def test_a_list_that_all_have_signed_is_sound() -> None:
     known, devices = fleet(4)
-    assert listed(devices).flaw(known, JOB) == ""
+    assert listed(devices).flaw(known, JOB, ASKS) == ""
     assert listed(devices).members == (0, 1, 2, 3)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"public": b"\x09" * 32}, {"columns": 5}, {"insists": True}, {"signature": bytes(64)},
+        {"public": b"\x09" * 32}, {"columns": 5}, {"insists": True}, {"signature": bytes(64)}, {"refusal": "no"},
+        {"taken": None}, {"taken": 7}, {"sets": (7,)},
     ],
 )  # fmt: skip
 def test_an_entry_that_was_changed_is_named(change: dict[str, object]) -> None:
     known, devices = fleet(4)
     entries = list(listed(devices).entries)
     entries[2] = replace(entries[2], **change)  # type: ignore[arg-type]
-    assert KeyList(tuple(entries)).flaw(known, JOB) == "peer 2 has not signed its entry in the list of keys"
+    assert KeyList(tuple(entries)).flaw(known, JOB, ASKS) == "peer 2 has not signed its entry in the list of keys"
 
 
 def test_an_entry_counts_for_one_peer_one_job_and_one_fleet() -> None:
     known, devices = fleet(3)
     sound = listed(devices)
-    assert sound.flaw(known, "job-2").startswith("peer 0 has not signed")
-    assert sound.flaw(replace(known, fleet=b"g" * 32), JOB).startswith("peer 0 has not signed")
+    assert sound.flaw(known, "job-2", ASKS).startswith("peer 0 has not signed")
+    assert sound.flaw(replace(known, fleet=b"g" * 32), JOB, ASKS).startswith("peer 0 has not signed")
+    assert sound.flaw(known, JOB, b"b" * 32).startswith("peer 0 has not signed")
     moved = KeyList((replace(sound.entries[0], index=1),))
-    assert moved.flaw(known, JOB).startswith("peer 1 has not signed")
+    assert moved.flaw(known, JOB, ASKS).startswith("peer 1 has not signed")
     beyond = KeyList((replace(sound.entries[0], index=9),))
-    assert beyond.flaw(known, JOB) == "peer 9 is not on the job roster"
+    assert beyond.flaw(known, JOB, ASKS) == "peer 9 is not on the job roster"
 
 
 def test_entries_are_in_roster_order_each_once() -> None:

@@ -17,6 +17,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_table import JobTable
+from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
@@ -93,6 +94,8 @@ class Announcements:
         if key.startswith((JOB, CANCEL)):
             job_id = key.partition("/")[2]
             return not self._tombstones.ended(job_id) and not self._days.over(job_id)
+        if key.startswith(SETS):
+            return not self._tombstones.ended(key.partition("/")[2])
         if key.startswith(SERIES):
             try:
                 return not self._tombstones.forbids(Document.decode(value))

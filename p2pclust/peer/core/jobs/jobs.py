@@ -26,6 +26,7 @@ from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
+from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
@@ -39,7 +40,7 @@ from p2pclust.peer.core.tokens import JobToken
 __all__ = ["FACTS_OF_JOBS", "Jobs"]
 
 #: Prefixes of the keys of facts that concern jobs.
-FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL)
+FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
 
 
 class Jobs:
@@ -281,7 +282,7 @@ class Jobs:
     ) -> AggregatedJob | GossipJob:  # fmt: skip
         self.table.ledgers[document.id] = ledger
         job = JobContext(
-            self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self
+            self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self, self._facts
         )  # fmt: skip
         if document.treatment.collect == "gossip":
             return GossipJob(job, note)

@@ -36,9 +36,10 @@ from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
+from p2pclust.peer.core.rounds.reported_sets import ReportedSets
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
-from p2pclust.peer.core.tokens import AnswerToken, CheckToken, JobToken, PadsToken, SumToken, TermToken
+from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken
 
 __all__ = ["AggregatedJob"]
 
@@ -75,6 +76,7 @@ class AggregatedJob:
         self.workspace = JobWorkspace(job, note)
         self._term: AggregatorTerm | None = None
         self._notes = PadNotes(job.context, job.document, pads)
+        self.reported_sets = ReportedSets(job, self._notes)
         self._follower = Follower(
             job, self.election, self.workspace, self._headway, self._notes, lambda: self._term
         )  # fmt: skip
@@ -91,6 +93,8 @@ class AggregatedJob:
         self.workspace.start()
         if not self.ledger.finished:
             self.election.start(fresh=fresh)
+        else:
+            self.reported_sets.go_on()
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -275,6 +279,8 @@ class AggregatedJob:
                 self._follower.added(token, outcome)
             case PadsToken():
                 self._follower.keeper.taken(token, outcome)
+            case EndToken():
+                self.reported_sets.compared(outcome)
             case CheckToken():
                 if self._follower.states.checked(token, outcome):
                     self.blob_ready(token.state)
@@ -357,6 +363,9 @@ class AggregatedJob:
         self.deposed()
         self.workspace.forget()
         self._notes.forget()
+        if not self.ledger.finished:
+            self.reported_sets.end()
+        self.reported_sets.forget()
         self._ctx.timers.cancel(("job", self.id, "close"))
         for table in ("job", "ballot", "register"):
             self._ctx.persist(table, self.id, None, sync=False)
@@ -420,6 +429,7 @@ class AggregatedJob:
         self.deposed()
         self.workspace.finish()
         self._final = self._offered = None
+        self.reported_sets.end()
         self._ctx.report(JobFinished(*self.document.named, term=term, round=round_, digest=ref.digest.hex()))
         self._job.children.ended(self.id)
 

@@ -11,6 +11,7 @@ from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
+from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import Series
 from p2pclust.peer.core.tasks import JobKeys
 
@@ -69,6 +70,7 @@ class JobContext:
     cancels: Cancels
     series: Series
     children: Children
+    facts: Facts
     suspicions: OwnSuspicions = field(default_factory=OwnSuspicions)
 
     def bars(self, name: str) -> bool:

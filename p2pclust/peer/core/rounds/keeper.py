@@ -134,7 +134,7 @@ class Keeper:
             maker = Maker(self._document.index(source), message.term, message.round)
             task = TakePads(
                 self._document.job, len(self._document.roster), held.state, self._document.index(self._ctx.me),
-                held.members, maker, held.sum if again else None, keys=self._job.keys,
+                held.members, maker, self._notes.kept, held.sum if again else None, keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
 
@@ -153,7 +153,7 @@ class Keeper:
         if not self._notes.allows(token.state, token.members):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
             return
-        self._notes.note(token.state, token.members)
+        self._notes.note(token.state, token.members, outcome.sets)
         self.held = held
         ref = outcome.ref
         self._sent = (token, self._message(message, "", held.members, ref))

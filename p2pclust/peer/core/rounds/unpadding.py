@@ -21,6 +21,7 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
+from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
@@ -119,10 +120,13 @@ class SecureTerm:
 
     def _ask(self, closing: _Closing, members: int, total: Ref) -> None:
         """Fix the set: no other one is asked for in this context."""
-        self._notes.note(closing.state.digest, members, sync=False)
+        self._note(closing, members)
         closing.held = Held(closing.state, members, total)
         self._keeper.keep(closing.held)
         self._send_all(closing, packed(members), total)
+
+    def _note(self, closing: _Closing, members: int) -> None:
+        self._notes.note(closing.state.digest, members, parted(members, closing.secure.groups), sync=False)
 
     def resume(self, state: Ref, round_: int, secure: SecureInfo) -> None:
         """Finish the round of another aggregator, which made this padded state; or ask for new keys."""
@@ -238,7 +242,7 @@ class SecureTerm:
 
     def _finish(self, closing: _Closing, members: int, removed: tuple[tuple[int, Ref], ...]) -> None:
         document, maker = self._document, Maker(self._me, self._term, closing.round + 1)
-        self._notes.note(closing.state.digest, members, sync=False)
+        self._note(closing, members)
         self.finished = members_of(members)
         own = self._keeper.held
         if own is not None and own.state.digest == closing.state.digest:

@@ -48,19 +48,19 @@ def written(ctx: Context) -> list[Persist]:
 def test_a_second_set_for_one_state_is_refused() -> None:
     notes = PadNotes(context(), DOCUMENT, None)
     assert notes.allows(STATE, 0b111)
-    notes.note(STATE, 0b111)
+    notes.note(STATE, 0b111, (0b111,))
     assert notes.allows(STATE, 0b111)
     assert not notes.allows(STATE, 0b1111)
     assert notes.allows(NEXT, 0b1111)
     with pytest.raises(AssertionError, match="a second set for one state"):
-        notes.note(STATE, 0b1111)
+        notes.note(STATE, 0b1111, (0b1111,))
 
 
 def test_a_set_is_written_once_and_synced() -> None:
     ctx = context()
     notes = PadNotes(ctx, DOCUMENT, None)
-    notes.note(STATE, 0b111)
-    notes.note(STATE, 0b111)
+    notes.note(STATE, 0b111, (0b111,))
+    notes.note(STATE, 0b111, (0b111,))
     (row,) = written(ctx)
     assert (row.table, row.key, row.sync) == (TABLE, DOCUMENT.id, True)
 
@@ -71,9 +71,13 @@ def test_the_row_survives_a_restart(rows: bytes, sets: dict[bytes, int]) -> None
     notes = PadNotes(ctx, DOCUMENT, None)
     notes.contributed(rows)
     for state, members in sets.items():
-        notes.note(state, members)
+        notes.note(state, members, (members,))
     again = PadNotes(context(), DOCUMENT, written(ctx)[-1].value)
-    assert again.kept == notes.kept == PadsKept(True, rows, 0, tuple(sets.items())[-4:])
+    assert (
+        again.kept
+        == notes.kept
+        == PadsKept(True, rows, 0, tuple(sets.items())[-4:], tuple(dict.fromkeys(sets.values())))
+    )
     for state, members in list(sets.items())[-4:]:
         assert not again.allows(state, members + 1)
 
@@ -131,7 +135,7 @@ class Kept:
     def took(self, compute: Compute, outcome: Any = None) -> None:
         self.ctx.effects.clear()
         assert isinstance(compute.token, PadsToken)
-        self.keeper.taken(compute.token, outcome or PadsTaken(Ref(b"p" * 32, 4, b"pads")))
+        self.keeper.taken(compute.token, outcome or PadsTaken(Ref(b"p" * 32, 4, b"pads"), (0b1111,)))
 
     def answers(self) -> list[Pads]:
         sent = [effect.message for effect in self.ctx.effects if isinstance(effect, Send)]
