@@ -33,7 +33,7 @@ from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
-from p2pclust.peer.shell.privacy_file import PrivacyFile
+from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
@@ -43,7 +43,7 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.private.ledger import Budget
+from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.half_open import allow_most_files
@@ -124,7 +124,7 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.step,
             shell.failed,
             share,
-            _secrets(config, bundle),
+            _secrets(config, bundle, store),
             floor,
         )
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
@@ -164,7 +164,7 @@ def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> N
     links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
 
 
-def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
+def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets | None:
     """Return what secure sums need of this device; nothing in a fleet without keys."""
     if config.get("insecure"):
         return None
@@ -175,8 +175,15 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
         return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
 
     privacy = config.get("privacy", {})
-    budget = Budget.from_dict(privacy["budget"]) if "budget" in privacy else None
-    ledger = PrivacyFile(Path(config["state_dir"]), budget)
+    ledger = PrivacyFile(
+        Path(privacy.get("ledger", Path(config["state_dir"], LEDGER))),
+        peer=config["name"],
+        budget=Budget.from_dict(privacy["budget"]) if "budget" in privacy else None,
+        jobs=MostJobs.from_dict(privacy["jobs"]) if "jobs" in privacy else None,
+        fixed=privacy.get("rosters") == "fixed",
+        cohort=privacy.get("cohort", 0),
+        store=(lambda: store.row("self", LEDGER), lambda mark: store.write([("self", LEDGER, mark)])),
+    )
     return Secrets(bundle.fleet_public, sign, os.urandom, bool(privacy.get("keep", False)), ledger.reserve)
 
 

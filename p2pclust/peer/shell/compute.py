@@ -50,11 +50,24 @@ _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the
 
 @dataclass(frozen=True)
 class DataStatus:
-    """The rows of a peer, and the problem that keeps them out, or an empty text."""
+    """The rows of a peer, and the problem that keeps them out, or an empty text.
+
+    Examples
+    --------
+    >>> DataStatus(41, 2, "").for_others()
+    DataStatus(rows=64, columns=2, problem='', rounded=True)
+    """
 
     rows: int
     columns: int
     problem: str
+    rounded: bool = False  # the rows are at most so many, a power of two
+
+    def for_others(self) -> DataStatus:
+        """Return what may leave the device: one row more or less must not be seen, nor where a value is missing."""
+        problem = "`p2pclust status` on the device itself says why" if self.problem else ""
+        rows = 0 if self.problem or not self.rows else 1 << (self.rows - 1).bit_length()
+        return DataStatus(rows, self.columns, problem, rounded=True)
 
 
 class Worker:
