@@ -7,42 +7,27 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
+from tests.liars.devices import HI, LO, Devices, N, private_job, reasons
 from tests.peer.told import a_status
 
 from p2pclust.errors import DataError
-from p2pclust.peer.core.tasks import Contribute, Contributed, JobKeys, NoResult, Outcome, PadsKept, Ref
-from p2pclust.peer.core.timing import Limits
+from p2pclust.peer.core.tasks import Contributed
 from p2pclust.peer.operate import questions
 from p2pclust.peer.operate.server import HERE
 from p2pclust.peer.shell.compute import DataStatus
-from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
-from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.states import BlobAccess
-from p2pclust.peer.work.tasks import Life, perform
-from p2pclust.protocols.engine import engine, secure_rounds
+from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.private.ledger import Budget
-from p2pclust.protocols.secure.key_answer import KeyAnswer
-from p2pclust.protocols.secure.parameters import SecureSums
-from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.world.peer import FLEET, device_key, device_pins
-from p2pclust.tools.bit_sets import as_mask
 
 pytestmark = pytest.mark.slow
 
-N = 8
-NAMES = tuple(f"p{k}" for k in range(N))
-BLOBS = BlobAccess(lambda digest: iter(()), lambda *_: None, lambda digest: None, Limits(inline_bytes=10**9))
-LO, HI = [-10.0] * 2, [20.0] * 2
 EXACT = (
     Stage("range", {"lo": LO, "hi": HI}),
     Stage("none"),
@@ -52,78 +37,23 @@ EXACT = (
 NOISY = Stage("private-cm", {"n_clusters": 3, "epsilon": 0.01, "delta": 1e-6, "lo": LO, "hi": HI, "rounds": 1})
 
 
-def private_job(epsilon: float) -> Job:
-    return cluster_job(
-        "llf-cm", n_clusters=3, privacy={"epsilon": epsilon, "delta": 1e-6}, bounds=(LO, HI), secure=True
-    )
-
-
-class Devices:
-    """Eight devices with the same conditions, and an aggregator that asks what it likes."""
-
-    def __init__(self, job: Job, floor: Floor, budget: Budget, folder: Path) -> None:
-        pins = device_pins(NAMES, 0).packed(NAMES)
-        self.job, self.keys = job, JobKeys("job-x", SecureSums(3, 5), pins)
-        rng = np.random.default_rng(0)
-        self.locals = [Local(np.clip(rng.normal(k, 2, (50, 2)), -10, 20)) for k in range(N)]
-        self.lives = []
-        for k, name in enumerate(NAMES):
-            (folder / name).mkdir()
-            ledger = PrivacyFile(folder / name / LEDGER, budget=budget, today=lambda: 100)
-            sign, entropy = device_key(name).sign, np.random.default_rng(k).bytes
-            self.lives.append(Life(secrets=Secrets(FLEET, sign, entropy, False, ledger.reserve), floor=floor))
-            self.locals[k].min_cell = floor.min_cell
-
-    def ask(self, state: JobState, rows: bytes = b"") -> list[Outcome]:
-        """Ask all devices for a contribution to a state."""
-        data = state.encode()
-        ref, plain = Ref(digest_of(data), len(data), data), bytes(msgpack.packb(self.job.to_dict()))
-        pads = PadsKept(True, rows, 0, ())
-        return [
-            perform(Contribute(plain, N, ref, k, pads=pads, keys=self.keys), self.locals[k], BLOBS, self.lives[k])
-            for k in range(N)
-        ]
-
-    def ask_all_the_same(self, rows: bytes = b"") -> tuple[list[str], list[Outcome]]:
-        """Ask for keys, pass over refusals, and ask for padded contributions; return refusals, and the answers."""
-        secrets = self.lives[0].secrets
-        assert secrets is not None
-        state = secure_rounds.begin(self.job, secrets.terms(self.keys))
-        given = [
-            KeyAnswer.decode(k, one.ref.payload or b"")
-            for k, one in enumerate(self.ask(state))
-            if isinstance(one, Contributed)
-        ]
-        assert state.secured is not None
-        part: Any = replace(
-            state.secured, entries=tuple(one.entry for one in given), maker=Maker(0, 1, 2), asked=as_mask(range(N)),
-            columns=2, absent={}, unsettled=None,
-        )  # fmt: skip
-        arrays = self.job.protocols[state.stage].knowing_columns(state.arrays, 2)
-        return [one.refusal for one in given], self.ask(replace(state, arrays=arrays, secured=part), rows)
-
-
-def reasons(outcomes: list[Outcome]) -> list[str]:
-    return [one.reason if isinstance(one, NoResult) else "" for one in outcomes]
-
-
 def test_a_device_whose_budget_is_spent_contributes_to_no_padded_state(tmp_path: Path) -> None:
-    devices = Devices(private_job(4.0), Floor(private=True, secure=True), Budget(1.0, 1e-6, 30), tmp_path)
-    refusals, outcomes = devices.ask_all_the_same()
+    devices = Devices(tmp_path, Floor(private=True, secure=True), budget=Budget(1.0, 1e-6, 30))
+    refusals, outcomes = devices.ask_all_the_same(private_job(4.0))
     assert all("privacy budget of epsilon 1" in refusal for refusal in refusals)
     assert all(reasons(outcomes)), "an aggregator that passes over the refusal gets a contribution"
 
 
 def test_a_device_within_its_budget_contributes_and_has_written_its_ledger(tmp_path: Path) -> None:
-    devices = Devices(private_job(1.0), Floor(private=True, secure=True), Budget(2.0, 1e-6, 30), tmp_path)
-    refusals, outcomes = devices.ask_all_the_same()
+    devices = Devices(tmp_path, Floor(private=True, secure=True), budget=Budget(2.0, 1e-6, 30))
+    refusals, outcomes = devices.ask_all_the_same(private_job(1.0))
     assert not any(refusals)
     assert all(isinstance(one, Contributed) for one in outcomes)
     assert len(list(tmp_path.glob("*/privacy-ledger"))) == N
 
 
 def test_the_ledger_is_asked_at_each_contribution(tmp_path: Path) -> None:
-    devices = Devices(private_job(1.0), Floor(), Budget(1.2, 1e-6, 30), tmp_path)
+    devices = Devices(tmp_path, budget=Budget(1.2, 1e-6, 30))
     for life in devices.lives:
         secrets = life.secrets
         assert secrets is not None
@@ -134,7 +64,7 @@ def test_the_ledger_is_asked_at_each_contribution(tmp_path: Path) -> None:
             return "" if len(asked) == 1 else "privacy budget: another job took it meanwhile"
 
         secrets.reserve = reserve
-    refusals, outcomes = devices.ask_all_the_same()
+    refusals, outcomes = devices.ask_all_the_same(private_job(1.0))
     assert not any(refusals)
     assert reasons(outcomes) == ["privacy budget: another job took it meanwhile"] * N
 
@@ -143,8 +73,8 @@ def test_the_ledger_is_asked_at_each_contribution(tmp_path: Path) -> None:
 def test_a_job_with_a_noisy_stage_has_no_exact_stage(floor: Floor, tmp_path: Path) -> None:
     job = Job((*EXACT, NOISY), seed=0)
     assert "reveals numbers that depend on single rows exactly" in floor.refusal(job, None, 50)
-    devices = Devices(job, floor, Budget(1.0, 1e-6, 30), tmp_path)
-    refusals, outcomes = devices.ask_all_the_same()
+    devices = Devices(tmp_path, floor, budget=Budget(1.0, 1e-6, 30))
+    refusals, outcomes = devices.ask_all_the_same(job)
     assert all("reveals numbers that depend on single rows exactly" in refusal for refusal in refusals)
     assert all(reasons(outcomes)), "an exact sum beside a noisy one left the device"
 
@@ -157,19 +87,19 @@ def test_a_budget_asks_for_secure_sums() -> None:
 
 def test_a_refusal_leaves_no_key_that_a_contribution_can_be_padded_with(tmp_path: Path) -> None:
     """The entry that the device signed says that it has no columns: no list of keys makes it contribute."""
-    devices = Devices(private_job(1.0), Floor(secure=True), Budget(2.0, 1e-6, 30), tmp_path)
+    devices = Devices(tmp_path, Floor(secure=True), budget=Budget(2.0, 1e-6, 30))
     for life in devices.lives:
         assert life.secrets is not None
         answers = iter(["not now", ""])
         life.secrets.reserve = lambda *_, answers=answers: next(answers, "")  # type: ignore[misc]
-    refusals, outcomes = devices.ask_all_the_same()
+    refusals, outcomes = devices.ask_all_the_same(private_job(1.0))
     assert refusals == ["not now"] * N
     assert reasons(outcomes) == ["it has refused this job, and its key is for keeping pads alone"] * N
 
 
 def test_jobs_that_are_unfit_for_secure_sums_get_nothing(tmp_path: Path) -> None:
     job = replace(cluster_job("llf-cm", n_clusters=3, init="uniform", bounds=(LO, HI), secure=True), participation=0.5)
-    refusals, outcomes = Devices(job, Floor(), Budget(1.0, 1e-6, 30), tmp_path).ask_all_the_same()
+    refusals, outcomes = Devices(tmp_path, budget=Budget(1.0, 1e-6, 30)).ask_all_the_same(job)
     assert all("participation" in refusal for refusal in refusals)
     assert all("participation" in reason for reason in reasons(outcomes))
 
@@ -179,43 +109,43 @@ def rows_of(folder: Path, content: str, **config: Any) -> Local:
     return load_rows({"data": str(folder / "rows.csv"), **config}, lambda verb, fields: None)
 
 
-def asked_for_keys(devices: Devices) -> list[str]:
-    return devices.ask_all_the_same()[0]
+def asked_for_keys(devices: Devices, job: Job) -> list[str]:
+    return devices.ask_all_the_same(job)[0]
 
 
 @pytest.mark.parametrize("rule", ["error", "drop"])
 def test_a_peer_of_a_private_job_does_not_abstain_because_of_an_empty_cell(rule: str, tmp_path: Path) -> None:
     """Its row is left out, also where the device's own rule would refuse the data."""
-    devices = Devices(private_job(1.0), Floor(), Budget(2.0, 1e-6, 30), tmp_path)
+    devices = Devices(tmp_path, budget=Budget(2.0, 1e-6, 30))
     whole = "".join(f"{k}.5,1\n" for k in range(9))
     devices.locals[3] = rows_of(tmp_path, f"watt,volt\n{whole},1\n", missing_values=rule)
     assert devices.locals[3].n_samples == 9
-    refusals, outcomes = devices.ask_all_the_same()
+    refusals, outcomes = devices.ask_all_the_same(private_job(1.0))
     assert not any(refusals), "the whole roster learns that the device has an empty cell"
     assert all(isinstance(one, Contributed) for one in outcomes)
 
 
 @pytest.mark.parametrize("content", ["", "watt,volt\n1.5,a word\n2.5,3\n", "watt,volt\n,1\n,2\n"])
 def test_data_that_cannot_be_used_is_one_sentence_in_a_private_job(content: str, tmp_path: Path) -> None:
-    devices = Devices(private_job(1.0), Floor(), Budget(2.0, 1e-6, 30), tmp_path)
+    devices = Devices(tmp_path, budget=Budget(2.0, 1e-6, 30))
     devices.locals[3] = rows_of(tmp_path, content)
-    assert asked_for_keys(devices) == ["", "", "", "its data cannot be used", "", "", "", ""]
+    assert asked_for_keys(devices, private_job(1.0)) == ["", "", "", "its data cannot be used", "", "", "", ""]
 
 
 def test_other_jobs_still_name_the_place_of_an_empty_cell(tmp_path: Path) -> None:
     local = rows_of(tmp_path, "watt,volt\n1.5,2\n,3\n")
     job = cluster_job("llf-cm", n_clusters=2, scaling="none", init="uniform", bounds=(LO, HI), secure=True)
-    devices = Devices(job, Floor(), Budget(2.0, 1e-6, 30), tmp_path)
+    devices = Devices(tmp_path, budget=Budget(2.0, 1e-6, 30))
     devices.locals[0] = local
-    assert asked_for_keys(devices)[0] == "its data cannot be used (row 3, column 1)"
+    assert asked_for_keys(devices, job)[0] == "its data cannot be used (row 3, column 1)"
 
 
 @pytest.mark.parametrize("job", [private_job(1.0)])
 def test_other_rows_than_before_are_no_reason_in_a_private_job(job: Job, tmp_path: Path) -> None:
     """Rows may change in the middle of it: each row is hidden by the noise of the rounds that it is in."""
-    devices = Devices(job, Floor(), Budget(2.0, 1e-6, 30), tmp_path)
-    assert not any(asked_for_keys(devices))
-    _, outcomes = devices.ask_all_the_same(rows=bytes(32))
+    devices = Devices(tmp_path, budget=Budget(2.0, 1e-6, 30))
+    assert not any(asked_for_keys(devices, job))
+    _, outcomes = devices.ask_all_the_same(job, rows=bytes(32))
     assert all(isinstance(one, Contributed) for one in outcomes)
 
 
