@@ -27,7 +27,7 @@ from p2pclust.clustering.kernels import installed
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity
 from p2pclust.peer.core.timing import Limits, Timing, preset
-from p2pclust.peer.operate.device import restrain
+from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
@@ -37,11 +37,14 @@ from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
+from p2pclust.peer.shell.task_deaths import NAME as TASKS
+from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.testbed.conditions import ImposedConditions
 from p2pclust.peer.testbed.control import Control, JsonLines
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.transport.breaking import BreakableLinks
@@ -95,7 +98,6 @@ async def _live(config: Mapping[str, Any]) -> int:
     if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
-    floor = Floor.of(config.get("privacy", {}))
     name, timing, limits = str(config["name"]), _timing(config), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
@@ -114,7 +116,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     _report_hostility(links, allow_list, watch)
     _shape(links, config.get("link"))
     try:
-        core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng)
+        sizes = _sizes(config, lambda: worker.data.columns)
+        core = Core(_identity(config, links, allow_list), store.load(), timing, limits, rng, sizes)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch),
@@ -125,7 +128,8 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.failed,
             share,
             _secrets(config, bundle, store),
-            floor,
+            Floor.of(config.get("privacy", {})),
+            TaskDeaths(Path(config["state_dir"], TASKS)),
         )
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})
@@ -155,6 +159,12 @@ async def _live(config: Mapping[str, Any]) -> int:
         return exit_code(error)
     watch("left", {})
     return 0
+
+
+def _sizes(config: Mapping[str, Any], columns: Callable[[], int]) -> Callable[[bytes, int], str]:
+    """Return a function that says why a job is too large for this device, which has so many columns."""
+    memory = memory_bytes(config.get("memory_mb"))
+    return lambda job, n_peers: size_flaw(job, n_peers, columns(), memory)
 
 
 def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> None:

@@ -138,6 +138,10 @@ class Questions:
         _check_mathematics(fields["mathematics"])
         if fields["id"] and not _REQUEST.fullmatch(fields["id"]):
             raise UsageError(f"submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not {fields['id']!r:.80}")
+        core = self._shell.core
+        n_peers = len(fields["roster"]) or len(core.membership.members) + 1
+        if flaw := core.too_large(fields["mathematics"], n_peers):
+            raise UsageError(f"submit: {flaw}")
         tag = self._tag(caller)
         mathematics, roster, request = fields.pop("mathematics"), tuple(fields.pop("roster")), fields.pop("id")
         self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))
