@@ -111,6 +111,7 @@ benchmarks: $(VENV)/.dev
 	$(BIN)/python benchmarks/links.py
 	$(BIN)/python benchmarks/private_cm.py
 	$(BIN)/python benchmarks/liars.py
+	$(BIN)/python benchmarks/chosen_questions.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("p2pclust needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'

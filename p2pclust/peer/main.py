@@ -28,23 +28,26 @@ from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.members.enrolment import TABLE
 from p2pclust.peer.core.timing import Limits, Timing, preset
-from p2pclust.peer.operate.device import restrain
+from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log, Watch
 from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
-from p2pclust.peer.shell.privacy_file import PrivacyFile
+from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
+from p2pclust.peer.shell.task_deaths import NAME as TASKS
+from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.testbed.conditions import ImposedConditions
 from p2pclust.peer.testbed.control import Control, JsonLines
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.private.ledger import Budget
+from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.half_open import allow_most_files
@@ -98,7 +101,6 @@ async def _live(config: Mapping[str, Any]) -> int:
     if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
-    floor = Floor.of(config.get("privacy", {}))
     name, limits = str(config["name"]), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
@@ -117,7 +119,8 @@ async def _live(config: Mapping[str, Any]) -> int:
     _report_hostility(links, allow_list, watch)
     _shape(links, config.get("link"))
     try:
-        core = _core(config, links, allow_list, store.load(), rng)
+        sizes = _sizes(config, lambda: worker.data.columns)
+        core = _core(config, links, allow_list, store.load(), rng, sizes)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch),
@@ -127,8 +130,9 @@ async def _live(config: Mapping[str, Any]) -> int:
             shell.step,
             shell.failed,
             share,
-            _secrets(config, bundle),
-            floor,
+            _secrets(config, bundle, store),
+            Floor.of(config.get("privacy", {})),
+            TaskDeaths(Path(config["state_dir"], TASKS)),
         )
         links.on_unguarded = lambda: shell.failed(FleetError(_UNGUARDED))
         watch("started", {"pid": os.getpid(), "address": links.address})
@@ -160,6 +164,12 @@ async def _live(config: Mapping[str, Any]) -> int:
     return 0
 
 
+def _sizes(config: Mapping[str, Any], columns: Callable[[], int]) -> Callable[[bytes, int], str]:
+    """Return a function that says why a job is too large for this device, which has so many columns."""
+    memory = memory_bytes(config.get("memory_mb"))
+    return lambda job, n_peers: size_flaw(job, n_peers, columns(), memory)
+
+
 def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> None:
     """Report connections and messages that are refused."""
     links.on_stranger = allow_list.stranger
@@ -167,7 +177,7 @@ def _report_hostility(links: ZmqLinks, allow_list: AllowList, watch: Watch) -> N
     links.on_crowd = lambda n_connections: watch("crowded", {"connections": n_connections})
 
 
-def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
+def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets | None:
     """Return what secure sums need of this device; nothing in a fleet without keys."""
     if config.get("insecure"):
         return None
@@ -178,8 +188,15 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle) -> Secrets | None:
         return Ed25519PrivateKey.from_private_bytes(bundle.sign_secret).sign(data)
 
     privacy = config.get("privacy", {})
-    budget = Budget.from_dict(privacy["budget"]) if "budget" in privacy else None
-    ledger = PrivacyFile(Path(config["state_dir"]), budget)
+    ledger = PrivacyFile(
+        Path(privacy.get("ledger", Path(config["state_dir"], LEDGER))),
+        peer=config["name"],
+        budget=Budget.from_dict(privacy["budget"]) if "budget" in privacy else None,
+        jobs=MostJobs.from_dict(privacy["jobs"]) if "jobs" in privacy else None,
+        fixed=privacy.get("rosters") == "fixed",
+        cohort=privacy.get("cohort", 0),
+        store=(lambda: store.row("self", LEDGER), lambda mark: store.write([("self", LEDGER, mark)])),
+    )
     return Secrets(bundle.fleet_public, sign, os.urandom, bool(privacy.get("keep", False)), ledger.reserve)
 
 
@@ -249,7 +266,8 @@ def _timing(config: Mapping[str, Any]) -> Timing:
 
 
 def _core(
-    config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList, stored: StoreContents, rng: np.random.Generator
+    config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList, stored: StoreContents, rng: np.random.Generator,
+    sizes: Callable[[bytes, int], str],
 ) -> Core:  # fmt: skip
     own = config.get("links")
     rosters, before = allow_list.fleet_rosters(stored.tables.get(TABLE, {}))
@@ -259,7 +277,7 @@ def _core(
         allow_list.roster.serial, allow_list.keys, rosters, before,
         allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
-    return Core(identity, stored, _timing(config), Limits(), rng)
+    return Core(identity, stored, _timing(config), Limits(), rng, sizes)
 
 
 def _watcher(lines: JsonLines | None, config: Mapping[str, Any]) -> Watch:

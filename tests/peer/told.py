@@ -31,7 +31,8 @@ TOLD: dict[str, Any] = {
         "dropped": {"malformed": 2},
     },
     "data": {"rows": 40, "columns": 2, "problem": ""},
-    "privacy": {"secure": False, "keep": False, "cohort": 0, "min_cell": 0, "protocols": (), "private": False},
+    "privacy": {"secure": False, "keep": False, "cohort": 0, "min_cell": 0, "protocols": (), "private": False,
+                "given_centers": True, "least_rounds": 0, "jobs": "", "rosters": ""},
     "rss_mb": 50.0, "max_rss_mb": 60.0, "descriptors": 21, "tasks": 1,
 }  # fmt: skip
 

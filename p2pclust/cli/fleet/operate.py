@@ -93,7 +93,8 @@ def status(
     )
     console.print(
         f"its data cannot be used: {data['problem']}" if data["problem"] else
-        f"its data: {data['rows']} rows of {data['columns']} columns",
+        f"its data: {'at most ' if data.get('rounded') else ''}{data['rows']} rows of {data['columns']} columns"
+        + (", a power of two: the exact number stays on the device" if data.get("rounded") else ""),
         soft_wrap=True,
     )  # fmt: skip
     if asks := _asks(answer.get("privacy", {})):
@@ -106,12 +107,17 @@ def status(
 
 def _asks(privacy: Mapping[str, Any]) -> str:
     """Return what a device asks of every job, in words; empty if it asks nothing."""
-    asks = ["with secure sums"] if privacy.get("secure") or privacy.get("keep") or privacy.get("cohort") else []
+    secure = any(privacy.get(rule) for rule in ("secure", "keep", "cohort", "private", "jobs", "rosters"))
+    asks = ["with secure sums"] if secure else []
     asks += ["to private jobs"] if privacy.get("private") else []
     asks += ["where it keeps pads itself"] if privacy.get("keep") else []
     asks += [f"in cohorts of {privacy['cohort']} or more"] if privacy.get("cohort") else []
     asks += [f"to {', '.join(privacy['protocols'])}"] if privacy.get("protocols") else []
     asks += [f"clusters with {privacy['min_cell']} of its rows or more"] if privacy.get("min_cell") else []
+    asks += [] if privacy.get("given_centers", True) else ["without given centers"]
+    asks += [f"of {privacy['least_rounds']} rounds or more"] if privacy.get("least_rounds") else []
+    asks += [f"in jobs, {privacy['jobs']}"] if privacy.get("jobs") else []
+    asks += ["of the same peers as before"] if privacy.get("rosters") else []
     return ", ".join(asks)
 
 

@@ -18,7 +18,8 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
-from p2pclust.protocols.private.ledger import Budget
+from p2pclust.peer.work.floor import Floor
+from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.scenario.file import fields
 from p2pclust.scenario.file.data_keys import missing_rule
@@ -35,12 +36,17 @@ FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
 
 
-def _budget(given: dict[str, Any]) -> dict[str, Any]:
-    try:
-        Budget.from_dict(given)
-    except UsageError as error:
-        raise fields.wrong_value(str(error)) from None
-    return given
+def _rule(kind: type[Budget | MostJobs]) -> AfterValidator:
+    """Return a validator of a table that becomes a rule of the ledger."""
+
+    def check(given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            kind.from_dict(given)
+        except UsageError as error:
+            raise fields.wrong_value(str(error)) from None
+        return given
+
+    return AfterValidator(check)
 
 
 class PrivacyConfig(BaseModel):
@@ -59,7 +65,17 @@ class PrivacyConfig(BaseModel):
     #: The protocols that this device takes part in; by default all.
     protocols: Annotated[tuple[Annotated[str, AfterValidator(fields.known_protocol)], ...], Field(strict=False)] = ()
     #: What private jobs together may reveal of a row within so many days, for example epsilon 8 in "30d".
-    budget: Annotated[dict[str, Any], AfterValidator(_budget)] | None = None
+    budget: Annotated[dict[str, Any], _rule(Budget)] | None = None
+    #: In how many jobs this device takes part within so many days, for example 3 in "30d".
+    jobs: Annotated[dict[str, Any], _rule(MostJobs)] | None = None
+    #: Whether it takes part in jobs whose submitter gives the first centers.
+    given_centers: bool = True
+    #: The fewest rounds that a job's limit may be.
+    least_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    #: "fixed": no job's set of peers may differ from those of the last ones so that sums of few peers follow.
+    rosters: Literal["fixed"] | None = None
+    #: The ledger of its jobs, which several peers over the same rows must share; by default in state_dir.
+    ledger: Annotated[str, Field(min_length=1)] | None = None
 
 
 class PeerConfig(BaseModel):
@@ -162,9 +178,10 @@ def load_config(
         document = fields.renamed(document, former, name, str(file))
         settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
-    for key in (*_FILES, "data"):
-        if isinstance(document.get(key), str):
-            document[key] = str(folder / Path(document[key]).expanduser())
+    privacy = document.get("privacy")
+    for table, key in [(document, key) for key in (*_FILES, "data")] + [(privacy, "ledger")]:
+        if isinstance(table, dict) and isinstance(table.get(key), str):
+            table[key] = str(folder / Path(table[key]).expanduser())
     document |= options
     for setting in settings:
         apply_override(document, setting)
@@ -176,6 +193,8 @@ def load_config(
     roster = _check_keys(config, where, insecure=insecure)
     plain = config.model_dump(exclude_none=True, by_alias=True) | {"faults": []}
     plain |= {key: str(Path(plain[key]).absolute()) for key in _FILES if key in plain}
+    if "ledger" in plain.get("privacy", {}):
+        plain["privacy"]["ledger"] = str(_ledger(Path(plain["privacy"]["ledger"]).absolute(), where))
     _check_extras(config, where)
     plain |= _joins(config) | _links(config, roster, where) | {"fitness": _fitness(config)}
     plain["data"] = _data(config.data, folder)
@@ -188,9 +207,7 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     """Check that optional parts are installed, and that metrics are not exposed by mistake."""
     if config.metrics is not None and not config.metrics_beyond_this_device:
         local_address(config.metrics, where("metrics"))
-    asks = config.privacy is not None and (
-        config.privacy.secure or config.privacy.keep or config.privacy.cohort or config.privacy.budget
-    )
+    asks = config.privacy is not None and Floor.of(config.privacy.model_dump(exclude_none=True)).asks_for_secure
     if asks and config.bundle is None:
         raise UsageError(
             f"{where('privacy')}: privacy: secure sums need keys, and this device has no bundle: `p2pclust keys` makes them"
@@ -198,6 +215,14 @@ def _check_extras(config: PeerConfig, where: _Where) -> None:
     for extra, wanted, module in (("metrics", config.metrics, "prometheus_client"), ("mdns", config.mdns, "zeroconf")):
         if wanted and importlib.util.find_spec(module) is None:
             raise UsageError(f"{where(extra)}: {extra} needs {module}: {install_line(extra)}")
+
+
+def _ledger(path: Path, where: _Where) -> Path:
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{where('privacy')}: privacy: ledger = {str(path)!r}: {path.parent} is no folder: make it first"
+        )
+    return path
 
 
 def _joins(config: PeerConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,6 +97,8 @@ class Context:
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
     rosters: Rosters = field(default_factory=Rosters)  # in a fleet with keys
+    #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
+    too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)

@@ -10,7 +10,7 @@ spread to all), blobs (large objects), jobs (for each job an election, a followe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -118,11 +118,15 @@ def _without_keys(roster: tuple[str, ...]) -> Mapping[str, str]:
 
 
 class Core:
-    """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash."""
+    """One peer. See the module's text; `docs/peer/rounds.md` walks through a round and a crash.
+
+    `too_large` says why a job, for so many peers, is too large for the device, or returns an empty string.
+    """
 
     def __init__(
-        self, identity: Identity, stored: StoreContents, timing: Timing, limits: Limits, rng: np.random.Generator
-    ) -> None:
+        self, identity: Identity, stored: StoreContents, timing: Timing, limits: Limits, rng: np.random.Generator,
+        too_large: Callable[[bytes, int], str] = lambda job, n_peers: "",
+    ) -> None:  # fmt: skip
         self.identity = identity
         self.limits = limits
         self.routing = Routing(identity.name, identity.overlay, identity.links)
@@ -130,8 +134,9 @@ class Core:
         rosters = Rosters(held[0] if held else None, identity.before, held)
         self._ctx = Context(
             identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, rosters,
-            {name: None for roster in held for name in roster.devices if name not in identity.roster},
+            too_large, {name: None for roster in held for name in roster.devices if name not in identity.roster},
         )  # fmt: skip
+        self.too_large = too_large
         # One above the last life: a "dead" of that life never buries this one.
         self._incarnation = stored.incarnation + 1
         self.membership = Membership(self._ctx, identity.roster, identity.address, self._incarnation)

@@ -191,6 +191,15 @@ class DocumentHeld(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class TooLarge(Report):
+    """A job would take too much of this device's memory: its document is not kept, and the device takes no part."""
+
+    job: str
+    owner: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BadLinks(Report):
     """A peer published links that cannot be."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -14,8 +15,10 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 
-__all__ = ["fitness", "kernel_kib", "restrain", "taken_mb"]
+__all__ = ["fitness", "kernel_kib", "memory_bytes", "restrain", "taken_mb"]
 
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUPS: Final = Path("/proc/self/cgroup")
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on
 _SPARE_MB = 30  # for the stacks of three threads and a first round: a peer needs at least this
 
@@ -78,6 +81,36 @@ def restrain(config: Mapping[str, Any]) -> None:
         _limit_memory(float(config["memory_mb"]))
     if config.get("network_namespace") is not None:
         _enter(str(config["network_namespace"]))
+
+
+def memory_bytes(memory_mb: float | None) -> float:
+    """Return how much memory a peer may use: its own limit, that of its service, or what the device has.
+
+    Examples
+    --------
+    >>> memory_bytes(0.001)
+    1000.0
+    """
+    return min(math.inf if memory_mb is None else memory_mb * 1e6, _service_bytes(), _installed_bytes())
+
+
+def _installed_bytes() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _service_bytes() -> float:
+    """Return the least limit of memory of the control groups that this process is in; infinity without one."""
+    own, least = _OWN_GROUPS, math.inf
+    names = own.read_text().splitlines() if own.exists() else []
+    for name in (line.removeprefix("0::") for line in names if line.startswith("0::")):
+        folder = _CGROUPS / name.strip("/")
+        for one in (folder, *folder.parents):
+            with contextlib.suppress(OSError, ValueError):  # "max", or a group that is not visible here
+                least = min(least, float((one / "memory.max").read_text()))
+    return least
 
 
 def taken_mb() -> float:

@@ -1,14 +1,15 @@
 """The questions that operators may ask a running peer: each verb is checked, and answered from the shell.
 
 A field that is missing, of another type or unknown is refused in one line. No question can stop the peer: an error that is
-meant for people becomes the answer. A peer's private note is given out on its own device only.
+meant for people becomes the answer. A peer's private note and its exact number of rows are given out on its own device
+only.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from p2pclust.errors import P2PClustError, UsageError, WireError
@@ -59,7 +60,11 @@ class Verb:
 
 VERBS: Final[dict[str, Verb]] = {
     "roster": Verb({"data": (bytes, _REQUIRED)}, "Take this fleet roster, if it is newer and the fleet signed it"),
-    "status": Verb({}, "The status of this peer, of the fleet and of its jobs, as this peer sees them"),
+    "status": Verb(
+        {},
+        "The status of this peer, of the fleet and of its jobs, as this peer sees them. Its number of `rows` is exact on "
+        "its own device only: to others it is `rounded`, to a power of two that is not below it",
+    ),
     "submit": Verb(
         {
             "mathematics": (bytes, _REQUIRED), "roster": (list, []), "id": (str, ""),
@@ -122,7 +127,8 @@ class Questions:
         return find(core.jobs.jobs, named, core.identity.name, ended=ended)
 
     def _status(self, caller: Caller, fields: dict[str, Any]) -> None:
-        caller.answer(asdict(snapshot(self._shell)))
+        status = snapshot(self._shell)
+        caller.answer(asdict(status if caller.name == HERE else replace(status, data=status.data.for_others())))
 
     def _submit(self, caller: Caller, fields: dict[str, Any]) -> None:
         if not all(isinstance(name, str) for name in fields["roster"]):
@@ -132,6 +138,10 @@ class Questions:
         _check_mathematics(fields["mathematics"])
         if fields["id"] and not _REQUEST.fullmatch(fields["id"]):
             raise UsageError(f"submit: id: expected 1 to 64 letters, digits, '.', '_' or '-', not {fields['id']!r:.80}")
+        core = self._shell.core
+        n_peers = len(fields["roster"]) or len(core.membership.members) + 1
+        if flaw := core.too_large(fields["mathematics"], n_peers):
+            raise UsageError(f"submit: {flaw}")
         tag = self._tag(caller)
         mathematics, roster, request = fields.pop("mathematics"), tuple(fields.pop("roster")), fields.pop("id")
         self._shell.step(Submit(mathematics, roster, Treatment(**fields), tag, request))

@@ -1,6 +1,6 @@
 """The status of a running peer, the fleet and its jobs: for operators, metrics and the status page.
 
-This is the view of one peer; there is no global one. It reveals nothing of the data but counts.
+This is the view of one peer; there is no global one. It reveals nothing of the data but the numbers of rows and columns.
 """
 
 from __future__ import annotations

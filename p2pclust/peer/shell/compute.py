@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.tasks import BeginJob, Outcome, StateTask, Task
+from p2pclust.peer.core.tasks import BeginJob, NoResult, Outcome, StateTask, Task
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
+from p2pclust.peer.shell.task_deaths import MOST_DEATHS, TaskDeaths
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess, job_of
@@ -41,6 +42,7 @@ _MOST_KINDS = 256  # of tasks, to remember how long they took
 _QUICK_S = 0.002  # of processor time: a task that took no longer is done on the loop the next time
 _MISTRUST = 3  # so many short tasks after a long one are done in the thread still
 _FEW_NUMBERS = 16384  # in a peer's rows: more may take long in another stage of the job
+_DIED = "a process of this device ended twice in this task of the job, perhaps for want of memory: it takes no part"
 _Kind = tuple[str, str]
 """A job and what a task of it does."""
 _Then = Callable[[], None] | None
@@ -50,11 +52,24 @@ _NICER = 10  # a tenth of the weight of a loop: the worker yields as soon as the
 
 @dataclass(frozen=True)
 class DataStatus:
-    """The rows of a peer, and the problem that keeps them out, or an empty text."""
+    """The rows of a peer, and the problem that keeps them out, or an empty text.
+
+    Examples
+    --------
+    >>> DataStatus(41, 2, "").for_others()
+    DataStatus(rows=64, columns=2, problem='', rounded=True)
+    """
 
     rows: int
     columns: int
     problem: str
+    rounded: bool = False  # the rows are at most so many, a power of two
+
+    def for_others(self) -> DataStatus:
+        """Return what may leave the device: one row more or less must not be seen, nor where a value is missing."""
+        problem = "`p2pclust status` on the device itself says why" if self.problem else ""
+        rows = 0 if self.problem or not self.rows else 1 << (self.rows - 1).bit_length()
+        return DataStatus(rows, self.columns, problem, rounded=True)
 
 
 class Worker:
@@ -73,12 +88,14 @@ class Worker:
         Of this life of the peer, for secure sums.
     floor : Floor, optional
         What the device asks of every job.
+    deaths : TaskDeaths, optional
+        In which tasks earlier processes of this device died; closed with the worker.
     """
 
     def __init__(
         self, load: Callable[[], Local], store: Store, limits: Limits, loop: asyncio.AbstractEventLoop,
         done: Callable[[Computed], None], failed: Callable[[BaseException], None], share: float = 1.0,
-        secrets: Secrets | None = None, floor: Floor | None = None,
+        secrets: Secrets | None = None, floor: Floor | None = None, deaths: TaskDeaths | None = None,
     ) -> None:  # fmt: skip
         self._load = load
         self._local: Local
@@ -90,6 +107,7 @@ class Worker:
         self._blobs = BlobAccess(store.blobs.read, store.blobs.store, store.blobs.sync, limits)
         self.floor = floor or Floor()
         self._life = Life(secrets=secrets, floor=self.floor)
+        self._deaths = deaths
         self._loop = loop
         self._done = done
         self._failed = failed
@@ -138,6 +156,10 @@ class Worker:
         self._here.clear()
         self._queue.put(None)
         self._thread.join(timeout_s)
+        if self._deaths is not None and self._thread.is_alive():
+            self._deaths.leave()
+        elif self._deaths is not None:
+            self._deaths.close()
 
     def _put(self, work: Callable[[], _Then]) -> None:
         """Queue work for the thread, after what waits for the loop; what it returns is called on the loop."""
@@ -221,7 +243,13 @@ class Worker:
     def _perform(self, effect: Compute) -> Computed:
         if self._is_new(effect.token) and self._unread:
             self._read()
-        return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
+        kind = _kind(effect.token)
+        if self._deaths is None:
+            return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
+        if self._deaths.of(kind) >= MOST_DEATHS:
+            return Computed(effect.token, NoResult(_DIED))
+        with self._deaths.watching(kind):
+            return Computed(effect.token, perform(effect.task, self._local, self._blobs, self._life))
 
     def _is_new(self, token: Token) -> bool:
         """Return True if this is the first task of a job since the peer started."""

@@ -1,23 +1,33 @@
-"""The ledger of a device's privacy budget, a file in its state directory: it outlives jobs, restarts and the store's rows.
+"""The ledger of a device's jobs, a file in its state directory or beside its data.
 
-The worker's thread reads and writes it, before a private job gets anything from this device.
+It outlives jobs, restarts and the store's rows. The worker's thread reads and writes it, before a job that counts gets
+anything from this device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import DataError
-from p2pclust.protocols.private.ledger import Budget, PrivacyLedger
+from p2pclust.protocols.private.ledger import Budget, Mark, MostJobs, PeerSet, PrivacyLedger
 from p2pclust.tools.files import replacing
+from p2pclust.tools.platforms import exclusive_lock
 
-__all__ = ["PrivacyFile"]
+__all__ = ["LEDGER", "PrivacyFile"]
 
-_NAME: Final = "privacy-ledger"
+#: Its usual name, in a peer's state directory.
+LEDGER: Final = "privacy-ledger"
 _EPOCH: Final = date(1970, 1, 1)
+_DAY_S: Final = 86400
+# What was promised before is not known, so promising more could be too much.
+_UNREADABLE: Final = "privacy ledger: it cannot be read: put back its newest copy"
+_OLDER: Final = "privacy ledger: it is older than this device's store, or missing: put back its newest copy"
 
 
 def _today() -> int:
@@ -26,25 +36,107 @@ def _today() -> int:
 
 
 class PrivacyFile:
-    """The ledger of one device. Without a budget everything is reserved, and nothing refused."""
+    """The ledger of one device.
 
-    def __init__(self, state_dir: Path, budget: Budget | None, today: Callable[[], int] = _today) -> None:
-        self._path = state_dir / _NAME
-        self._budget = budget
-        self._today = today
+    Parameters
+    ----------
+    path : Path
+        The file. Several peers over the same rows share it.
+    peer : str
+        The name of this peer.
+    budget : Budget, optional
+        What private jobs may take; by default everything is reserved, and nothing refused.
+    jobs : MostJobs, optional
+        In how many jobs the device takes part.
+    fixed : bool
+        Whether it refuses sets of peers that could be subtracted from those of its last jobs.
+    cohort : int
+        The device's own.
+    today : callable
+        Returns a day of the wall clock, which may leap.
+    elapsed_s : callable
+        Returns seconds of a clock that only runs, from any start.
+    store : pair of callables
+        Reads and writes a row of the peer's store, in which this peer keeps how far the ledger has come.
+    """
 
-    def reserve(self, job: str, mu_squared: float) -> str:
-        """Reserve for a job, and wait until that is on the disk; return why not, or an empty string."""
-        try:
-            ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
-        except (DataError, OSError):
-            # What was promised before is not known: promising more could be too much.
-            return "privacy budget: its ledger cannot be read"
-        day = self._today()
-        if self._budget is not None and (refusal := ledger.refusal(job, mu_squared, day, self._budget)):
-            return refusal
-        after = ledger.with_job(job, mu_squared, day)
-        if after != ledger:
-            with replacing(self._path, mode=0o600, durable=True) as file:
-                file.write(after.encode())
+    def __init__(
+        self, path: Path, *, peer: str = "", budget: Budget | None = None, jobs: MostJobs | None = None, fixed: bool = False,
+        cohort: int = 0, today: Callable[[], int] = _today, elapsed_s: Callable[[], float] = time.monotonic,
+        store: tuple[Callable[[], bytes | None], Callable[[bytes], None]] = (lambda: None, lambda data: None),
+    ) -> None:  # fmt: skip
+        self._path, self._peer = path, peer
+        self._budget, self._jobs, self._fixed, self._cohort = budget, jobs, fixed, cohort
+        self._today, self._elapsed_s = today, elapsed_s
+        self._began = (today(), elapsed_s())
+        self._read_mark, self._write_mark = store
+
+    def reserve(
+        self, job: str, mu_squared: float, cohort: int = 0, sets: Callable[[], Sequence[PeerSet]] = tuple
+    ) -> str:  # fmt: skip
+        """Reserve for a job, and wait until that is on the disk; return why not, or an empty string.
+
+        Parameters
+        ----------
+        job : str
+            Its id.
+        mu_squared : float
+            What it takes of a privacy budget; 0 without noise.
+        cohort : int
+            The job's.
+        sets : callable
+            Returns the sets of peers whose sums may be revealed with what this device is about to send.
+        """
+        if not (mu_squared or self._jobs or self._fixed):
+            return ""
+        with self._locked():
+            try:
+                ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
+            except (DataError, OSError):
+                return _UNREADABLE
+            data = self._read_mark()
+            known = Mark() if data is None else Mark.decode(data)
+            if ledger.mark.below(known):
+                return _OLDER
+            found = tuple(sets()) if self._fixed and not mu_squared else ()
+            if refusal := self._refusal(ledger, job, mu_squared, max(cohort, self._cohort), found):
+                return refusal
+            after = ledger.with_job(job, mu_squared, max(self._today(), ledger.mark.day), self._peer)
+            for one in found:
+                after = after.with_set(one)
+            if after != ledger:
+                with replacing(self._path, mode=0o600, durable=True) as file:
+                    file.write(after.encode())
+        if after.mark != known:  # the file first: a ledger above the store's figure is no older one
+            self._write_mark(after.mark.encode())
         return ""
+
+    def _refusal(
+        self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
+    ) -> str:  # fmt: skip
+        day = self._window_day()
+        refusal = ledger.elsewhere(job, self._peer)
+        if self._jobs is not None:
+            refusal = refusal or ledger.too_many(job, day, self._jobs)
+        if self._budget is not None and mu_squared:
+            refusal = refusal or ledger.refusal(job, mu_squared, day, self._budget)
+        return refusal or ledger.exposes(sets, cohort)
+
+    def _window_day(self) -> int:
+        """Return the day on which a window ends: while the peer runs, no leap of the wall clock moves it ahead of time.
+
+        Reservations themselves have the wall clock's day, and never an earlier one than before, so that a clock that was set
+        back frees nothing.
+        """
+        day, at_s = self._began
+        return min(self._today(), day + int((self._elapsed_s() - at_s) // _DAY_S) + 1)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep out other peers with the same ledger. The file itself is replaced, so a second one is locked."""
+        descriptor = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            exclusive_lock(descriptor, wait=True)
+            yield
+        finally:
+            os.close(descriptor)

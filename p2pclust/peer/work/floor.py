@@ -5,16 +5,22 @@ A job below the floor gets nothing from this device: it abstains, by name and wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.peer.core.tasks import JobKeys
+from p2pclust.protocols.engine.base import Labelling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of, unfit
+from p2pclust.protocols.private.ledger import MostJobs
+from p2pclust.protocols.secure.parameters import SecureSums
 
 __all__ = ["Floor"]
+
+#: Keys of the configuration that the device's ledger has rules from.
+_OF_LEDGER: Final = ("budget", "jobs", "ledger")
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,14 @@ class Floor:
         The protocols that it takes part in; all, if empty. A private job counts as the protocol that was asked for.
     private : bool
         It contributes only to private jobs: what it reveals counts against a budget. Implies `secure`.
+    given_centers : bool
+        Whether it contributes to jobs whose submitter chose the first centers.
+    least_rounds : int
+        The fewest rounds that the limit of a clustering may be; 0 for no such rule.
+    jobs : str
+        In how many jobs of how many days it takes part, such as "3 per 30d"; empty for no such rule. Implies `secure`.
+    rosters : str
+        "fixed": no sums of fewer peers than the cohort may follow from the sets of peers of its last jobs. Implies `secure`.
 
     Examples
     --------
@@ -50,34 +64,55 @@ class Floor:
     min_cell: int = 0
     protocols: tuple[str, ...] = ()
     private: bool = False
+    given_centers: bool = True
+    least_rounds: int = 0
+    jobs: str = ""
+    rosters: str = ""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Floor:
         """Return the floor that a checked configuration has, perhaps none."""
-        private = "budget" in config
-        given = {name: value for name, value in config.items() if name != "budget"}
-        return cls(**{**given, "protocols": tuple(given.get("protocols", ())), "private": private})
+        given = {name: value for name, value in config.items() if name not in _OF_LEDGER}
+        given |= {"protocols": tuple(config.get("protocols", ())), "private": "budget" in config}
+        if "jobs" in config:
+            given["jobs"] = str(MostJobs.from_dict(config["jobs"]))
+        return cls(**given)
+
+    @property
+    def asks_for_secure(self) -> bool:
+        """Whether it contributes only to jobs with secure sums, by whichever rule."""
+        rules = (self.secure, self.keep, self.cohort, self.private, self.jobs, self.rosters)
+        return any(bool(rule) for rule in rules)
 
     def refusal(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
         """Return why a device with so many rows does not contribute to a job, or an empty string.
 
-        `keys` is None where devices do not sign.
+        `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
+        The rules about several jobs are those of the device's ledger.
         """
-        protocol, private = job.stages[job.main].protocol, mu_squared_of(job) > 0.0
-        protocol = asked_as(protocol)
+        private, secure = mu_squared_of(job) > 0.0, None if keys is None else keys.secure
+        if (private or secure is not None) and (flaw := unfit(job, 0 if secure is None else secure.groups)):
+            return flaw
+        return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
+
+    def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
+        """Yield what each rule says, an empty string where it allows the job."""
+        protocol = asked_as(job.stages[job.main].protocol)
         if self.protocols and protocol not in self.protocols:
-            return f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
+            yield f"this device takes part in {', '.join(self.protocols)} only, not in {protocol}"
         if self.private and not private:
-            return "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
-        if self.min_cell and not private and (refusal := self._refusal_of_cells(job, n_rows)):
-            return refusal
-        secure = None if keys is None else keys.secure
-        if secure is None:
-            asks = self.secure or self.keep or self.cohort > 0
-            return "this device contributes only to jobs with secure sums" if asks else ""
-        if secure.cohort < self.cohort:
-            return f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
-        return ""
+            yield "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }"
+        if self.min_cell and not private:
+            yield self._refusal_of_cells(job, n_rows)
+        if not self.given_centers and not private and any(stage.chosen_centers for stage in job.protocols):
+            yield "this device takes part in no job whose first centers are given: choose an init"
+        rounds = [stage.round_limit for stage in job.protocols if isinstance(stage, Labelling)]
+        if not private and (few := [limit for limit in rounds if limit is not None and limit < self.least_rounds]):
+            yield f"this device asks for a limit of at least {self.least_rounds} rounds, and the job has {min(few)}"
+        if secure is None and self.asks_for_secure:
+            yield "this device contributes only to jobs with secure sums"
+        if secure is not None and secure.cohort < self.cohort:
+            yield f"this device asks for a cohort of {self.cohort}, and the job has {secure.cohort}"
 
     def _refusal_of_cells(self, job: Job, n_rows: int) -> str:
         """Return why sums of few rows could not be withheld in a job, or an empty string."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def load_rows(
     Returns
     -------
     Local
-        Its `problem` is what other peers are sent, without paths and values.
+        Its `problem` is what other peers are sent, without paths and values. Where only missing values are refused it has
+        the other rows all the same: private jobs use these, because a refusal would say something about a value.
 
     Examples
     --------
@@ -55,13 +57,21 @@ def load_rows(
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
-        local = Local(np.empty((0, 0)))
+        local = _rest(config, cancelled) if isinstance(error, DataError) else Local(np.empty((0, 0)))
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
         report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
     local.n_clusters = config.get("n_clusters")
     local.threads = int(config.get("threads", 1))
     return local
+
+
+def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
+    """Return the rows in which no value is missing, of data that the configuration refuses; none if that is not why."""
+    if config.get("missing_values", "error") == "error":
+        with suppress(UsageError, OSError, ValueError, MemoryError):
+            return _read({**config, "missing_values": "drop"}, cancelled)[0]
+    return Local(np.empty((0, 0)))
 
 
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:

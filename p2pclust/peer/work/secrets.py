@@ -6,7 +6,7 @@ Nothing here is ever on disk, and what belongs to a job is forgotten when the jo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from p2pclust.peer.core.tasks import JobKeys, PadsKept
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.secured import Secured
@@ -53,14 +54,17 @@ class Secrets:
     insists : bool
         Whether this peer contributes only if it keeps pads itself.
     reserve : callable
-        Reserves so much (mu**2) of the device's privacy budget for a job, on disk; returns why not, or an empty string.
+        Notes in the device's ledger, on disk, a job, what it takes of the privacy budget (mu**2), its cohort, and, if
+        asked for, the sets of peers whose sums may be revealed; returns why not, or an empty string.
     """
 
     fleet: bytes
     sign: Callable[[bytes], bytes] = field(repr=False)
     entropy: Callable[[int], bytes] = field(repr=False)
     insists: bool = False
-    reserve: Callable[[str, float], str] = field(default=lambda job, mu_squared: "", repr=False)
+    reserve: Callable[[str, float, int, Callable[[], Sequence[PeerSet]]], str] = field(
+        default=lambda job, mu_squared, cohort, sets: "", repr=False
+    )
     _jobs: dict[str, _OfJob] = field(default_factory=dict, repr=False)
     _rows: tuple[Local, bytes] | None = field(default=None, repr=False)
 

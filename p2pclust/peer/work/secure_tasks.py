@@ -6,7 +6,7 @@ A contribution is padded within the task that computes it, so that it is nowhere
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -35,8 +35,9 @@ from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN, UNUSABLE
 from p2pclust.protocols.engine.wire import PADDED
+from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.classes import exposed, parted
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
@@ -61,6 +62,7 @@ _OTHER_STORE: Final = "its store is not the one that it had at submission, so it
 _SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
 _NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
 _MOST_TOLD: Final = 16  # sets that an answer reports: the others with the next one
+_FOR_KEEPING: Final = "it has refused this job, and its key is for keeping pads alone"
 _OTHER_ROWS: Final = (
     "it has other rows than at its first contribution, and the difference of two sums would give them away"
 )
@@ -88,9 +90,7 @@ def answer_with_key(
     """Return this peer's new key, and what it took away in the context that is not settled."""
     pads = task.pads
     assert pads is not None
-    refusal = _unusable(job, local) or ("" if pads.intact else _OTHER_STORE)
-    if not refusal and (mu_squared := secure_rounds.mu_squared_of(job)):
-        refusal = secrets.reserve(keys.job, mu_squared)  # on disk before anything is revealed
+    refusal = _unusable(job, local) or ("" if pads.intact else _OTHER_STORE) or _reserved(job, keys, secrets)
     part = secure_rounds.secured_of(state)
     taken = None if not pads.intact else 0 if part.unsettled is None else dict(pads.sets).get(part.unsettled.state, 0)
     told = parted(taken, secure_rounds.groups_in(job, state, part)) if taken else ()
@@ -103,10 +103,15 @@ def answer_with_key(
     return Contributed(Ref(hashlib.blake2b(data, digest_size=32).digest(), len(data), data))
 
 
+def _reserved(job: Job, keys: JobKeys, secrets: Secrets, sets: Callable[[], Sequence[PeerSet]] = tuple) -> str:
+    """Note a job in the device's ledger, on disk before anything is revealed; return why not."""
+    return secrets.reserve(keys.job, secure_rounds.mu_squared_of(job), secrets.terms(keys).secure.cohort, sets)
+
+
 def _unusable(job: Job, local: Local) -> str:
     """Return why these rows take no part; of a job with noise no reason may depend on values."""
     if secure_rounds.mu_squared_of(job):
-        return local.refused or ("" if local.n_features else local.problem)
+        return local.refused or ("" if local.n_features else UNUSABLE)
     return (local.problem or NO_DATA) if not local.X.size or local.problem else ""
 
 
@@ -123,9 +128,17 @@ def contribute_padded(
         return NoResult(secure_rounds.NEW_KEYS)
     assert task.pads is not None
     sets = secure_rounds.segments_of(job, state, part.asked)
-    refusal = secrets.flaw(keys, part) or _refusal(task, rows, keepers, terms, secrets)
+    # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
+    refusal = _unusable(job, local) or secrets.flaw(keys, part)
+    refusal = refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task)
     refusal = refusal or _small(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms)
-    if refusal := refusal or _spent(job, state, task):
+    if not any(entry.index == task.me and entry.columns for entry in part.entries):
+        refusal = refusal or _FOR_KEEPING
+
+    def named() -> Sequence[PeerSet]:
+        return [PeerSet.of(keys.job, rows, [terms.keys.devices[i] for i in members_of(one)]) for one in sets]
+
+    if refusal := refusal or _reserved(job, keys, secrets, named):
         return NoResult(refusal)
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
     # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
@@ -159,7 +172,7 @@ def _spent(job: Job, state: JobState, task: Contribute) -> str:
 
 
 def _refusal(
-    task: Contribute, rows: bytes, keepers: Mapping[int, bytes], terms: secure_rounds.Terms, secrets: Secrets
+    job: Job, task: Contribute, rows: bytes, keepers: Mapping[int, bytes], terms: secure_rounds.Terms, secrets: Secrets
 ) -> str:  # fmt: skip
     """Return why this peer does not contribute under such a list of keys, or an empty string."""
     pads = task.pads
@@ -170,7 +183,8 @@ def _refusal(
         return "it contributes only where it keeps pads itself"
     if not pads.intact:
         return _OTHER_STORE
-    return "" if pads.rows in (b"", rows) else _OTHER_ROWS
+    # In private jobs no difference of sums gives a row away, and a refusal would say that rows have changed.
+    return "" if pads.rows in (b"", rows) or secure_rounds.mu_squared_of(job) else _OTHER_ROWS
 
 
 def _barred(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import inf
 
 import msgpack
@@ -55,7 +56,7 @@ from p2pclust.protocols.engine.base import Abstain, WithWorkspace
 from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.stored_arrays import Pieces
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
@@ -134,7 +135,7 @@ def perform(task: Task, local: Local, blobs: BlobAccess, life: Life | None = Non
     except Exception as error:
         if not _of_plugin(task):
             raise
-        outcome = NoResult(f"failed: {type(error).__name__}: {error}")
+        outcome = NoResult(f"failed: {type(error).__name__}: {without_values(str(error))}")
     return NoResult(printable(outcome.reason[:_MAX_REASON])) if isinstance(outcome, NoResult) else outcome
 
 
@@ -158,11 +159,19 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     if state is None:
         state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
-    if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys, local.n_samples)):
+    if isinstance(task, Contribute | MakeOffer) and (
+        refusal := _refusal(life.floor, task.job, task.keys, local.n_samples)
+    ):
         local = local.refusing(refusal)
     if task.keys is not None and task.keys.verify:
         return _perform_verified(job, state, task, local, blobs, life)
     return _perform_unproved(job, state, task, local, blobs, life)
+
+
+@lru_cache(maxsize=64)
+def _refusal(floor: Floor, job: bytes, keys: JobKeys | None, n_rows: int) -> str:
+    """Return what a device's floor says of a job; it is asked at every contribution, and its answer does not change."""
+    return floor.refusal(job_of(job), keys, n_rows)
 
 
 def _verified(task: VerifyBlob, blobs: BlobAccess) -> Verified:

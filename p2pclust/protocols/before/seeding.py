@@ -103,6 +103,10 @@ class Seeding(FirstCenters):
             return state.replace(centers=(given - state["origin"]) / state["scale"])
         return started(state, self._uniform(state, rng)) if self.init == "uniform" else state
 
+    @property
+    def chosen_centers(self) -> bool:
+        return self.centers is not None
+
     def needs_rounds(self, state: State) -> bool:
         return "centers" not in state
 

@@ -220,6 +220,10 @@ class Warm(OpeningStage):
         if max(abs(value) for row in self.centers for value in row) > LARGEST:
             raise UsageError("warm: centers: a value is too large")
 
+    @property
+    def chosen_centers(self) -> bool:
+        return True
+
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Put what was learned into the state; a declared range, if there is one, has to have as many columns."""
         if "lo" in state and state["lo"].size != len(self.origin):

@@ -217,7 +217,7 @@ def fitting_columns(state: State, local: Local, scaling: str) -> Columns:
     """Return a peer's columns; raise Abstain if its rows are not those that it was aligned with."""
     n_rows = int(state["n_rows"])
     if local.n_samples != n_rows:
-        raise Abstain(f"has {local.n_samples} rows where the fleet has {n_rows}")
+        raise Abstain(f"has other rows than the {n_rows} that it was aligned with")
     return Columns.of(local, scaling)
 
 

@@ -69,7 +69,7 @@ class Align(ByColumns):
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if local.ids is not None and (local.ids.shape != (local.n_samples,) or local.ids.dtype.kind not in "iuU"):
-            kind = f"ids of shape {list(local.ids.shape)} and type {local.ids.dtype}"
+            kind = f"ids of {local.ids.ndim} dimensions and type {local.ids.dtype}"
             raise Abstain(f"{kind}: one number or text per row is expected")
         ids = digest_of_ids(state["salt"].tobytes(), local.ids, local.n_samples)
         return Arrays(rows=np.int64(local.n_samples), columns=np.int64(local.n_features), ids=ids)

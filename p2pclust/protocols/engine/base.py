@@ -100,6 +100,11 @@ class Rules(ABC):
         """The number of rounds, empty ones included, after which the stage ends in any case."""
         return None
 
+    @property
+    def chosen_centers(self) -> bool:
+        """Whether its parameters hold centers: then the submitter chose where the rows are divided."""
+        return False
+
     def sums_only(self) -> bool:
         """Return whether its aggregator needs only sums over peers, so that secure sums can hide single contributions."""
         return False

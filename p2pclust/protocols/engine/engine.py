@@ -38,7 +38,7 @@ from p2pclust.protocols.engine.base import (
 from p2pclust.protocols.engine.fixed_point import GridError, check_all, quantise_all
 from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
@@ -187,7 +187,7 @@ def _raw(
         raise Abstain(NOT_DRAWN)
     if job.kernel not in installed():
         raise Abstain(f"this device has no kernel {job.kernel}: install p2pclust on it where there is a C compiler")
-    refusal = protocol.refusal(state.arrays, local)
+    refusal = local.refused or protocol.refusal(state.arrays, local)
     if refusal:
         raise Abstain(refusal)
     if isinstance(protocol, Additive) and protocol.noisy and not noise:
@@ -201,7 +201,7 @@ def _raw(
             else:
                 raw = protocol.contribute(state.arrays, local, rng)
         except P2PClustError as error:  # The mathematics refuses these rows: only this peer is stopped.
-            raise Abstain(f"failed: {error}") from None
+            raise Abstain(f"failed: {without_values(str(error))}") from None
     if local.lie is not None:
         raw = local.lie(local, state.arrays, raw)
     _assert_expected(protocol, state.arrays, raw)

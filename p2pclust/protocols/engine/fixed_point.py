@@ -103,7 +103,7 @@ def check_all(values: Mapping[str, NDArray[np.float64]], units: Mapping[str, Arr
     >>> check_all({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
     Traceback (most recent call last):
     ...
-    p2pclust.protocols.engine.fixed_point.GridError: 1e+12 units are too many for the grid of 2 peers
+    p2pclust.protocols.engine.fixed_point.GridError: a value is too large for the grid of 2 peers
     """
     _in_units(values, units, n_peers)
 
@@ -124,7 +124,8 @@ def _in_units(
         if not _every(np.abs(rest) < limit):  # so written, NaN is refused as well
             if not _every(np.isfinite(rest)):
                 raise GridError("a value is not finite")
-            raise GridError(f"{float(np.abs(rest).max()):.3g} units are too many for the grid of {n_peers} peers")
+            # Never the value: a peer's reason goes to the whole roster.
+            raise GridError(f"a value is too large for the grid of {n_peers} peers")
     return rest
 
 

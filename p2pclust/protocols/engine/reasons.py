@@ -5,9 +5,13 @@ All other reasons are free text for people. Each of these is a whole reason, or 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-__all__ = ["CANCELLED", "HELD", "IMPLAUSIBLE", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED"]
+__all__ = [
+    "CANCELLED", "HELD", "IMPLAUSIBLE", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED",
+    "UNUSABLE", "without_values",
+]  # fmt: skip
 
 #: Characters; a longer reason is cut off.
 MAX_REASON: Final = 200
@@ -24,7 +28,22 @@ REVOKED: Final = "it was revoked, or has new keys"
 NO_DATA: Final = "no data"
 #: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.
 IMPLAUSIBLE: Final = "implausible: "
+#: Data that cannot be read. In private jobs nothing more is said, as a place in the data depends on values.
+UNUSABLE: Final = "its data cannot be used"
 #: A peer with too few rows in this stage; it may contribute to a later one.
 HELD: Final = "privacy gate"
 #: A cancelled job; and, in a job without an aggregator, the answer of a peer that has received the cancel.
 CANCELLED: Final = "cancelled by "
+
+_NUMBER: Final = re.compile(r"(?<!\w)(row |column )?[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
+
+
+def without_values(text: str) -> str:
+    """Return an error's text without its numbers, but for those of rows and columns: they may come from a device's rows.
+
+    Examples
+    --------
+    >>> without_values("row 3, column 1 is 1.23e+14; 41 rows of 2-D data")
+    'row 3, column 1 is ...; ... rows of ...-D data'
+    """
+    return _NUMBER.sub(lambda found: found[0] if found[1] else "...", text)

@@ -1,8 +1,11 @@
-"""What a device has promised away: the ledger of its privacy budget, as values and as bytes.
+"""What a device has promised away: its ledger of jobs, as values and as bytes.
 
 A device reserves all of a job's mu**2 before it sends anything of the job, and writes the ledger to disk first. What is
 reserved is never given back: a job that fails may have revealed all of it. Nothing here reads a clock or a disk: a day is a
 number that the caller counts, for example days since 1970.
+
+Jobs without noise are in the ledger of a device that takes part in so many of them only, or that keeps the sets of peers
+whose sums were revealed: what several jobs reveal together depends on their number, and on how their peers differ.
 
 The budget is for every window of so many days, and not for ever: what a device reveals later adds to what it revealed before
 the window.
@@ -13,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,15 +26,19 @@ from p2pclust.errors import DataError, UsageError, WireError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import unpack_canonical
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
+from p2pclust.protocols.secure.classes import exposed
 
-__all__ = ["Budget", "PrivacyLedger", "Reservation"]
+__all__ = ["Budget", "Mark", "MostJobs", "PeerSet", "PrivacyLedger", "Reservation"]
 
-_FORMAT: Final = "p2pclust privacy ledger 1"
+_FORMAT: Final = "p2pclust privacy ledger 2"
 _DIGEST_BYTES: Final = 32
 _MOST_RESERVATIONS: Final = 100_000
 _MOST_TEXT: Final = 200
 _MOST_DAY: Final = 10**7
 _MOST_MU_SQUARED: Final = 1e6
+_MOST_SETS: Final = 64
+_ROWS_BYTES: Final = 32
+_PEER_BYTES: Final = 16  # of a device key: too many to find another key with the same ones
 _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d\Z")
 
 
@@ -67,13 +74,10 @@ class Budget:
         """
         if not isinstance(given, Mapping) or set(given) != {"epsilon", "delta", "per"}:
             raise UsageError('budget: expected { epsilon = 8, delta = 1e-6, per = "30d" }')
-        per = _DAYS.match(given["per"]) if isinstance(given["per"], str) else None
-        if per is None:
-            raise UsageError(f'budget: per = {str(given["per"])[:60]!r}: expected whole days, such as "30d"')
         budget = cls(
             checks.real("budget: epsilon", given["epsilon"], above=0.0),
             checks.real("budget: delta", given["delta"], above=0.0),
-            int(per[1]),
+            _days("budget", given["per"]),
         )
         _ = budget.mu_squared  # raises UsageError for a value out of range
         return budget
@@ -82,6 +86,50 @@ class Budget:
     def mu_squared(self) -> float:
         """The most that jobs of one window may reserve together."""
         return mu_for(self.epsilon, self.delta) ** 2
+
+
+def _days(where: str, per: object) -> int:
+    found = _DAYS.match(per) if isinstance(per, str) else None
+    if found is None:
+        raise UsageError(f'{where}: per = {str(per)[:60]!r}: expected whole days, such as "30d"')
+    return int(found[1])
+
+
+@dataclass(frozen=True)
+class MostJobs:
+    """In how many jobs a device takes part within a window.
+
+    Parameters
+    ----------
+    most : int
+        1 to 10**6.
+    days : int
+        The length of the window.
+
+    Examples
+    --------
+    >>> str(MostJobs.from_dict({"most": 3, "per": "30d"}))
+    '3 per 30d'
+    """
+
+    most: int
+    days: int
+
+    @classmethod
+    def from_dict(cls, given: Any) -> MostJobs:
+        """Return the rule that a device's configuration names.
+
+        Raises
+        ------
+        UsageError
+            For a missing or unknown name, and a value out of range.
+        """
+        if not isinstance(given, Mapping) or set(given) != {"most", "per"}:
+            raise UsageError('jobs: expected { most = 3, per = "30d" }')
+        return cls(checks.whole("jobs: most", given["most"], least=1, most=10**6), _days("jobs", given["per"]))
+
+    def __str__(self) -> str:
+        return f"{self.most} per {self.days}d"
 
 
 @dataclass(frozen=True, order=True)
@@ -95,12 +143,15 @@ class Reservation:
     job : str
         Its id, 1 to 200 characters.
     mu_squared : float
-        Above 0, at most 10**6.
+        0 to 10**6; 0 of a job without noise.
+    peer : str
+        The peer that takes part in it, where several have one ledger; at most 200 characters.
     """
 
     day: int
     job: str
     mu_squared: float
+    peer: str = ""
 
     def flaw(self) -> str:
         """Return what is wrong with the reservation, or an empty string."""
@@ -108,9 +159,81 @@ class Reservation:
             return f"expected a day from 0 to {_MOST_DAY}"
         if type(self.job) is not str or not 1 <= len(self.job) <= _MOST_TEXT:
             return f"expected a job id of 1 to {_MOST_TEXT} characters"
-        if type(self.mu_squared) is not float or not 0.0 < self.mu_squared <= _MOST_MU_SQUARED:
-            return f"expected a number above 0, at most {_MOST_MU_SQUARED:g}"
+        if type(self.mu_squared) is not float or not 0.0 <= self.mu_squared <= _MOST_MU_SQUARED:
+            return f"expected a number from 0 to {_MOST_MU_SQUARED:g}"
+        if type(self.peer) is not str or len(self.peer) > _MOST_TEXT:
+            return f"expected a peer of at most {_MOST_TEXT} characters"
         return ""
+
+
+@dataclass(frozen=True)
+class PeerSet:
+    """Peers whose sum a job may have revealed.
+
+    Parameters
+    ----------
+    job : str
+    rows : bytes
+        A digest of the device's own rows, 32 bytes.
+    peers : tuple of bytes
+        The first 16 bytes of the peers' device keys, sorted.
+    """
+
+    job: str
+    rows: bytes
+    peers: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, job: str, rows: bytes, keys: Iterable[bytes]) -> PeerSet:
+        """Return the set of the peers with these device keys."""
+        return cls(job, rows, tuple(sorted({key[:_PEER_BYTES] for key in keys})))
+
+    def flaw(self) -> str:
+        """Return what is wrong with the set, or an empty string."""
+        if type(self.job) is not str or type(self.rows) is not bytes or len(self.rows) != _ROWS_BYTES:
+            return "expected a job id, and a digest of rows"
+        if not all(type(peer) is bytes and len(peer) == _PEER_BYTES for peer in self.peers):
+            return f"expected peers of {_PEER_BYTES} bytes"
+        return "" if list(self.peers) == sorted(set(self.peers)) else "expected its peers in order, each once"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far a ledger has come; each of these numbers only grows, so an older copy of a ledger is below a newer one's.
+
+    Parameters
+    ----------
+    mu_squared : float
+        Of all jobs ever.
+    jobs : int
+        Their number.
+    day : int
+        The latest day of a reservation.
+    """
+
+    mu_squared: float = 0.0
+    jobs: int = 0
+    day: int = 0
+
+    def flaw(self) -> str:
+        """Return what is wrong with it, or an empty string."""
+        kinds = (type(self.mu_squared), type(self.jobs), type(self.day))
+        if kinds != (float, int, int) or not (0.0 <= self.mu_squared < math.inf and self.jobs >= 0):
+            return "expected mu**2, a number of jobs, and a day"
+        return "" if 0 <= self.day <= _MOST_DAY else f"expected a day from 0 to {_MOST_DAY}"
+
+    def below(self, other: Mark) -> bool:
+        """Return whether a ledger that came so far is older than one that came as far as the other."""
+        return self.mu_squared < other.mu_squared or self.jobs < other.jobs or self.day < other.day
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        return bytes(msgpack.packb([self.mu_squared, self.jobs, self.day]))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Mark:
+        """Return the mark that :meth:`encode` made bytes of; they are this device's own."""
+        return cls(*msgpack.unpackb(data))
 
 
 @dataclass(frozen=True)
@@ -130,8 +253,15 @@ class PrivacyLedger:
     """
 
     reservations: tuple[Reservation, ...] = ()
+    sets: tuple[PeerSet, ...] = ()  # the newest last
+    mark: Mark = Mark()
 
     def __post_init__(self) -> None:
+        if flaw := self.mark.flaw():
+            raise UsageError(f"privacy ledger: {flaw}")
+        for one_set in self.sets:
+            if flaw := one_set.flaw():
+                raise UsageError(f"privacy ledger: set of peers: {flaw}")
         for number, one in enumerate(self.reservations):
             if flaw := one.flaw():
                 raise UsageError(f"privacy ledger: reservation {number}: {flaw}")
@@ -161,7 +291,37 @@ class PrivacyLedger:
             f"would be {shown[1]}"
         )
 
-    def with_job(self, job: str, mu_squared: float, day: int) -> PrivacyLedger:
+    def too_many(self, job: str, day: int, rule: MostJobs) -> str:
+        """Return why a device takes part in no further job on a day, or an empty string; a job that it is in counts once."""
+        others = sum(one.job != job for one in self.reservations if one.day > day - rule.days)
+        if others < rule.most:
+            return ""
+        return f"this device takes part in {rule.most} jobs in {rule.days} days, and it has"
+
+    def elsewhere(self, job: str, peer: str) -> str:
+        """Return why a peer takes no part in a job that another one with the same ledger is in, or an empty string."""
+        own = self._of(job)
+        if own is None or own.peer == peer:
+            return ""
+        return "another peer with the same ledger takes part in this job: its rows would count twice"
+
+    def exposes(self, new: Sequence[PeerSet], cohort: int) -> str:
+        """Return why the sums over some sets of peers must not be revealed beside those of other jobs, or an empty string.
+
+        Whatever can be computed from all these sums is a function of sums over classes of peers, see
+        :mod:`p2pclust.protocols.secure.classes`. The sets of the job itself are for its own rules.
+        """
+        others = [one for one in self.sets for own in new[:1] if one.rows == own.rows and one.job != own.job]
+        names = {peer for one in (*others, *new) for peer in one.peers}
+        numbers = {peer: at for at, peer in enumerate(sorted(names))}
+        before, after = (
+            [sum(1 << numbers[peer] for peer in one.peers) for one in sets] for sets in (others, [*others, *new])
+        )
+        if not others or not exposed(after, cohort) & ~exposed(before, cohort):
+            return ""
+        return f"from the totals of this job and of earlier ones, sums of fewer than {cohort} peers could be computed"
+
+    def with_job(self, job: str, mu_squared: float, day: int, peer: str = "") -> PrivacyLedger:
         """Return the ledger with a job's reservation. Of a job that has one, the larger number and the later day stay.
 
         A job that reveals something on a later day than it began needs the reservation of that day.
@@ -172,14 +332,22 @@ class PrivacyLedger:
             For a value out of range.
         """
         own = self._of(job)
+        more = mu_squared
         if own is not None:
             mu_squared, day = max(mu_squared, own.mu_squared), max(day, own.day)
-        new = Reservation(day, job, mu_squared)
+            more = mu_squared - own.mu_squared
+        new = Reservation(day, job, mu_squared, peer)
         if flaw := new.flaw():
             raise UsageError(f"privacy ledger: job {str(job)[:60]}: {flaw}")
         if own is None and len(self.reservations) >= _MOST_RESERVATIONS:
             raise UsageError(f"privacy ledger: it has {_MOST_RESERVATIONS} reservations: drop those of past windows")
-        return PrivacyLedger(tuple(sorted([*(one for one in self.reservations if one.job != job), new])))
+        reservations = tuple(sorted([*(one for one in self.reservations if one.job != job), new]))
+        mark = Mark(self.mark.mu_squared + more, self.mark.jobs + (own is None), max(self.mark.day, day))
+        return replace(self, reservations=reservations, mark=mark)
+
+    def with_set(self, new: PeerSet) -> PrivacyLedger:
+        """Return the ledger with a set of peers whose sum may be revealed; the oldest of many is dropped."""
+        return self if new in self.sets else replace(self, sets=(*self.sets, new)[-_MOST_SETS:])
 
     def since(self, day: int) -> PrivacyLedger:
         """Return the ledger without the reservations before a day."""
@@ -190,8 +358,9 @@ class PrivacyLedger:
 
     def encode(self) -> bytes:
         """Return the bytes of the ledger: equal ledgers have equal bytes."""
-        rows = [[one.day, one.job, one.mu_squared] for one in self.reservations]
-        body: bytes = msgpack.packb([_FORMAT, rows])
+        rows = [[one.day, one.job, one.mu_squared, one.peer] for one in self.reservations]
+        sets = [[one.job, one.rows, b"".join(one.peers)] for one in self.sets]
+        body: bytes = msgpack.packb([_FORMAT, rows, sets, [self.mark.mu_squared, self.mark.jobs, self.mark.day]])
         return hashlib.sha256(body).digest() + body
 
     @classmethod
@@ -207,7 +376,7 @@ class PrivacyLedger:
         if not body or hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:
             raise DataError("privacy ledger: its bytes are damaged: restore it, or ask its owner to begin a new one")
         try:
-            ledger = cls(_read(unpack_canonical(body, max_items=_MOST_RESERVATIONS)))
+            ledger = cls(*_read(unpack_canonical(body, max_items=_MOST_RESERVATIONS)))
         except WireError as error:
             raise DataError(f"privacy ledger: {error}") from None
         except UsageError as error:
@@ -217,9 +386,22 @@ class PrivacyLedger:
         return ledger
 
 
-def _read(plain: Any) -> tuple[Reservation, ...]:
-    if not isinstance(plain, list) or len(plain) != 2 or plain[0] != _FORMAT or not isinstance(plain[1], list):
+def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], Mark]:
+    if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
         raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
-    if not all(isinstance(row, list) and len(row) == 3 for row in plain[1]):
-        raise UsageError("privacy ledger: expected a day, a job and a number in each reservation")
-    return tuple(Reservation(*row) for row in plain[1])
+    _, rows, sets, mark = plain
+    if not all(isinstance(part, list) for part in (rows, sets, mark)) or len(mark) != 3:
+        raise UsageError("privacy ledger: expected reservations, sets of peers, and how far it has come")
+    if not all(isinstance(row, list) and len(row) == 4 for row in rows):
+        raise UsageError("privacy ledger: expected a day, a job, a number and a peer in each reservation")
+    if not all(isinstance(one, list) and len(one) == 3 and type(one[2]) is bytes for one in sets):
+        raise UsageError("privacy ledger: expected a job, a digest and peers in each set of peers")
+    return (
+        tuple(Reservation(*row) for row in rows),
+        tuple(PeerSet(job, digest, _cut(peers)) for job, digest, peers in sets),
+        Mark(*mark),
+    )
+
+
+def _cut(data: bytes) -> tuple[bytes, ...]:
+    return tuple(data[at : at + _PEER_BYTES] for at in range(0, len(data), _PEER_BYTES))

@@ -207,8 +207,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     def refusal(self, state: State, local: Local) -> str:
         """Refuse nothing but another number of columns: any other reason would depend on rows."""
-        if local.refused:
-            return local.refused
         if local.n_features != len(self.lo):
             return f"has {local.n_features} columns where the fleet has {len(self.lo)}"
         return ""

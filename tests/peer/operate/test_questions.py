@@ -46,6 +46,7 @@ class FakeShell:
             jobs=SimpleNamespace(jobs={}),
             identity=SimpleNamespace(name="me"),
             membership=SimpleNamespace(members={"b": 0}),
+            too_large=lambda job, n_peers: "",
         )
         self.steps: list[Any] = []
 

@@ -18,7 +18,7 @@ from p2pclust.peer.shell import blob_files, row_log
 from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.peer.shell.performer import Row
-from p2pclust.peer.shell.privacy_file import PrivacyFile
+from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.row_log import Commit, RowLog
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.private.ledger import PrivacyLedger
@@ -260,7 +260,7 @@ def test_one_that_is_not_may_be_empty(home: Path) -> None:
 @pytest.mark.parametrize("skipped", ["nothing", "directory", "file"])
 def test_no_reservation_of_a_privacy_budget_is_lost(home: Path, monkeypatch: pytest.MonkeyPatch, skipped: str) -> None:
     def use(recorder: Recorder) -> None:
-        ledger = PrivacyFile(recorder.root, None, lambda: 20_000)
+        ledger = PrivacyFile(recorder.root / LEDGER, today=lambda: 20_000)
         for number in range(4):
             assert ledger.reserve(f"job-{number}", 0.1) == ""
             recorder.promise = number + 1

@@ -20,6 +20,7 @@ PLAIN = cluster_job("llf-cm", n_clusters=2)
 PRIVATE = cluster_job(
     "llf-cm", n_clusters=2, secure=True, privacy={"epsilon": 2.0, "delta": 1e-6}, bounds=([0.0], [1.0])
 )
+SECURED = cluster_job("llf-cm", n_clusters=2, init="split-merge", secure=True)
 COMMUNITY = Job((Stage("fedavg", {"n_features": 2, "clusters": [[0], [1]]}),), 0)
 KEYS = JobKeys("job-a", SecureSums(3, 3), bytes(32), (bytes(32),) * 5)
 
@@ -36,9 +37,9 @@ def cannot_withhold(n_rows: int) -> str:
     [
         (Floor(), PLAIN, None, ""),
         (Floor(secure=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
-        (Floor(secure=True), PLAIN, KEYS, ""),
+        (Floor(secure=True), SECURED, KEYS, ""),
         (Floor(keep=True), PLAIN, None, "this device contributes only to jobs with secure sums"),
-        (Floor(cohort=5), PLAIN, KEYS, "this device asks for a cohort of 5, and the job has 3"),
+        (Floor(cohort=5), SECURED, KEYS, "this device asks for a cohort of 5, and the job has 3"),
         (Floor(protocols=("fkm",)), PLAIN, None, "this device takes part in fkm only, not in llf-cm"),
         (Floor(protocols=("llf-cm",)), PRIVATE, KEYS, ""),
         (Floor(private=True), PRIVATE, KEYS, ""),
@@ -68,7 +69,7 @@ def cannot_withhold(n_rows: int) -> str:
             cannot_withhold(5),
         ),
         (
-            Floor(private=True), PLAIN, KEYS,
+            Floor(private=True), SECURED, KEYS,
             "this device has a privacy budget, and contributes only to jobs with privacy = { epsilon, delta }",
         ),
     ],

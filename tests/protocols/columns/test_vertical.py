@@ -344,7 +344,7 @@ class TestOddPeers:
         job, _, state = self.after_alignment()
         from p2pclust.protocols.engine.base import Abstain
 
-        with pytest.raises(Abstain, match="has 5 rows where the fleet has 6"):
+        with pytest.raises(Abstain, match="has other rows than the 6 that it was aligned with"):
             engine.contribution(job, state, Local(np.zeros((5, 1))), 1, 2)
 
     def test_more_clusters_than_rows(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
+from itertools import pairwise
 
 import msgpack
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
-from p2pclust.protocols.private.ledger import Budget, PrivacyLedger, Reservation
+from p2pclust.protocols.private.ledger import Budget, Mark, MostJobs, PeerSet, PrivacyLedger, Reservation
 
 MONTH = Budget(epsilon=2.0, delta=1e-6, days=30)
 HALF = mu_for(2.0, 1e-6) ** 2 / 2
@@ -78,7 +80,9 @@ def test_budgets_that_are_none(given_: object) -> None:
 @given(jobs=JOBS)
 def test_bytes_and_back(jobs: list[tuple[str, float, int]]) -> None:
     ledger = ledger_of(jobs)
+    ledger = ledger.with_set(PeerSet.of("a", bytes(32), [bytes([k] * 32) for k in (9, 3, 5)]))
     assert PrivacyLedger.decode(ledger.encode()) == ledger
+    ledger = ledger_of(jobs)
     assert ledger_of(jobs).encode() == ledger.encode()
 
 
@@ -107,7 +111,9 @@ def test_changed_bytes_are_refused(jobs: list[tuple[str, float, int]], position:
             PrivacyLedger.decode(garbled)
 
 
-ROW = [3, "a", 0.5]
+ROW = [3, "a", 0.5, ""]
+FORMAT, BEGUN = "p2pclust privacy ledger 2", [0.5, 1, 3]
+SET = ["a", bytes(32), bytes(range(16))]
 
 
 @pytest.mark.parametrize(
@@ -115,24 +121,27 @@ ROW = [3, "a", 0.5]
     [
         None,
         [],
-        ["p2pclust privacy ledger 2", []],
-        ["p2pclust privacy ledger 1", 7],
-        ["p2pclust privacy ledger 1", [7]],
-        ["p2pclust privacy ledger 1", [[3, "a"]]],
-        ["p2pclust privacy ledger 1", [[True, "a", 0.5]]],
-        ["p2pclust privacy ledger 1", [[-1, "a", 0.5]]],
-        ["p2pclust privacy ledger 1", [["3", "a", 0.5], ROW]],
-        ["p2pclust privacy ledger 1", [[3, "", 0.5]]],
-        ["p2pclust privacy ledger 1", [[3, b"a", 0.5]]],
-        ["p2pclust privacy ledger 1", [[3, "a", 1]]],
-        ["p2pclust privacy ledger 1", [[3, "a", -0.5]]],
-        ["p2pclust privacy ledger 1", [[3, "a", math.nan]]],
-        ["p2pclust privacy ledger 1", [[3, "a", math.inf]]],
-        ["p2pclust privacy ledger 1", [ROW, ROW]],
-        ["p2pclust privacy ledger 1", [[4, "b", 0.5], ROW]],
-        ["p2pclust privacy ledger 1", [ROW, [4, "a", 0.5]]],
+        ["p2pclust privacy ledger 1", [], [], BEGUN],
+        [FORMAT, 7, [], BEGUN],
+        [FORMAT, [], 7, BEGUN],
+        [FORMAT, [], [], 7],
+        [FORMAT, [], [], [0.5, 1]],
+        [FORMAT, [], [], [0.5, 1, -1]],
+        [FORMAT, [], [], [math.nan, 1, 3]],
+        [FORMAT, [], [], [0.5, True, 3]],
+        [FORMAT, [], []],
+        *([FORMAT, rows, [], BEGUN] for rows in (
+            [7], [[3, "a"]], [[3, "a", 0.5]], [[True, "a", 0.5, ""]], [[-1, "a", 0.5, ""]], [["3", "a", 0.5, ""], ROW],
+            [[3, "", 0.5, ""]], [[3, b"a", 0.5, ""]], [[3, "a", 1, ""]], [[3, "a", -0.5, ""]], [[3, "a", math.nan, ""]],
+            [[3, "a", math.inf, ""]], [[3, "a", 0.5, b""]], [ROW, ROW], [[4, "b", 0.5, ""], ROW],
+            [ROW, [4, "a", 0.5, ""]],
+        )),
+        *([FORMAT, [], [one], BEGUN] for one in (
+            7, ["a", bytes(32)], [7, bytes(32), b""], ["a", bytes(31), b""], ["a", "", b""], ["a", bytes(32), bytes(15)],
+            ["a", bytes(32), bytes(32)], ["a", bytes(32), ""],
+        )),
     ],
-)
+)  # fmt: skip
 def test_hostile_contents_are_refused(plain: object) -> None:
     body = msgpack.packb(plain)
     with pytest.raises(DataError, match=r"\Aprivacy ledger: [^\n]+\Z"):
@@ -147,15 +156,66 @@ def test_any_bytes_are_refused_in_one_line(data: bytes) -> None:
 
 
 def test_another_way_to_write_the_same_is_refused() -> None:
-    body = msgpack.packb(["p2pclust privacy ledger 1", []]) + b""
-    longer = b"\xdc\x00\x02" + body[1:]  # a list of two with a longer header
+    body = msgpack.packb([FORMAT, [], [], [0.0, 0, 0]])
+    longer = b"\xdc\x00\x04" + body[1:]  # a list of four with a longer header
     with pytest.raises(DataError, match="not those that this program writes"):
         PrivacyLedger.decode(hashlib.sha256(longer).digest() + longer)
 
 
 def test_what_is_no_reservation() -> None:
-    for bad in (("", 1.0, 1), ("a", 0.0, 1), ("a", 1.0, -1), ("a" * 201, 1.0, 1)):
+    for bad in (("", 1.0, 1), ("a", -1.0, 1), ("a", 1.0, -1), ("a" * 201, 1.0, 1)):
         with pytest.raises(UsageError, match="expected"):
             PrivacyLedger().with_job(*bad)
     with pytest.raises(UsageError, match="not in order"):
         PrivacyLedger((Reservation(2, "a", 1.0), Reservation(1, "b", 1.0)))
+
+
+def test_a_device_takes_part_in_so_many_jobs_of_a_window() -> None:
+    rule = MostJobs.from_dict({"most": 2, "per": "30d"})
+    ledger = ledger_of([("a", 0.0, 10), ("b", 0.5, 20)])
+    assert ledger.too_many("c", 39, rule) == "this device takes part in 2 jobs in 30 days, and it has"
+    assert (ledger.too_many("a", 39, rule), ledger.too_many("c", 40, rule)) == ("", "")
+
+
+@pytest.mark.parametrize("given_", [None, 3, {"most": 3}, {"most": 0, "per": "30d"}, {"most": 3, "per": 30}])
+def test_rules_of_jobs_that_are_none(given_: object) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        MostJobs.from_dict(given_)
+
+
+@given(jobs=JOBS)
+def test_what_a_ledger_has_come_to_only_grows(jobs: list[tuple[str, float, int]]) -> None:
+    marks = [ledger_of(jobs[:n]).mark for n in range(len(jobs) + 1)]
+    assert not any(later.below(earlier) for earlier, later in pairwise(marks))
+    assert all(Mark.decode(mark.encode()) == mark for mark in marks)
+
+
+PEERS = [bytes([k] * 32) for k in range(12)]
+
+
+def a_set(job: str, peers: Iterable[int], rows: bytes = bytes(32)) -> PeerSet:
+    return PeerSet.of(job, rows, [PEERS[k] for k in peers])
+
+
+@pytest.mark.parametrize(
+    ("peers", "refused"),
+    [
+        (range(10), False),
+        (range(9), True),
+        (range(5), False),
+        (range(6), True),
+        (range(11), True),
+        ([*range(9), 10], True),
+    ],
+)
+def test_sets_of_peers_whose_difference_is_small_are_refused(peers: Iterable[int], refused: bool) -> None:
+    ledger = PrivacyLedger().with_set(a_set("a", range(10)))
+    assert bool(ledger.exposes([a_set("b", peers)], 5)) is refused
+    assert ledger.exposes([a_set("a", peers)], 5) == "", "within a job its own rules hold"
+    assert ledger.exposes([a_set("b", peers, bytes([1] * 32))], 5) == "", "the device has other rows now"
+
+
+def test_sets_are_compared_all_together() -> None:
+    """No two of these differ by fewer than five peers, and of the third only one peer is in none of the two others."""
+    ledger = PrivacyLedger().with_set(a_set("a", range(10))).with_set(a_set("b", range(5)))
+    assert ledger.exposes([a_set("c", [0, 1, 2, 3, *range(5, 9)])], 5)

@@ -21,7 +21,15 @@ from p2pclust.peer.core.jobs.submission import Submissions, Submitted, not_again
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.reports import BadDocument, CancelKnown, JobAccepted, JobBegun, JobRefused, JobSubmitted
+from p2pclust.peer.core.reports import (
+    BadDocument,
+    CancelKnown,
+    JobAccepted,
+    JobBegun,
+    JobRefused,
+    JobSubmitted,
+    TooLarge,
+)
 from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
@@ -42,6 +50,8 @@ __all__ = ["FACTS_OF_JOBS", "Jobs"]
 #: Prefixes of the keys of facts that concern jobs.
 FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
 
+_MOST_REFUSED = 256  # to remember; a document may come again
+
 
 class Jobs:
     """Runs the jobs. `stored` holds the rows of the tables job, ballot and register, by job."""
@@ -61,6 +71,7 @@ class Jobs:
         self._abstentions = Abstentions(context)
         self._early = EarlyMessages()
         self._held = HeldDocuments(context)
+        self._refused: dict[str, None] = {}  # documents that were too large
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(
@@ -130,8 +141,9 @@ class Jobs:
             document = job.document
             if self._submitted_again(job.event):  # it came twice while this peer asked for store ids
                 continue
-            if document is None:
-                self._refuse(job.event.asked, job.reason)
+            reason = job.reason if document is None else self._ctx.too_large(document.job, len(document.roster))
+            if document is None or reason:
+                self._refuse(job.event.asked, reason)
                 continue
             if not self._facts.has_room(JOB + document.id, document.encode()):
                 self._refuse(
@@ -242,7 +254,7 @@ class Jobs:
 
     def _keep(self, document: Document) -> None:
         job_id = document.id
-        if job_id not in self.table.documents and self._tombstones.forbids(document):
+        if job_id not in self.table.documents and (self._tombstones.forbids(document) or self._too_large(document)):
             return
         self._store(document)
         if self._ctx.me not in document:
@@ -254,6 +266,16 @@ class Jobs:
         self._acceptance.synced(self._ctx.me, job_id)
         if document.submitter != self._ctx.me:
             self._ctx.send(document.submitter, Synced(job_id))
+
+    def _too_large(self, document: Document) -> bool:
+        """Return whether a new job would take too much of this device's memory; report each once."""
+        reason = self._ctx.too_large(document.job, len(document.roster))
+        if reason and document.id not in self._refused:
+            self._refused[document.id] = None
+            self._ctx.report(TooLarge(job=document.id, owner=document.submitter, reason=reason))
+            if len(self._refused) > _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+        return bool(reason)
 
     def _store(self, document: Document) -> None:
         """Write a document to the disk if it is new here, and this peer takes part or submitted it."""

@@ -1,0 +1,102 @@
+"""In which tasks the process of a device died: a task that ends the process, again and again, is not begun a third time.
+
+A small file, written before and after each task and never synced: it outlives the process, and need not outlive a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgpack
+
+from p2pclust.errors import P2PClustError
+
+__all__ = ["MOST_DEATHS", "NAME", "TaskDeaths"]
+
+#: In a peer's state directory.
+NAME: Final = "tasks"
+#: So often may a process die in a task; then this device does it no longer.
+MOST_DEATHS: Final = 2
+_MOST_KNOWN: Final = 32
+_HEADER_BYTES: Final = 2
+
+Kind = tuple[str, str]
+"""A job, and what a task of it does."""
+
+
+class TaskDeaths:
+    """Counts how often in a row the process died in each kind of task.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from contextlib import suppress
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for life in range(3):
+    ...         deaths = TaskDeaths(Path(folder, "tasks"))
+    ...         print(deaths.of(("job-1", "contribute")))
+    ...         with suppress(MemoryError), deaths.watching(("job-1", "contribute")):
+    ...             raise MemoryError
+    ...         deaths.close()
+    0
+    1
+    2
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._deaths: dict[Kind, int] = {}
+        self._dies = False  # whether a task has failed so that the process ends
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        unfinished = self._read()
+        if unfinished is not None:
+            self._deaths[unfinished] = self._deaths.pop(unfinished, 0) + 1
+            while len(self._deaths) > _MOST_KNOWN:
+                del self._deaths[next(iter(self._deaths))]
+            self._write(None)
+
+    def of(self, kind: Kind) -> int:
+        """Return how often the process died in such a task since one of them ended well."""
+        return self._deaths.get(kind, 0)
+
+    @contextmanager
+    def watching(self, kind: Kind) -> Iterator[None]:
+        """Note that such a task begins, and that it ends; a lack of memory, or a bug, ends the process with it."""
+        self._write(kind)
+        try:
+            yield
+        except P2PClustError:  # for example a full disk, which is not this task's fault
+            self._write(None)
+            raise
+        except BaseException:
+            self._dies = True
+            raise
+        self._deaths.pop(kind, None)
+        self._write(None)
+
+    def leave(self) -> None:
+        """Note that the process ends as it should, perhaps in the middle of a task."""
+        if not self._dies:
+            self._write(None)
+
+    def close(self) -> None:
+        """Close the file, when no task is under way."""
+        self.leave()
+        os.close(self._file)
+
+    def _read(self) -> Kind | None:
+        try:
+            data = os.read(self._file, 2**16)
+            size = int.from_bytes(data[:_HEADER_BYTES], "little")
+            task, deaths = msgpack.unpackb(data[_HEADER_BYTES : _HEADER_BYTES + size])
+            self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
+            return None if task is None else (str(task[0]), str(task[1]))
+        except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
+            return None
+
+    def _write(self, kind: Kind | None) -> None:
+        data = msgpack.packb([kind, [[*key, n] for key, n in self._deaths.items()]])
+        os.pwrite(self._file, len(data).to_bytes(_HEADER_BYTES, "little") + data, 0)
