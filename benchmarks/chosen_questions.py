@@ -137,7 +137,7 @@ def without_one(peers: list[Local]) -> float:
 
 def refusals(folder: Path) -> dict[str, str]:
     """Return which of these jobs a device refuses by each condition, and with which words."""
-    keys = JobKeys("job-1", SecureSums(3, COHORT), bytes(64 + 32 * N_PEERS))
+    keys = JobKeys("job-1", SecureSums(3, COHORT), bytes(32), (bytes(32),) * N_PEERS)
     job, names = question(MIDDLE), [bytes([k] * 32) for k in range(N_PEERS)]
     counted = PrivacyFile(folder / "jobs", jobs=MostJobs(3, 30))
     fixed = PrivacyFile(folder / "rosters", fixed=True)

@@ -22,16 +22,17 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.secure.key_answer import KeyAnswer
+from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.world.peer import FLEET, device_key, device_pins
+from p2pclust.simulation.world.peer import FLEET, device_key
 from p2pclust.tools.bit_sets import as_mask
 
 __all__ = ["HI", "LO", "Devices", "N", "private_job", "reasons"]
 
 N = 8
 NAMES = tuple(f"p{k}" for k in range(N))
+PUBLIC = tuple(device_key(name).public_key().public_bytes_raw() for name in NAMES)
 BLOBS = BlobAccess(lambda digest: iter(()), lambda *_: None, lambda digest: None, Limits(inline_bytes=10**9))
 LO, HI = [-10.0] * 2, [20.0] * 2
 
@@ -72,19 +73,19 @@ class Devices:
         self, job: Job, *, named: str = "job-x", asked: Sequence[int] = range(N), rows: bytes = b""
     ) -> tuple[list[str], list[Outcome]]:
         """Ask for keys, pass over refusals, and ask some for padded contributions; return refusals, and all answers."""
-        keys = JobKeys(named, SecureSums(3, 5), device_pins(NAMES, 0).packed(NAMES))
+        keys = JobKeys(named, SecureSums(3, 5), bytes(32), PUBLIC)
         secrets = self.lives[0].secrets
         assert secrets is not None
         state = secure_rounds.begin(job, secrets.terms(keys))
         given = [
-            KeyAnswer.decode(k, one.ref.payload or b"")
+            KeyEntry.decode(k, one.ref.payload or b"")
             for k, one in enumerate(self.ask(job, state, keys))
             if isinstance(one, Contributed)
         ]
         assert state.secured is not None
         part: Any = replace(
-            state.secured, entries=tuple(one.entry for one in given), maker=Maker(0, 1, 2), asked=as_mask(asked),
-            columns=2, absent={}, unsettled=None,
+            state.secured, entries=tuple(given), maker=Maker(0, 1, 2), asked=as_mask(asked),
+            columns=2, absent={}, unsettled=None, asks=digest_of(state.encode()),
         )  # fmt: skip
         arrays = job.protocols[state.stage].knowing_columns(state.arrays, 2)
         outcomes = self.ask(job, replace(state, arrays=arrays, secured=part), keys, rows)
