@@ -14,11 +14,15 @@ from typing import Final
 
 import numpy as np
 
+from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.round_reports import LeftOut
 from p2pclust.simulation.swarms.overlays import laid_out
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
 from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 from p2pclust.simulation.world.network import Conditions
+from p2pclust.simulation.world.observer import Observer
+from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
 
 __all__ = ["FLEET_KINDS", "KINDS", "LastingSwarm", "core_plan", "run", "starve"]
@@ -32,6 +36,8 @@ _FOR_EVER: Final = 1e6
 #: How long each message takes where all are late: longer than an election, with ``fast``.
 _LATE_S: Final = (0.5, 3.0)
 _SHARE: Final = 0.1  # of a processor, that each peer of a starved fleet has
+#: How many times as long the job may take in such a fleet, where a message takes up to some hundred times as long.
+_SLOWER: Final = 6.0
 #: Larger messages of a peer that loses large ones are lost: states and contributions are.
 _SMALL_BYTES: Final = 300
 _DOWN_S, _UP_S = 1.0, 0.7  # of a peer that flaps
@@ -54,6 +60,21 @@ def starve(world: World, name: str, on_s: float, off_s: float) -> None:
     world.at(world.now + off_s + on_s, partial(starve, world, name, on_s, off_s))
 
 
+class WaitsOnce(Observer):
+    """L7: an aggregator waits for a worker that hangs once, not in one round after another."""
+
+    watches = (LeftOut,)
+
+    def __init__(self) -> None:
+        self._waited: dict[tuple[str, int, str], None] = {}
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, LeftOut) and effect.busy and effect.peer in world.workers.hung:
+            key = (peer.name, peer.life, effect.peer)
+            assert key not in self._waited, f"L7: {peer.name} waits again for {effect.peer}, whose worker hangs"
+            self._waited[key] = None
+
+
 class LastingSwarm(Swarm):
     """One run. `only` replaces what would be drawn: the fault of each peer outside the core, or that of the whole fleet."""
 
@@ -63,6 +84,7 @@ class LastingSwarm(Swarm):
         self.core: list[str] = []
         self.lasting: dict[str, str] = {}
         self.of_all = ""  # one of FLEET_KINDS, or empty
+        self.world.watch(WaitsOnce())
 
     def _misfortunes(self) -> None:
         until_s = float(np.random.default_rng([self.plan.seed, 78]).uniform(0.0, 1.5))
@@ -98,7 +120,8 @@ class LastingSwarm(Swarm):
         hangs = any(kind in ("hung-worker", "slow") for kind in self.lasting.values())
         timing = self.plan.timing
         busy_limit_s = 4 * (2 * timing.patience_s + timing.election_max_s + timing.quiet_s)
-        return DEADLINE_S + hangs * (len(self.lasting) - 1) * busy_limit_s
+        limit_s = DEADLINE_S + hangs * (len(self.lasting) - 1) * busy_limit_s
+        return limit_s * (_SLOWER if self.of_all else 1.0)
 
     def _break(self, name: str, kind: str, rng: np.random.Generator) -> None:
         world = self.world
