@@ -176,7 +176,8 @@ class Liar:
             case 18:
                 return Heartbeat(job, term, max(-1, self.near()))
             case 19:
-                return HeartbeatReply(job, term, term, max(-1, self.near()), "store-p4", bool(self.pick(True, False)))
+                held, busy = max(-1, self.near()), bool(self.pick(True, False))
+                return HeartbeatReply(job, term, term, held, "store-p4", busy, self.near())
             case 20:
                 return CloseReply(job, bool(self.pick(True, False)))
             case 21:

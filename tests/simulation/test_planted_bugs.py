@@ -70,6 +70,8 @@ FOUND_BY = {
     "newest-turn-in-memory-only": (1, "S9: "),
     "never-hands-over": (5, "L3: "),
     "busy-for-ever": (4, "L3: "),
+    "elections-never-wait-longer": (12, "L3: "),
+    "doubt-lengthens-its-own-wait": (16, "L7: "),
     "request-id-not-looked-up": (1, "H4: "),
     "cancelled-before-all-agreed": (1, "H6: "),
     "ended-before-a-majority": (7, "H6: "),

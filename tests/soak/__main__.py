@@ -134,6 +134,7 @@ def _show(report: Report) -> None:
     console.print(table(head, shown, right=head[1:]))
     for violation in report.violations:
         _say(violation)
+    _say(report.processor.line())
     verdict = "broken" if report.violations else "every promise was kept"
     _say(f"seed {report.options.seed}, {report.seconds:.0f} s: {verdict}")
 

@@ -18,6 +18,7 @@ from tests.soak.clients import Client, Seen, carry_out, chooser, has_ended, subm
 from tests.soak.faults import Faults, Mix
 from tests.soak.meters import Meters, Sample, size_mb
 from tests.soak.peers import Peers, network_for
+from tests.soak.processor import Processor, observed
 
 from p2pclust.errors import P2PClustError
 from p2pclust.fleet.hosts.client import Connection
@@ -71,6 +72,7 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     meters: Meters = field(default_factory=Meters)
+    processor: Processor = field(default_factory=Processor)
     other_jobs: int = 0  # that clients submitted
     operations: int = 0
     seconds: float = 0.0
@@ -115,7 +117,11 @@ class Soak:
         """Run it; whatever happens, no process is left behind."""
         options = self.options
         log = (self.home / "soak.log").open("a", encoding="utf-8")
-        with log as self._log, network_for(list(self.rows), isolated=options.isolated) as network:
+        with (
+            log as self._log,
+            network_for(list(self.rows), isolated=options.isolated) as network,
+            observed(self.report.processor, options.nice),
+        ):
             peers = Peers(self.home, self.rows, network, options.nice)
             try:
                 rng = np.random.default_rng([options.seed, 2])
@@ -213,7 +219,13 @@ class Soak:
         if took_s > _UNDER_FAULTS_S:
             self._wants_calm.set()
         if took_s > _UNDER_FAULTS_S + _CALM_S:
-            raise AssertionError(f"H1: a job has not ended {_CALM_S:.0f} s after all faults")
+            share = self.report.processor.share(since=began)
+            had = (
+                ""
+                if share is None
+                else f"; meanwhile the soak had {100 * share:.0f} % of the processor time it asked for"
+            )
+            raise AssertionError(f"H1: a job has not ended {_CALM_S:.0f} s after all faults{had}")
 
     def _close(self, request: str, job: str, outcome: str, digest: str, kills: int) -> None:
         flaw = self.seen.results[digest].flaw(self.rows)

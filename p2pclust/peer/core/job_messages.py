@@ -159,7 +159,7 @@ class Heartbeat(JobMessage):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply(JobMessage):
-    """What is in my register, and whether I am busy computing for it."""
+    """What is in my register, whether I am busy computing for it, and how many answers my worker has ended in this life."""
 
     kind = "heartbeat-reply"
     job: Name
@@ -168,6 +168,7 @@ class HeartbeatReply(JobMessage):
     register_round: int
     store_id: str
     busy: bool
+    ended: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
+from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
@@ -231,6 +232,17 @@ def _takes_older_results(term: aggregator.AggregatorTerm, token: Any, outcome: A
 _COMPUTED: Final = aggregator.AggregatorTerm.computed
 
 
+def _waits_once_more(headway: Headway, name: str, *, proven: bool) -> None:
+    known = name in headway._doubtful
+    _GIVEN_UP(headway, name, proven=proven)
+    if not proven and not known:
+        del headway.hung[name]
+
+
+_GIVEN_UP: Final = Headway.given_up
+_BUSY_LIMIT: Final = Headway.busy_limit_s
+
+
 _Patch = tuple[Any, str, Any]
 
 #: Name of the bug -> the attributes that it replaces.
@@ -359,6 +371,11 @@ SERIES_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "never-hands-over": ((aggregator.AggregatorTerm, "_stands_still", _never),),
     "busy-for-ever": ((Patience, "_busy_too_long", _never),),
+    "elections-never-wait-longer": ((Headway, "election_times", lambda headway: 1.0),),
+    "doubt-lengthens-its-own-wait": (
+        (Headway, "given_up", _waits_once_more),
+        (Headway, "busy_limit_s", lambda headway, slowest_s=0.0, of="": _BUSY_LIMIT(headway, slowest_s)),
+    ),
 }
 
 

@@ -126,7 +126,7 @@ def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
     "told",
     [
         lambda job, store: RequestVote(job, 99, 1, 1),
-        lambda job, store: HeartbeatReply(job, 99, 99, 9, store, False),
+        lambda job, store: HeartbeatReply(job, 99, 99, 9, store, False, 0),
         lambda job, store: HeldState(job, 99, 99, 9, ONE, 32, ()),
         lambda job, store: Close(job, 99, 9, ONE, 32, ()),
         lambda job, store: Synced("job-of-nobody"),

@@ -368,6 +368,10 @@ class Membership(MemberTable):
         """Return how much slower than usual to go on, because processors are short."""
         return self._probes.pace.more_s(self._ctx.timing)
 
+    def answer_s(self) -> float:
+        """Return how long an answer of the farthest peer usually takes at present."""
+        return self._probes.pace.usual_s * max(1, self._ctx.routing.reach)
+
     def _confirm(self, member: Member, by: str) -> None:
         if self._suspicions.confirm(member, by):
             self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))

@@ -54,6 +54,11 @@ class AnswerPace:
         """Give former observations less weight; to be called with each probe. If no answers come any more, none is slow."""
         self._usual_s *= _KEPT
 
+    @property
+    def usual_s(self) -> float:
+        """How long an answer usually takes at present; less than the truth rather than more."""
+        return self._usual_s
+
     def more_s(self, timing: Timing) -> float:
         """Return how much longer than usual to wait for an answer; 0 if answers come well within `probe_timeout_s`."""
         more_s = _ROUND_TRIPS * self._usual_s - timing.probe_timeout_s

@@ -269,6 +269,7 @@ class AggregatorTerm:
     def on_heartbeat_reply(self, source: str, message: HeartbeatReply) -> None:
         """Note what a peer has adopted, and whether it computes."""
         self._patience.heard(source)
+        self._headway.has_ended(source, message.ended)
         opened = self._round
         if message.busy:
             here = opened is not None and (message.register_term, message.register_round) == (self.term, opened.round)

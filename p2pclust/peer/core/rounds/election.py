@@ -32,6 +32,8 @@ _ASK_FIRST: Final = 16
 _EXPECTS: Final = 4
 #: It asks them all at once every so many times, whatever the few answer.
 _ASK_ALL: Final = 8
+#: What is left of a wait and is shorter, is over: clocks have not all digits.
+_SHORTEST_S: Final = 0.001
 
 
 def stands_first(job: str, name: str, n_peers: int) -> bool:
@@ -90,6 +92,7 @@ class Election:
         self._to_ask: tuple[PreVote, list[str]] | None = None  # the others, once some would vote for it
         self._refused: dict[str, tuple[int, int]] = {}  # refused candidates, and the positions of their registers
         self._heard_at = float("-inf")  # when this term's aggregator was last heard
+        self._waits = (0.0, 0.0)  # since when, and for how long where answers come in time
         self.role = Role.FOLLOWER
         self.aggregator = ""
         self.terms: dict[int, str] = {}  # the aggregators that this life of the peer has heard of
@@ -146,7 +149,7 @@ class Election:
     def hand_over(self) -> None:
         """Stop aggregating, and let the other peers stand first."""
         self.resign()
-        self._ctx.set_timer(self._timer, 2 * self._ctx.timing.election_max_s)
+        self._wait(2 * self._ctx.timing.election_max_s)
 
     def withdraw(self) -> None:
         """Stop aggregating, and do not stand again in this life: this peer cannot aggregate the job."""
@@ -191,7 +194,12 @@ class Election:
     # -- timers and messages ---------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        """Ask whether a majority would vote for this peer: there was no aggregator for too long."""
+        """Ask whether a majority would vote for this peer, if there was no aggregator for too long."""
+        since, wait_s = self._waits
+        left_s = since + wait_s * self._headway.election_times() - self._ctx.now
+        if left_s > _SHORTEST_S:
+            self._ctx.set_timer(self._timer, min(left_s, wait_s))  # answers may come faster meanwhile
+            return
         self._arm()
         if self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             self._waiting()
@@ -275,7 +283,7 @@ class Election:
         """Return whether this peer still hears an aggregator, or is one."""
         if self.role is Role.AGGREGATOR:
             return True
-        return self._ctx.now - self._heard_at < self._ctx.timing.election_min_s
+        return self._ctx.now - self._heard_at < self._ctx.timing.election_min_s * self._headway.election_times()
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -342,12 +350,17 @@ class Election:
     def _arm(self) -> None:
         timing = self._ctx.timing
         drawn_s = self._ctx.uniform(timing.election_min_s, timing.election_max_s) * self._handicap()
-        self._ctx.set_timer(self._timer, drawn_s + self._later_s(timing.election_max_s))
+        self._wait(drawn_s + self._later_s(timing.election_max_s))
 
     def _hurry(self) -> None:
         timing = self._ctx.timing
         drawn_s = self._ctx.uniform(0.0, timing.hurry_s) * self._handicap()
-        self._ctx.set_timer(self._timer, drawn_s + self._later_s(timing.election_min_s))
+        self._wait(drawn_s + self._later_s(timing.election_min_s))
+
+    def _wait(self, wait_s: float) -> None:
+        """Stand after so long, and later where answers take long: see `fire`."""
+        self._waits = (self._ctx.now, wait_s)
+        self._ctx.set_timer(self._timer, wait_s)
 
     def _handicap(self) -> float:
         """Return a factor from 1.25 (least fit) to 0.75 (fittest)."""

@@ -253,7 +253,7 @@ class Follower:
             self._acknowledge(*self._answers[key])
         elif self._job.bars(self._ctx.me):
             self._acknowledge(None, REVOKED)
-        elif not self._workspace.busy:
+        elif not self._workspace.busy and not self._computing:  # otherwise later: a slow peer skips the states between
             keys = self._job.keys
             self._compute(
                 Contribute(
@@ -287,7 +287,11 @@ class Follower:
         task = self._computing.pop(token)
         self._headway.computed(token)
         register = self._ledger.register
-        if register.ref is None or register.ref.digest != token.state or self._ledger.finished:
+        if register.ref is None or self._ledger.finished:
+            return
+        if register.ref.digest != token.state:
+            if self._election.aggregator and register.term == self._ledger.term:
+                self._answer()  # otherwise the next open asks for it
             return
         if isinstance(outcome, Wanted):
             if not self._workspace.busy:
@@ -299,8 +303,7 @@ class Follower:
         if isinstance(outcome, Contributed) and not outcome.abstains:
             self._notes.contributed(outcome.rows, noisy=outcome.noisy)
         self._answers[token.state, token.proposer] = answer
-        if token.proposer == self._proposer:
-            self._acknowledge(*answer)
+        self._answer()
 
     def _acknowledge(self, contribution: Ref | None, abstains: str) -> None:
         register = self._ledger.register
@@ -339,12 +342,15 @@ class Follower:
             return False
         if self._hashed is None or self._hashed[0] != digest:
             self._hashed = (digest, self._ctx.now)
-        return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s(0.0)
+        return self._ctx.now - self._hashed[1] > self._headway.busy_limit_s()
 
     def on_heartbeat(self, source: str, message: Heartbeat) -> None:
         """Report to the aggregator what this peer has adopted, and whether it works."""
         term, round_ = self._ledger.register.position
         busy = self._works_on((message.term, message.round))
         self._ctx.send(
-            source, HeartbeatReply(self._document.id, message.term, term, round_, self._ctx.store_id, busy)
+            source,
+            HeartbeatReply(
+                self._document.id, message.term, term, round_, self._ctx.store_id, busy, self._headway.ended
+            ),
         )  # fmt: skip

@@ -1,8 +1,9 @@
-"""Limits: how long a term may make no progress, and for how long a peer may report that it computes.
+"""Limits: how long a term may make no progress, for how long a peer may report that it computes, how long elections wait.
 
 An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost; and a peer that
 reports that it computes is waited for. Neither may last for ever, but long trainings and slow links must be able to end.
-So both limits grow: with every term without a result, and with the time that rounds of this job have taken.
+So both limits grow: with every term without a result, and with the time that rounds of this job have taken. Elections wait
+for longer where answers take longer than their time-outs.
 
 One object per job and peer, for one life of the peer. A restarted peer begins with the shortest limits.
 """
@@ -22,6 +23,8 @@ _ROUNDS: Final = 2.0
 #: A peer may compute for this many times the shortest limit, and this many times the slowest answer of the others.
 _BUSY_LIMITS: Final = 4.0
 _BUSY_ANSWERS: Final = 8.0
+#: An election takes two answers of a majority, and no other peer should stand meanwhile: a time-out lasts this many.
+_ANSWERS: Final = 4.0
 
 
 class Headway:
@@ -30,16 +33,19 @@ class Headway:
     def __init__(self, job: JobContext) -> None:
         self._ctx = job.context
         self._document = job.document
+        self._membership = job.membership
+        self._ledger = job.ledger
         self._term = 0
         self._aggregator = ""  # of that term
         self._terms = 0  # since the newest state that a majority is known to have adopted
         self._reached = -1  # the round of that state
         self._adopted: tuple[int, int, float] | None = None  # term, round and instant of this peer's last adoption
         self._longest_s = 0.0  # the longest round within one term
-        self._unproven: dict[str, int] = {}  # how often each was, without proof that the others are faster
-        self._mistaken = 0  # how often that was wrong: the peer answered a later round
-        self._given_up: dict[str, int] = {}  # how often each peer computed for too long
-        self.hung: dict[str, None] = {}  # peers that are not waited for until they answer
+        self.hung: dict[str, None] = {}  # peers that computed for too long: they are not waited for until they answer
+        self._doubtful: dict[str, None] = {}  # those of them that may only be slow: no others proved to be faster
+        self._mistaken = 0  # how often a doubtful peer was slow: it ended what it computed
+        self._ended: dict[str, int] = {}  # how many answers each peer's worker has ended, as it last reported
+        self.ended = 0  # and this peer's
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state, and that got no further
         self._computing: dict[AnswerToken, float] = {}  # this peer's answers that are computed, and since when
 
@@ -70,24 +76,31 @@ class Headway:
     def answered(self, name: str) -> None:
         """Note that a peer has answered, so its worker works."""
         self.hung.pop(name, None)
-        self._given_up.pop(name, None)
-        self._mistaken += self._unproven.pop(name, 0)
+        if name in self._doubtful:
+            del self._doubtful[name]
+            self._mistaken += 1
+
+    def has_ended(self, name: str, answers: int) -> None:
+        """Note how many answers a peer's worker has ended: one that hangs ends no more, one that is slow does."""
+        if name in self._doubtful and answers != self._ended.get(name, 0):
+            self.answered(name)
+        self._ended[name] = answers
 
     def given_up(self, name: str, *, proven: bool) -> None:
         """Note that a peer computed for too long; `proven` if as many peers were much faster as still compute."""
         self._adopted = None  # the length of this round says nothing about what this job needs
-        self._given_up[name] = self._given_up.get(name, 0) + 1
-        self._unproven[name] = self._unproven.get(name, 0) + (not proven)
-        if proven or self._given_up[name] > 1:
-            self.hung[name] = None
+        self.hung[name] = None
+        if not proven:
+            self._doubtful[name] = None
 
     def computes(self, token: AnswerToken) -> None:
         """Note that this peer's worker has an answer to compute."""
         self._computing[token] = self._ctx.now
 
     def computed(self, token: AnswerToken) -> None:
-        """Note that the worker is done with an answer."""
+        """Note that the worker has ended an answer."""
         self._computing.pop(token, None)
+        self.ended += 1
 
     # -- what follows -----------------------------------------------------------------------------------------------
 
@@ -95,6 +108,14 @@ class Headway:
         """Return for how long this term may make no progress before another peer should aggregate."""
         doublings = min(max(self._terms - 1, 0), _MOST_DOUBLINGS)
         return max(self._shortest_s() * 2.0**doublings, _ROUNDS * self._longest_s)
+
+    def election_times(self) -> float:
+        """Return how many times as long as :class:`Timing` has it time-outs of elections are, check-quorum's included.
+
+        As many times as measured answers require; at most 1 in the first term, 2 in the second, 4 in the third, and so on.
+        """
+        required = _ANSWERS * self._membership.answer_s() / self._ctx.timing.election_min_s
+        return max(1.0, min(required, 2.0 ** min(self._ledger.term - 1, _MOST_DOUBLINGS)))
 
     @property
     def busy(self) -> bool:
@@ -105,14 +126,13 @@ class Headway:
         """Return whether this peer's worker may hang: it has had one answer for longer than a term may stand still."""
         return any(self._ctx.now - since > self._shortest_s() for since in self._computing.values())
 
-    def busy_limit_s(self, slowest_s: float) -> float:
+    def busy_limit_s(self, slowest_s: float = 0.0, of: str = "") -> float:
         """Return for how long a peer may compute, where the slowest of the others took so long.
 
-        It doubles with every peer that was given up and may only be slow. A peer that was given up twice hangs, and does not
-        count until it answers.
+        It doubles with every other peer that was given up and may only be slow, and with every one that was.
         """
-        doubtful = sum(times for name, times in self._unproven.items() if name not in self.hung)
-        shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(self._mistaken + doubtful, _MOST_DOUBLINGS)
+        doublings = self._mistaken + len(self._doubtful) - (of in self._doubtful)
+        shortest_s = _BUSY_LIMITS * self._shortest_s() * 2.0 ** min(doublings, _MOST_DOUBLINGS)
         return max(shortest_s, _BUSY_ANSWERS * slowest_s)
 
     def _shortest_s(self) -> float:

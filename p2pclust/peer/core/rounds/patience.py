@@ -95,7 +95,8 @@ class Patience:
 
     def followed(self) -> bool:
         """Return whether a majority, this peer included, was heard within the time that an election takes."""
-        lately_s = self._ctx.timing.election_max_s + self._ctx.timing.quiet_s
+        timing = self._ctx.timing
+        lately_s = timing.election_max_s * self._headway.election_times() + timing.quiet_s
         heard = [name for name in self._document.roster if self._ctx.now - self._heard[name] < lately_s]
         return has_majority([self._ctx.me, *heard], self._document.roster)
 
@@ -132,7 +133,7 @@ class Patience:
 
         The limits are so many times the usual ones.
         """
-        limit_s = self._headway.busy_limit_s(0.0)
+        limit_s = self._headway.busy_limit_s(of=name)
         silent = self.silent_s(name, since) > times * self._document.treatment.patience_s
         return silent or self._ctx.now - since > busy_times * limit_s
 
@@ -157,7 +158,7 @@ class Patience:
             for of, at in self._answered.items()
             if self._document.index(of) in asked and of not in opened.relayed
         ]
-        return now - since > self._headway.busy_limit_s(max(took_s, default=0.0))
+        return now - since > self._headway.busy_limit_s(max(took_s, default=0.0), name)
 
     def _computed_for_s(self, name: str) -> float:
         """Return for how long a peer has computed in this round; it said so once per heartbeat."""
@@ -184,7 +185,7 @@ class Patience:
             self._held_up.pop(digest, None)
             return False
         since = self._held_up.setdefault(digest, self._ctx.now)
-        return self._ctx.now - since <= self._headway.busy_limit_s(0.0)
+        return self._ctx.now - since <= self._headway.busy_limit_s()
 
     def lost_with(self, opened: OpenRound) -> Iterator[tuple[str, Resort]]:
         """Yield the peers that a round has waited for too long, and what to do about each.

@@ -142,7 +142,7 @@ def test_a_register_that_fell_within_a_term_is_reminded_of() -> None:
     assert net.job("p2", job).ledger.register.position == (1, 0)
     term, round_, store = net.job("p1", job)._adopted["p2"]
     net.job("p1", job)._adopted["p2"] = (term, round_ + 1, store)
-    effects = net.arrive("p2", "p1", HeartbeatReply(job, term, 1, round_, store_id, False))
+    effects = net.arrive("p2", "p1", HeartbeatReply(job, term, 1, round_, store_id, False, 0))
     (reminder,) = [e.message for e in effects if isinstance(getattr(e, "message", None), Reminder)]
     assert reminder == Reminder(job, term, round_ + 1, store_id)
     assert net.core("p2").membership.store_id("p2") != store_id

@@ -123,7 +123,7 @@ def test_a_heartbeat_reply_tells_of_an_adoption() -> None:
     """The register in the reply counts like an acknowledgement of the state."""
     net, job = held(5, missing="drop", deadline_s=0.2)
     for name in ("p2", "p3"):
-        net.arrive(name, "p1", HeartbeatReply(job, 1, 1, 0, f"store-{name}", False))
+        net.arrive(name, "p1", HeartbeatReply(job, 1, 1, 0, f"store-{name}", False, 0))
     net.until(lambda: round_of(net, "p1", job) == 1, limit_s=2)
     assert net.verbs("combined")[0][1]["contributors"] == ["p1"]
 

@@ -372,7 +372,7 @@ def test_heartbeats_are_answered_with_what_is_held() -> None:
     voter.opens("p2", 3, 4, b"s4")
     effects = voter.net.arrive("p2", "p1", Heartbeat(voter.id, 3, 4))
     replies = [e.message for e in effects if isinstance(e, Send)]
-    assert replies == [HeartbeatReply(voter.id, 3, 3, 4, "store-p1", False)]
+    assert replies == [HeartbeatReply(voter.id, 3, 3, 4, "store-p1", False, ended=1)]
 
 
 def test_a_newer_term_has_no_aggregator_until_it_is_heard() -> None:
@@ -428,7 +428,7 @@ class TestLargeRosters:
     def stand(self, voter: Voter) -> list[str]:
         """Let the election timer of p1 run out; return the peers that it asks."""
         core = voter.net.core("p1")
-        core.timers.set(("job", voter.id, "election"), voter.net.now)
+        voter.job.election._wait(0.0)
         return self.asked(core.step(voter.net.now, Woken()))
 
     def answer(self, voter: Voter, name: str, *, granted: bool) -> list[str]:

@@ -100,7 +100,8 @@ def a_round(context: Context, n_peers: int = 3) -> tuple[Patience, OpenRound]:
     stores = tuple("abcdefgh"[:n_peers])
     document = Document(b"", names, stores, Treatment(patience_s=PATIENCE_S, collect="star"), "p1", "")
     membership = SimpleNamespace(gone=lambda name: False)
-    job = cast(JobContext, SimpleNamespace(context=context, document=document, membership=membership, blobs=None))
+    parts = SimpleNamespace(context=context, document=document, membership=membership, blobs=None, ledger=None)
+    job = cast(JobContext, parts)
     patience = Patience(job, Headway(job))
     opened = OpenRound(Ref(b"s", 1, b"s"), 0, final=False, asked=tuple(range(n_peers)), one=False, opened_at=0.0)
     patience.rests("p1")
@@ -158,7 +159,8 @@ def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
 def a_headway() -> tuple[Headway, Context]:
     context = Context("p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1")
     document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
-    return Headway(cast(JobContext, SimpleNamespace(context=context, document=document))), context
+    job = SimpleNamespace(context=context, document=document, membership=None, ledger=None)
+    return Headway(cast(JobContext, job)), context
 
 
 def test_an_aggregator_that_got_no_further_lets_the_others_stand_first() -> None:
@@ -199,25 +201,30 @@ def test_a_silent_peer_is_asked_through_others_and_left_out_half_of_the_patience
     assert found[1][2] is Resort.GIVE_UP
 
 
-def test_a_peer_that_hangs_does_not_lengthen_the_wait_for_others() -> None:
-    """Two hung workers once held a job for 11, 22, 45 and 90 s, because each of these four times doubled the limit."""
+def test_a_worker_that_hangs_is_waited_for_once() -> None:
+    """One was waited for for 44 s, and then for 88 s: doubt about it had doubled the wait for it."""
     headway, _ = a_headway()
-    shortest_s = headway.busy_limit_s(0.0)
-    headway.given_up("p1", proven=False)
-    headway.given_up("p2", proven=False)
-    assert headway.busy_limit_s(0.0) == 4 * shortest_s
+    shortest_s = headway.busy_limit_s()
     headway.given_up("p1", proven=False)
     assert list(headway.hung) == ["p1"]
-    assert headway.busy_limit_s(0.0) == 2 * shortest_s
+    assert headway.busy_limit_s(of="p1") == shortest_s
+
+
+def test_a_peer_that_may_only_be_slow_doubles_the_wait_for_others_until_that_is_known() -> None:
+    headway, _ = a_headway()
+    shortest_s = headway.busy_limit_s()
+    headway.given_up("p1", proven=False)
     headway.given_up("p2", proven=False)
-    assert headway.busy_limit_s(0.0) == shortest_s
+    limits_s = [headway.busy_limit_s(of=name) for name in ("p1", "p2", "p3")]
+    assert limits_s == [2 * shortest_s, 2 * shortest_s, 4 * shortest_s]
 
 
 @pytest.mark.parametrize(("answered", "hangs"), [(["p1", "p2"], True), (["p1"], False)])
 def test_as_many_answers_as_peers_that_compute_prove_that_one_hangs(answered: list[str], hangs: bool) -> None:
     """Two hung workers once held a job for 35, 70 and 141 s: two fast peers of four that were drawn proved nothing.
 
-    Three once held one for 30, 36 and 72 s: eleven fast peers proved nothing, because eleven others were silent.
+    Three once held one for 30, 36 and 72 s: eleven fast peers proved nothing, because eleven others were silent. A peer of
+    which it is not proven is waited for again once its worker has ended what it computed.
     """
     _, context = a_headway()
     patience, opened = a_round(context, n_peers=6)  # p5 and p6 are silent
@@ -227,17 +234,42 @@ def test_as_many_answers_as_peers_that_compute_prove_that_one_hangs(answered: li
         patience.computes(name)
     for name in ("p3", "p4"):
         patience.left_out(name, opened, busy=True)
+        assert patience.astray(name)
+        patience._headway.has_ended(name, 1)
         assert patience.astray(name) == hangs
 
 
-def test_the_wait_stays_longer_for_a_peer_that_was_only_slow() -> None:
+@pytest.mark.parametrize("in_time", [True, False], ids=["answers in time", "ends it later"])
+def test_the_wait_is_longer_once_a_peer_was_only_slow(in_time: bool) -> None:
     headway, _ = a_headway()
-    shortest_s = headway.busy_limit_s(0.0)
+    shortest_s = headway.busy_limit_s()
+    headway.has_ended("p1", 3)
     headway.given_up("p1", proven=False)
-    headway.given_up("p1", proven=False)
-    headway.answered("p1")
-    assert headway.busy_limit_s(0.0) == 4 * shortest_s
+    headway.has_ended("p1", 3)  # it computes still
+    assert list(headway.hung) == ["p1"]
+    if in_time:
+        headway.answered("p1")
+    else:
+        headway.has_ended("p1", 4)
+    assert headway.busy_limit_s(of="p1") == 2 * shortest_s
     assert not headway.hung
+
+
+@pytest.mark.parametrize(
+    ("term", "answer_s", "times"),
+    [(1, 5.0, 1.0), (2, 0.05, 1.0), (2, 5.0, 2.0), (4, 5.0, 8.0), (4, 0.5, 5.0), (9, 5.0, 50.0), (2**40, 5.0, 50.0)],
+)
+def test_elections_wait_longer_with_each_term_as_far_as_answers_take_long(
+    term: int, answer_s: float, times: float
+) -> None:
+    """They took their time-outs from one range, whatever the term, although answers took longer."""
+    _, context = a_headway()
+    document = SimpleNamespace(treatment=Treatment(patience_s=PATIENCE_S))
+    membership = SimpleNamespace(answer_s=lambda: answer_s)
+    parts = SimpleNamespace(
+        context=context, document=document, membership=membership, ledger=SimpleNamespace(term=term)
+    )  # fmt: skip
+    assert Headway(cast(JobContext, parts)).election_times() == pytest.approx(times)
 
 
 def test_a_term_may_stand_still_for_twice_as_long_as_its_longest_round() -> None:
