@@ -22,6 +22,7 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.testbed.centers import centers_in
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
@@ -107,7 +108,7 @@ class _SimulatedFleet(FleetPort):
         self._world = World(
             {peer.name: peer.local() for peer in spec.peers}, network,
             preset(spec.timing).allowing(spec.quiet_s), Limits(), np.random.default_rng([spec.seed, 3]),
-            (Invariants(),),
+            (Invariants(), Waits()),
             {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
             keyed=any(request.treatment.keyed for request in spec.jobs),
         )  # fmt: skip

@@ -10,7 +10,6 @@ S7  incarnation, term and register never fall, except with a lost store
 S8  no peer finishes before a majority of intact stores holds the final state
 S10  no peer aggregates or combines with votes or answers of a peer that it knows to be revoked
 S11 a register names a state whose bytes are on the disk
-L5  each unfinished job has a timer of its own armed at each peer
 
 Queues and exceptions need no watcher: the heap is bounded by the run, and an exception of a core ends the run.
 """
@@ -18,44 +17,25 @@ Queues and exceptions need no watcher: the heap is bounded by the run, and an ex
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from typing import Any, NoReturn
+from collections import Counter, deque
+from typing import NoReturn
 
 import msgpack
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
-from p2pclust.peer.core.job_messages import (
-    Adopted,
-    Close,
-    HeartbeatReply,
-    HeldState,
-    Partial,
-    RequestVote,
-    Synced,
-    VoteReply,
-)  # fmt: skip
-from p2pclust.peer.core.messages import Ack, FactDelta, Gossip, MemberSync, Ping
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.rounds.election import Role
-from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys
+from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys, SumPadded
 from p2pclust.peer.core.tokens import JobToken, TermToken
+from p2pclust.simulation.checks.revealed import Revealed
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
+from p2pclust.tools.bit_sets import members_of
 
 __all__ = ["Invariants"]
 
 _STORY = 40
-#: The kinds of messages that may speak of a row.
-_REVEALING = frozenset((
-    Ack, Adopted, Close, FactDelta, Gossip, HeartbeatReply, HeldState, MemberSync, Partial, Ping, RequestVote, Synced,
-    VoteReply,
-))  # fmt: skip
-
-
 #: The reports that are checked.
 _CHECKED = frozenset(("submitted", "job", "catches-up", "elected", "finished"))
 
@@ -70,6 +50,10 @@ def _shown(what: str | Report) -> str:
 def majority(n: int) -> int:
     """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""
     return next(k for k in range(n + 1) if 2 * k > n)
+
+
+def _repeated(peers: list[int]) -> list[int]:
+    return [index for index, times in Counter(peers).items() if times > 1]
 
 
 class Invariants(Observer):
@@ -93,7 +77,7 @@ class Invariants(Observer):
         self._incarnations: dict[tuple[str, str], int] = {}
         self._positions: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._terms: dict[tuple[str, str, str], int] = {}
-        self._cancels: dict[tuple[str, str], None] = {}  # who has revealed a cancel of its own, and of which job
+        self._revealed = Revealed(self._documents)
         self._happened: deque[tuple[float, str, str | Report]] = deque(maxlen=_STORY)
 
     @property
@@ -123,30 +107,14 @@ class Invariants(Observer):
         """Check what this effect touches."""
         match effect:
             case Send():
-                if type(effect.message) in _REVEALING:
-                    self._reveals(peer, effect)
+                if flaw := self._revealed.flaw_of(peer, effect):
+                    self._broken("S6", flaw)
             case Persist():
                 self._persist(peer, effect)
-            case Compute(TermToken() as token, CombineRound() as task):
-                peers = [index for indices, _ in task.contributions for index in indices]
-                self._assert(len(peers) == len(set(peers)), "S2", f"{token}: a peer is counted twice")
-                self._combines(peer, token, task.state.digest, peers)
+            case Compute(TermToken() as token, CombineRound() | SumPadded() | FinishRound() | RenewKeys() as task):
+                self._goes_on(peer, token, task)
             case Report():
                 self._report(world, peer, effect)
-
-    def stepped(self, world: World, peer: Peer) -> None:
-        """Each unfinished job of the peer will wake it up by itself, whatever else does (L5)."""
-        if peer.core is None:
-            return
-        timers = peer.core.timers
-        for job in peer.core.jobs.jobs.values():
-            if job.ledger.finished:
-                continue
-            kind = "mix"
-            if isinstance(job, AggregatedJob):
-                kind = "tick" if job.election.role is Role.AGGREGATOR else "election"
-            if not timers.armed(("job", job.id, kind)):
-                self._broken("L5", f"{peer.name} waits in {job.id} without its timer {kind}")
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
@@ -204,68 +172,38 @@ class Invariants(Observer):
         known = digest if own else self._states.setdefault((effect.key, *position), digest)
         self._assert(known == digest, "S4", f"{effect.key}: two states at term {term} round {round_}")
 
-    def _reveals(self, peer: Peer, effect: Send) -> None:
-        """S6: every row that a message speaks of is on disk."""
-        message, disk, told = effect.message, peer.disk, True
-        match message:
-            case VoteReply() if message.granted:
-                told = self._ballot(peer, message.job) == (message.term, effect.to)
-            case RequestVote():
-                told = self._ballot(peer, message.job) == (message.term, peer.name)
-            case Adopted() | Partial():
-                told = self._held(peer, message.job)[:3] == [message.term, message.round, message.digest]
-                kept = not disk.unsynced("note", message.job)
-                self._assert(kept, "S6", f"{peer.name} contributes while its note is not synced")
-            case HeartbeatReply() if message.register_term:
-                told = self._held(peer, message.job)[:2] == [message.register_term, message.register_round]
-            case HeldState() if self._documents[message.job].treatment.collect != "gossip":
-                row = self._held(peer, message.job)
-                told = row[:3] == [message.entry_epoch, message.entry_round, message.digest]
-            case Close():
-                told = self._held(peer, message.job)[6:] == [True]
-            case Synced():
-                told = disk.read_synced("job", message.job) is not None
-            case Ping() | Ack() | Gossip() | MemberSync():
-                kept_incarnation = int(disk.read_synced("self", "incarnation") or b"0")
-                own = [update.incarnation for update in message.updates if update.name == peer.name]
-                told = max(own, default=0) <= kept_incarnation
-            case FactDelta() if message.owner == peer.name:
-                told = self._cancels_kept(peer, message)
-        if not told:
-            self._broken("S6", f"{peer.name} reveals what is not synced: {message.kind}")
+    def _goes_on(
+        self, peer: Peer, token: TermToken, task: CombineRound | SumPadded | FinishRound | RenewKeys
+    ) -> None:  # fmt: skip
+        """S2 and S10, where an aggregator makes a sum, or the state after a round."""
+        state, added = task.state.digest, [index for index, _ in getattr(task, "removed", ())]
+        if isinstance(task, CombineRound | SumPadded):
+            peers = [index for indices, _ in task.contributions for index in indices]
+        else:
+            peers = list(members_of(task.members)) if isinstance(task, FinishRound) else []
+        twice = [*_repeated(peers), *_repeated(added)]
+        self._assert(not twice, "S2", f"{token}: a peer is counted twice: {twice}")
+        self._brought(peer, token, peers)
+        opened = (token.job, token.term, state) in self._adopted
+        if isinstance(task, CombineRound | SumPadded) or opened:
+            self._rests_on_a_majority(peer, token, state)
+        elif isinstance(task, FinishRound):
+            # The round of an aggregator before: it had a majority in its own term.
+            held = [len(names) for (job, _, of), names in self._adopted.items() if (job, of) == (token.job, state)]
+            enough = max(held, default=0) >= majority(len(self._documents[token.job].roster))
+            self._assert(enough, "S10", f"{peer.name} finishes a round whose state no majority has held in one term")
 
-    def _cancels_kept(self, peer: Peer, message: FactDelta) -> bool:
-        """Return whether each cancel of the peer was on its disk when it was first revealed.
-
-        Later its row may be gone: it is deleted with the job, or the store is lost and the fact comes back from others, to
-        be published again.
-        """
-        cancels = [key.removeprefix(CANCEL) for key in message.keys if key.startswith(CANCEL)]
-        new = [job for job in cancels if (peer.name, job) not in self._cancels]
-        self._cancels.update({(peer.name, job): None for job in new})
-        return all(peer.disk.read_synced("cancel", job) is not None for job in new)
-
-    @staticmethod
-    def _ballot(peer: Peer, job: str) -> tuple[int, str]:
-        row = peer.disk.read_synced("ballot", job)
-        term, voted_for = msgpack.unpackb(row) if row else (0, "")
-        return term, voted_for
-
-    @staticmethod
-    def _held(peer: Peer, job: str) -> list[Any]:
-        """The register's row on disk; empty if there is none."""
-        row = peer.disk.read_synced("register", job)
-        return list(msgpack.unpackb(row)) if row else []
-
-    def _combines(self, peer: Peer, token: TermToken, state: bytes, contributors: list[int]) -> None:
-        """S10: neither contributions nor the majority that adopted the state rest on peers known to be revoked."""
+    def _brought(self, peer: Peer, token: TermToken, contributors: list[int]) -> None:
         assert peer.core is not None
         barred, roster = peer.core.barred, self._documents[token.job].roster
         revoked = [roster[index] for index in contributors if roster[index] in barred]
         self._assert(not revoked, "S10", f"{peer.name} combines what {', '.join(revoked)} brought, which was revoked")
+
+    def _rests_on_a_majority(self, peer: Peer, token: TermToken, state: bytes) -> None:
+        assert peer.core is not None
         holders = self._adopted.get((token.job, token.term, state), {})
-        held = len([name for name in holders if name not in barred])
-        enough = held >= majority(len(roster))
+        held = len([name for name in holders if name not in peer.core.barred])
+        enough = held >= majority(len(self._documents[token.job].roster))
         self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
 
     def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:

@@ -14,9 +14,12 @@ from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.job import RECEIVER, SENDER
 from p2pclust.protocols.engine.local import Local
+from p2pclust.simulation.checks.accepted import Accepted
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.checks.named import Named
 from p2pclust.simulation.checks.published import Published
+from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.checks.turns import Turns
 from p2pclust.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.simulation.fleets.faults import break_
@@ -73,7 +76,7 @@ class RandomFleet:
         self.world = World(
             self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
             np.random.default_rng([plan.seed, 23]),
-            (self.invariants, Endings(), self.marks, JobsSeen(self.jobs), turns),
+            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, JobsSeen(self.jobs), turns),
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s

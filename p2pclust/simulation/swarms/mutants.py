@@ -16,7 +16,6 @@ import numpy as np
 from p2pclust.clustering.kernels import NUMPY
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.effects import Persist
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import VoteReply
 from p2pclust.peer.core.jobs import acceptance
@@ -46,6 +45,7 @@ from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
 from p2pclust.simulation.swarms.shipped import SHIPPED_MUTANTS
+from p2pclust.simulation.swarms.watched_mutants import WATCHED_MUTANTS, not_synced
 
 __all__ = ["BUGS", "planted"]
 
@@ -113,20 +113,6 @@ def _notes_the_newest(notes: PadNotes, state: bytes, members: int, sets: Any, *,
 
 def _saves_nothing(notes: PadNotes, *, sync: bool = True) -> None:
     pass
-
-
-def _not_synced(method: Callable[..., Any], table: str) -> Callable[..., Any]:
-    """The method, whose rows of that table are written and not synced."""
-
-    def lazy(machine: Any, *of: Any, **named: Any) -> Any:
-        result = method(machine, *of, **named)
-        effects = machine._ctx.effects
-        for number, effect in enumerate(effects):
-            if isinstance(effect, Persist) and effect.table == table:
-                effects[number] = replace(effect, sync=False)
-        return result
-
-    return lazy
 
 
 def _steps_down_for_good(election: Election, term: int) -> None:
@@ -250,16 +236,16 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-not-synced": ((Ledger, "_save_ballot", _vote_not_synced),),
     "finished-before-a-majority": ((aggregator, "has_majority", _one_is_a_majority),),
     "wiped-store-counted": ((Document, "counts", _every_store_counts),),
-    "document-not-synced": ((Jobs, "_store", _not_synced(Jobs._store, "job")),),
-    "register-not-synced": ((Ledger, "_save_register", _not_synced(Ledger._save_register, "register")),),
-    "refutation-not-synced": ((OwnLife, "refute", _not_synced(OwnLife.refute, "self")),),
+    "document-not-synced": ((Jobs, "_store", not_synced(Jobs._store, "job")),),
+    "register-not-synced": ((Ledger, "_save_register", not_synced(Ledger._save_register, "register")),),
+    "refutation-not-synced": ((OwnLife, "refute", not_synced(OwnLife.refute, "self")),),
 }
 
 #: The same for jobs with secure sums.
 SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "one-context-for-all-rounds": ((secure_rounds, "context_of", _one_context),),
     "pads-of-zeros": ((KeyPair, "_stream", _zeros),),
-    "released-set-not-synced": ((PadNotes, "_save", _not_synced(PadNotes._save, PADS)),),
+    "released-set-not-synced": ((PadNotes, "_save", not_synced(PadNotes._save, PADS)),),
     "released-set-not-noted": ((PadNotes, "_save", _saves_nothing),),
     "released-set-not-reported": ((PadNotes, "kept", property(_remembers_no_set)),),
     "open-context-forgotten": ((secure_rounds, "_settled", _forgets_what_is_open),),
@@ -346,7 +332,7 @@ FLEET_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 
 #: The same where a job is cancelled.
 CANCEL_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
-    "cancel-not-synced": ((Cancels, "_keep", _not_synced(Cancels._keep, "cancel")),),
+    "cancel-not-synced": ((Cancels, "_keep", not_synced(Cancels._keep, "cancel")),),
 }
 
 #: The same for peers with a workspace.
@@ -390,6 +376,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("any", FLEET_MUTANTS), ("any-core", FLEET_CORE_MUTANTS),
         ("fedcref", WORKSPACE_MUTANTS), ("series", SERIES_MUTANTS), ("lasting", LASTING_MUTANTS),
         ("clients", CLIENT_MUTANTS),
+        *WATCHED_MUTANTS.items(),
     )
     for name, patches in group.items()
 }  # fmt: skip

@@ -21,8 +21,11 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import RECEIVER, SENDER, Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
+from p2pclust.simulation.checks.accepted import Accepted
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.checks.named import Named
+from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
 from p2pclust.simulation.swarms.overlays import ALL_LINKS, laid_out
 from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
@@ -65,8 +68,8 @@ class Swarm:
         self.marks, self.invariants = Marks(), Invariants()
         self.world = World(
             self.locals, self.network, plan.timing, plan.limits, np.random.default_rng([plan.seed, 3]),
-            (self.invariants, Endings(), self.marks), {name: float(rng.random()) for name in self.names},
-            self._overlay(), known=plan.known, keyed=self.keyed,
+            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks),
+            {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=self.keyed,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)

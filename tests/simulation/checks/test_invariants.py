@@ -11,20 +11,48 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.events import Submit
-from p2pclust.peer.core.job_messages import Adopted, Close, HeartbeatReply, HeldState, RequestVote, Synced, VoteReply
-from p2pclust.peer.core.messages import FactDelta, Gossip, Message, Ping, Update
-from p2pclust.peer.core.reports import JobBegun, JobFinished
+from p2pclust.peer.core.job_messages import (
+    Adopted,
+    Close,
+    Ended,
+    HeartbeatReply,
+    HeldState,
+    Mix,
+    PreVoteReply,
+    RequestVote,
+    StaleTerm,
+    Synced,
+    VoteReply,
+)  # fmt: skip
+from p2pclust.peer.core.messages import (
+    FactDelta,
+    FactDigest,
+    Gossip,
+    MemberSync,
+    Message,
+    Ping,
+    RosterOffer,
+    RosterRequest,
+    Update,
+)  # fmt: skip
+from p2pclust.peer.core.reports import JobAccepted, JobBegun, JobFinished, JobSubmitted
 from p2pclust.peer.core.round_reports import Elected
 from p2pclust.peer.core.spread.tombstones import ENDED
-from p2pclust.peer.core.tasks import CombineRound, Ref
+from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SumPadded
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.simulation.checks.accepted import Accepted
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
+from p2pclust.simulation.checks.named import Named
+from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World
@@ -133,8 +161,33 @@ def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
         lambda job, store: Ping(1, (Update("a", "alive", 999, "a:1", store, ""),)),
         lambda job, store: Gossip((Update("a", "alive", 999, "a:1", store, ""),)),
         lambda job, store: FactDelta("a", 0, (f"cancel/{job}",), (1,), (b"admin",)),
+        lambda job, store: StaleTerm(job, 99),
+        lambda job, store: PreVoteReply(job, 98, False, 99, store),
+        lambda job, store: Mix(job, 99, b"\7", 0, 0, ONE, 0, 0, 0, 0, ()),
+        lambda job, store: Ended(job),
+        lambda job, store: FactDigest(False, (), (), (), 2, 0),
+        lambda job, store: MemberSync(False, (), 2),
+        lambda job, store: RosterOffer(2),
+        lambda job, store: RosterRequest(2),
     ],
-    ids=["own vote", "register", "offered register", "end", "document", "incarnation", "refutation", "cancel"],
+    ids=[
+        "own vote",
+        "register",
+        "offered register",
+        "end",
+        "document",
+        "incarnation",
+        "refutation",
+        "cancel",
+        "term",
+        "term of a refusal",
+        "epoch",
+        "tombstone",
+        "serial of facts",
+        "serial of members",
+        "serial offered",
+        "serial that is newest here",
+    ],
 )
 def test_s6_whatever_a_message_speaks_of_is_on_disk(stage: Stage, told: Callable[[str, str], Message]) -> None:
     with stage.breaks("S6"):
@@ -199,13 +252,109 @@ def test_s8_an_end_before_a_majority_has_it(stage: Stage) -> None:
 
 
 def test_l5_a_peer_that_waits_without_a_timer(stage: Stage) -> None:
-    peer = stage.world.peers["a"]
+    waits, peer = Waits(), stage.world.peers["a"]
+    waits.started(stage.world, peer)
     assert peer.core is not None
+    waits.stepped(stage.world, peer)
     for key in [key for key in peer.core.timers._at if key[0] == "job"]:
         peer.core.timers.cancel(key)
     assert peer.core.wake_at < float("inf"), "membership has timers, but they do nothing for the job"
     with stage.breaks("L5"):
-        stage.watcher.stepped(stage.world, peer)
+        waits.stepped(stage.world, peer)
+
+
+@pytest.mark.parametrize("timer", [("fact", "sync"), ("member", "sync"), ("member", "probe"), ("member", "dead")])
+def test_l5_tables_are_compared_as_long_as_a_peer_runs(stage: Stage, timer: TimerKey) -> None:
+    waits, peer = Waits(), stage.world.peers["a"]
+    waits.started(stage.world, peer)
+    assert peer.core is not None
+    peer.core.timers.cancel(timer)
+    with pytest.raises(AssertionError, match=f"^L5: a waits without its timer {' '.join(timer)}"):
+        waits.stepped(stage.world, peer)
+
+
+def test_l5_a_submission_and_a_roster_that_are_asked_for(stage: Stage) -> None:
+    waits, peer = Waits(), stage.world.peers["a"]
+    waits.started(stage.world, peer)
+    assert peer.core is not None
+    waits.effect(stage.world, peer, JobSubmitted(stage.job, ["a", "b", "c"], None, None))
+    with pytest.raises(AssertionError, match=r"^L5: a waits without its timer submit job-"):
+        waits.stepped(stage.world, peer)
+    waits.effect(stage.world, peer, JobAccepted(job=stage.job))
+    waits.stepped(stage.world, peer)
+    peer.core.enrolment._asked = "b"
+    with pytest.raises(AssertionError, match=r"^L5: a waits without its timer roster ask"):
+        waits.stepped(stage.world, peer)
+
+
+def test_s13_a_job_is_accepted_that_one_peer_has(stage: Stage) -> None:
+    accepted, data = Accepted(), stage.world.peers["a"].disk.read("job", stage.job)
+    assert data is not None
+
+    def stored(name: str, store: str = "") -> None:
+        peer = stage.world.peers[name]
+        before, peer.disk.store_id = peer.disk.store_id, store or peer.disk.store_id
+        accepted.effect(stage.world, peer, Persist("job", stage.job, data))
+        accepted.synced(stage.world, peer)
+        peer.disk.store_id = before
+
+    stored("a")
+    accepted.effect(stage.world, stage.world.peers["b"], Persist("job", stage.job, data))
+    accepted.crashed(stage.world, stage.world.peers["b"], 1)
+    stored("c", "another store than at submission")
+    with pytest.raises(AssertionError, match=r"^S13: a reports job-.* as accepted, and only a has it"):
+        accepted.effect(stage.world, stage.world.peers["a"], JobAccepted(job=stage.job))
+    stored("c")
+    accepted.effect(stage.world, stage.world.peers["a"], JobAccepted(job=stage.job))
+    stage.world.peers["a"].core._ctx.barred["c"] = None  # type: ignore[union-attr]
+    with pytest.raises(AssertionError, match=r"^S13: "):
+        accepted.effect(stage.world, stage.world.peers["a"], JobAccepted(job=stage.job))
+
+
+def test_s14_a_record_that_does_not_name_a_peer(stage: Stage) -> None:
+    peer = stage.world.peers["a"]
+    assert peer.core is not None
+    job = peer.core.jobs.jobs[stage.job]
+    assert job.ledger.register.ref is not None
+    Named().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
+    state = JobState.decode(job.ledger.register.ref.payload or b"")
+    short = replace(state, log=(*state.log[:-1], RoundRecord(state.stage, (0,), {2: "left out: dead"})))
+    job.ledger.register = replace(job.ledger.register, ref=Ref(ONE, 1, short.encode()))
+    with pytest.raises(AssertionError, match=r"^S14: round \d+ of job-.* does not say what b did"):
+        Named().effect(stage.world, peer, JobFinished(stage.job, None, 1, 1, ""))
+
+
+def test_s2_and_s10_of_padded_sums_and_of_rounds_that_another_aggregator_began(stage: Stage) -> None:
+    """None of them rests on a revoked peer, on a peer twice, or on a state that no majority has held."""
+    core, given, maker = stage.world.peers["a"].core, Ref(TWO, 32, b""), Maker(0, 60, 2)
+    assert core is not None
+    state = Ref(ONE, 32, b"")
+
+    def goes_on(task: SumPadded | FinishRound | RenewKeys) -> None:
+        stage.does("a", Compute(TermToken(stage.job, task.kind, 60), task))
+
+    total = SumPadded(b"", 3, state, 0, (((0,), given), ((1,), given)))
+    finish = FinishRound(b"", 3, state, 0b011, maker, ((1, given), (2, given)))
+    renew = RenewKeys(b"", 3, state)
+    goes_on(renew)  # of the register that a new aggregator found
+    for task in (total, finish):
+        with stage.breaks("S10"):
+            goes_on(task)
+    stage.watcher._adopted[stage.job, 60, ONE] = {"a": None}
+    for task in (total, finish, renew):
+        with stage.breaks("S10"):
+            goes_on(task)
+    stage.watcher._adopted[stage.job, 60, ONE]["b"] = None
+    for task in (total, finish, renew):
+        goes_on(task)
+    with stage.breaks("S2"):
+        goes_on(replace(total, contributions=(*total.contributions, ((1,), given))))
+    with stage.breaks("S2"):
+        goes_on(replace(finish, removed=((1, given), (1, given))))
+    core._ctx.barred["b"] = None
+    for task in (total, finish, renew):
+        with stage.breaks("S10"):
+            goes_on(task)
 
 
 def test_a_broken_invariant_tells_the_story_before_it(stage: Stage) -> None:
