@@ -22,7 +22,7 @@ from p2pclust.errors import DataError, FleetError, UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class, inits_of
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.local import Local, first_bad_value
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED, fresh_seed
 from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
 from p2pclust.protocols.measuring.measure import measured
@@ -177,21 +177,9 @@ def trial_job(job: Job, most: int, gate: bool | None = None) -> Job:
 def _per_peer(X: Any) -> list[Floats]:
     if not isinstance(X, list | tuple) or not X:
         raise DataError("X: expected a list with one array per peer")
-    arrays: list[Floats] = []
-    for peer, rows in enumerate(X):
-        try:
-            matrix = np.asarray(rows, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"peer {peer}: expected numbers in rows of equal length") from None
-        if matrix.ndim != 2 or matrix.size == 0:
-            raise DataError(f"peer {peer}: expected at least one row and one column, got shape {matrix.shape}")
-        if arrays and matrix.shape[1] != arrays[0].shape[1]:
-            raise DataError(f"peer {peer} has {matrix.shape[1]} columns where peer 0 has {arrays[0].shape[1]}")
-        problem = first_bad_value(matrix)
-        if problem:
-            raise DataError(f"peer {peer}: {problem}: mend or leave out that row")
-        arrays.append(matrix)
-    return arrays
+    from p2pclust.estimators.inputs import matrices  # noqa: PLC0415 - imports all estimators
+
+    return matrices(X, None)
 
 
 def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobState]:

@@ -40,6 +40,8 @@ class DataSet:
         The number of each row in its own file, from 0, rows that were left out counted; None means 0 to n_rows - 1.
     file : ndarray of shape (n_rows,) or None
         The name of the file that each row came from, where several were read as one.
+    reading : str
+        How the columns of a text file were read, in words; empty for other files.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class DataSet:
     id: NDArray[Any] | None = None
     row: NDArray[np.int64] | None = None
     file: NDArray[Any] | None = None
+    reading: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))

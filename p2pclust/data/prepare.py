@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.columns import ABSENT, named
 from p2pclust.data.shares import peer_names
-from p2pclust.data.survey import ColumnSurvey, number_of, survey
-from p2pclust.data.table import ABSENT, TextRows
+from p2pclust.data.survey import ColumnSurvey, naming, survey
+from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
@@ -114,11 +115,14 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     columns = {column.name: column for column in survey(table)}
     _check_names(table.file, columns, wishes)
     notes: list[str] = []
-    cells = {name: [row[i] for row in table.rows] for i, name in enumerate(columns)}
-    chosen = _features(columns, wishes, len(table.rows), notes)
+    cells = dict(zip(columns, table.columns, strict=True))
+    chosen = _features(table, columns, wishes, notes)
     made: dict[str, list[str]] = {}
-    for name in chosen:
-        made |= _encoded(columns[name], cells[name]) if columns[name].kind == "text" else {name: _numbers(cells[name])}
+    for place, name in enumerate(columns):
+        if name in chosen and columns[name].kind == "numbers":
+            made[name] = table.column(place).written
+        elif name in chosen:
+            made |= _encoded(columns[name], cells[name])
     if not made:
         raise DataError(
             f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
@@ -127,7 +131,7 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     if any("" in column for column in made.values()):
         missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
     id_column = wishes.id_column or _unused("row", [*columns, *made])
-    ids = cells[id_column] if wishes.id_column else [str(number) for number in range(len(table.rows))]
+    ids = named(cells[id_column]) if wishes.id_column else [str(number) for number in range(len(table.rows))]
     if len(set(ids)) < len(ids):
         raise UsageError(f"--id-column {id_column}: two rows have the same id")
     if not wishes.id_column:
@@ -182,24 +186,22 @@ def _check_names(file: Path, columns: Mapping[str, ColumnSurvey], wishes: Wishes
             raise UsageError(f"--id-column {column.name}: {column.n_missing} rows have no id")
 
 
-def _features(columns: Mapping[str, ColumnSurvey], wishes: Wishes, n_rows: int, notes: list[str]) -> list[str]:
+def _features(table: TextRows, columns: Mapping[str, ColumnSurvey], wishes: Wishes, notes: list[str]) -> set[str]:
     """Choose the features, and note why a column is not one."""
     apart = {wishes.split_by: "says which device a row is of", wishes.id_column: "names the rows"}
-    chosen = []
-    for column in columns.values():
-        if wishes.columns is not None and column.name not in wishes.columns:
+    apart |= dict.fromkeys(wishes.labels, "left out: true classes, as its name says (--columns to take it)")
+    apart |= dict.fromkeys(wishes.omit, "left out as asked")
+    wanted, chosen, n_rows = set(wishes.columns or columns), set(), len(table.rows)
+    for place, column in enumerate(columns.values()):
+        if column.name not in wanted:
             continue
-        if column.name in wishes.labels:
-            apart[column.name] = "left out: true classes, as its name says (--columns to take it)"
-        why = apart.get(column.name) or ("left out as asked" if column.name in wishes.omit else "")
-        why = why or _why_not(column, wishes, n_rows)
+        why = apart.get(column.name) or _why_not(column, wishes, n_rows)
         if why and wishes.columns is not None:
             raise UsageError(f"--columns {column.name}: it cannot be a feature ({why.removeprefix('left out: ')})")
-        if why:
-            notes.append(f"{column.name}: {why}")
-            continue
-        chosen.append(column.name)
-        notes += _what_is_done(column, wishes, n_rows)
+        if not why and column.problem:
+            raise DataError(f"{table.file}: {table.titles.where(place)}: {column.problem}")
+        notes += [f"{column.name}: {why}"] if why else _what_is_done(column, wishes, n_rows)
+        chosen |= {column.name} if not why else set()
     return chosen
 
 
@@ -207,9 +209,14 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
     """Return why a column cannot be a feature; empty if it can."""
     n_values, missing = len(column.values), f"{column.n_missing} of {n_rows} values are missing"
     sparse = wishes.missing == "drop" and wishes.columns is None and column.n_missing > _SPARSE * n_rows
+    filled = column.n_missing and isinstance(wishes.missing, float)
+    constant = column.constant and not (filled and column.values[0] != f"{wishes.missing:g}")
+    that_have_one = " that have a value" if column.n_missing else ""
+    named = naming(column) == "surely" and wishes.columns is None
     reasons = (
         (column.kind == "empty", "it has no value"),
-        (column.constant and not column.n_missing, "all rows have the same value"),
+        (constant, f"all rows{that_have_one} have the same value"),
+        (column.kind == "times", "times"),
         (
             column.kind == "text" and wishes.text == "omit",
             f"text ({n_values} {'value' if n_values == 1 else 'values'})",
@@ -218,6 +225,7 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
             column.kind == "text" and n_values > MOST_VALUES,
             f"text with more than {MOST_VALUES} values",
         ),
+        (named, "its numbers name something, as its name says (--columns to take it)"),
         (column.n_missing > 0 and wishes.missing == "omit", missing),
         (sparse, f"{missing}, more than half"),
     )
@@ -227,6 +235,8 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
 def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str]:
     """Say what is done to a feature."""
     done = []
+    if naming(column) and wishes.columns is None:
+        done.append(f"{column.name}: a feature, though its name may say that it names something (--omit {column.name})")
     if column.n_odd:
         done.append(
             f"{column.name}: {column.n_odd} cells such as {column.odd[:30]!r} are not numbers: taken as missing"
@@ -239,11 +249,7 @@ def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str
     return done
 
 
-def _numbers(cells: list[str]) -> list[str]:
-    return ["" if cell.lower() in ABSENT else number_of(cell) for cell in cells]
-
-
-def _encoded(column: ColumnSurvey, cells: list[str]) -> dict[str, list[str]]:
+def _encoded(column: ColumnSurvey, cells: Sequence[str]) -> dict[str, list[str]]:
     """Return a column of 0 and 1 for each value; where the value is missing, all of them are empty."""
     return {
         f"{column.name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells]
@@ -252,7 +258,7 @@ def _encoded(column: ColumnSurvey, cells: list[str]) -> dict[str, list[str]]:
 
 
 def _devices(
-    table: TextRows, wishes: Wishes, cells: Mapping[str, list[str]], rng: np.random.Generator, notes: list[str]
+    table: TextRows, wishes: Wishes, cells: Mapping[str, Sequence[str]], rng: np.random.Generator, notes: list[str]
 ) -> dict[str, NDArray[np.int64]]:
     n_rows = len(table.rows)
     if wishes.split_by is None:
@@ -263,7 +269,7 @@ def _devices(
         )
         parts = np.array_split(rng.permutation(n_rows), wishes.devices)
         return {name: np.sort(part) for name, part in zip(peer_names(wishes.devices), parts, strict=True)}
-    of_row = cells[wishes.split_by]
+    of_row = named(cells[wishes.split_by])
     values = sorted({value for value in of_row if value.lower() not in ABSENT})
     if not 2 <= len(values) <= MOST_DEVICES:
         raise UsageError(f"--split-by {wishes.split_by}: {len(values)} values: expected 2 to {MOST_DEVICES} devices")

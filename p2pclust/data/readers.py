@@ -6,7 +6,6 @@ ever executed: Python objects inside NumPy files are refused.
 
 from __future__ import annotations
 
-import csv
 import struct
 import warnings
 import zipfile
@@ -20,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.hints import delimiter_of, is_number, unlocalised
+from p2pclust.data.delimited import read_csv_table
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_csv_table", "read_table"]
+__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_table"]
 
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
@@ -107,7 +106,7 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     """Read one file in the format of a suffix, whatever its name."""
     if suffix == ".csv":
-        return read_csv_table(file).to_data(choice)
+        return read_csv_table(file, choice.names).to_data(choice)
     if suffix == ".arff":
         from p2pclust.data.arff import read_arff  # noqa: PLC0415 - few peers have such a file
 
@@ -163,6 +162,7 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
         group=group,
         id=_joined([part.id for part in parts]),
         dropped=sum(part.dropped for part in parts),
+        reading="; ".join(dict.fromkeys(part.reading for part in parts if part.reading)),
         row=np.concatenate([part.row_numbers for part in parts]),
         file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
     )
@@ -172,49 +172,6 @@ def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     """Return the values of all files, or None if one has none."""
     known = [own for own in values if own is not None]
     return np.concatenate(known) if len(known) == len(values) else None
-
-
-def read_csv_table(file: Path) -> TextRows:
-    """Return the names of the header, if there is one, and the cells of a CSV file.
-
-    The first row is a header if none of its cells is a number. Commas, semicolons and tabs separate cells, whichever
-    is most frequent in the first line. Blank lines are skipped. Rows are counted as an editor counts lines.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or empty, is not UTF-8 text, or a row has another number of cells than the first.
-    """
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    try:
-        with regular(file).open(encoding="utf-8-sig", newline="") as text:
-            first = text.readline()
-            text.seek(0)
-            delimiter = delimiter_of(first)
-            reader = csv.reader(text, delimiter=delimiter, strict=True)
-            for row in reader:
-                if row and any(cell.strip() for cell in row):
-                    lines.append(reader.line_num)
-                    rows.append([cell.strip() for cell in row])
-    except OSError as error:
-        raise DataError(unreadable(file, error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
-    except csv.Error as error:
-        raise DataError(f"{file}: row {reader.line_num}: {error}") from error
-    numbers = rows and (any(map(is_number, rows[0])) or all(map(unlocalised, rows[0])))
-    names = rows[0] if rows and not numbers else []
-    if names:
-        lines, rows = lines[1:], rows[1:]
-    if not rows:
-        raise DataError(f"{file}: no rows{' below the header' if names else ''}: expected at least one")
-    width = len(names or rows[0])
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != width:
-            hint = ": numbers with decimal commas? Write them with a point" if len(row) == 2 * width else ""
-            raise DataError(f"{file}: row {line} has {len(row)} cells: expected {width}, as in the first row{hint}")
-    return TextRows(file, names, lines, rows)
 
 
 def read_table(file: Path) -> TextRows:

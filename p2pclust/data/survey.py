@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from p2pclust.data.hints import is_number, unlocalised
-from p2pclust.data.table import ABSENT, TextRows
+from p2pclust.data.columns import ABSENT, ReadColumn, named
+from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError
 
-__all__ = ["ColumnSurvey", "number_of", "probable_id", "probable_labels", "probable_split", "survey"]
+__all__ = ["ColumnSurvey", "naming", "probable_id", "probable_labels", "probable_split", "survey"]
 
 _SPLITS: Final = re.compile(
     r"(^|_)(device|site|sensor|station|meter|node|mote|household|house|building|user|person|patient|hospital|clinic|machine"
     r"|gateway|plant|branch|store|region|group)(s|_?id|_?name|_?nr|_?no)?$"
 )
 _IDS: Final = re.compile(r"^(id|index|row|nr|no|number|key|uuid)$|_(id|nr|no|key|uuid)$|^unnamed|^column\d+$")
+_ROW_IDS: Final = re.compile(r"(^|_)(id|ids|uuid|guid)$")
 _LABELS: Final = re.compile(r"^(y|label|labels|class|target|species|ground_truth|true_label|true_class)$")
 _MOST_DEVICES: Final = 200
-_NUMBERS: Final = 0.5  # of the cells that are there: at least so many make a column one of numbers
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ColumnSurvey:
     ----------
     name : str
         As in the header; ``x1``, ``x2``, ... where the file has none.
-    kind : {"numbers", "text", "empty"}
-        Text, if fewer than half of the cells that are there are finite numbers.
+    kind : {"numbers", "text", "times", "empty", "unclear"}
+        As :class:`p2pclust.data.columns.ReadColumn` has it, and there is `how`.
     n_missing : int
         Cells that are empty or say so (``NA``, ``?``, ...); of a column of numbers also all that are not finite numbers.
     n_odd : int
@@ -41,7 +41,11 @@ class ColumnSurvey:
     odd : str
         The first such cell.
     values : tuple of str
-        The different values that are there, in the order in which they come.
+        The different values that are there, in the order in which they come; numbers with a decimal point.
+    how : str
+        How it was read, in words.
+    problem : str
+        Why it is unclear how to read it.
     """
 
     name: str
@@ -50,23 +54,13 @@ class ColumnSurvey:
     n_odd: int
     odd: str
     values: tuple[str, ...]
+    how: str = ""
+    problem: str = ""
 
     @property
     def constant(self) -> bool:
         """Whether all rows that have a value have the same one."""
         return len(self.values) == 1
-
-
-def number_of(cell: str) -> str:
-    """Return a cell as a finite number with a decimal point; empty if it is not one.
-
-    Examples
-    --------
-    >>> number_of("1.5"), number_of("2,25"), number_of("inf"), number_of("off")
-    ('1.5', '2.25', '', '')
-    """
-    written = cell if is_number(cell) else unlocalised(cell)
-    return written if written and math.isfinite(float(written)) else ""
 
 
 def survey(table: TextRows) -> tuple[ColumnSurvey, ...]:
@@ -87,27 +81,34 @@ def survey(table: TextRows) -> tuple[ColumnSurvey, ...]:
     """
     width = len(table.names or table.rows[0])
     names = [name or f"column{i + 1}" for i, name in enumerate(table.names)] or [f"x{i + 1}" for i in range(width)]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    twice, times = Counter(names).most_common(1)[0]
+    if times > 1:
         raise DataError(f"{table.file}: two columns are called {twice!r}: rename one of them")
-    return tuple(_column(name, [row[i] for row in table.rows]) for i, name in enumerate(names))
+    return tuple(_column(name, table.column(i)) for i, name in enumerate(names))
 
 
-def _column(name: str, cells: Sequence[str]) -> ColumnSurvey:
-    there = [cell for cell in cells if cell.lower() not in ABSENT]
-    if not there:
-        return ColumnSurvey(name, "empty", len(cells), 0, "", ())
-    numbers = [number_of(cell) for cell in there]
-    if sum(map(bool, numbers)) < _NUMBERS * len(there):
-        return ColumnSurvey(name, "text", len(cells) - len(there), 0, "", tuple(dict.fromkeys(there)))
-    odd = [cell for cell, number in zip(there, numbers, strict=True) if not number]
-    values = tuple(dict.fromkeys(filter(None, numbers)))
-    return ColumnSurvey(name, "numbers", len(cells) - len(there) + len(odd), len(odd), (odd or [""])[0], values)
+def _column(name: str, column: ReadColumn) -> ColumnSurvey:
+    there = [cell for cell in column.cells if cell.lower() not in ABSENT]
+    n_missing = len(column.cells) - len(there)
+    if column.kind != "numbers":
+        return ColumnSurvey(
+            name, column.kind, n_missing, 0, "", tuple(dict.fromkeys(there)), column.how, column.problem
+        )
+    written = column.written
+    odd = [
+        cell for cell, number in zip(column.cells, written, strict=True) if not number and cell.lower() not in ABSENT
+    ]
+    different: dict[float, str] = {}
+    for number in named([number for number in written if number]):
+        different.setdefault(float(number), number)
+    first, values = odd[0] if odd else "", tuple(different.values())
+    return ColumnSurvey(name, "numbers", n_missing + len(odd), len(odd), first, values, column.how)
 
 
 def probable_split(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
     """Return the column that probably says which device a row is of, by its name and values; None if there is none."""
     for column in columns:
+        # Whole numbers, as 1.0 too, and text; anything else was measured.
         several = 2 <= len(column.values) <= min(_MOST_DEVICES, n_rows // 2)
         if several and _SPLITS.search(_plain(column.name)) and not any("." in value for value in column.values):
             return column.name
@@ -129,6 +130,22 @@ def probable_id(columns: Sequence[ColumnSurvey], n_rows: int) -> str | None:
 def probable_labels(columns: Sequence[ColumnSurvey]) -> tuple[str, ...]:
     """Return the columns whose names say that they hold the true classes of the rows, which must not be clustered."""
     return tuple(column.name for column in columns if _LABELS.search(_plain(column.name)))
+
+
+def naming(column: ColumnSurvey) -> str:
+    """Say of a column of whole numbers whether these name something, and so measure nothing, by what it is called.
+
+    Examples
+    --------
+    >>> [naming(ColumnSurvey(name, "numbers", 0, 0, "", ("1", "2"))) for name in ("Meter ID", "row", "watt")]
+    ['surely', 'perhaps', '']
+    """
+    plain = _plain(column.name)
+    if column.kind != "numbers" or any(set(".eE") & set(value) for value in column.values):
+        return ""
+    if _ROW_IDS.search(plain):
+        return "surely"
+    return "perhaps" if _IDS.search(plain) or _SPLITS.search(plain) else ""
 
 
 def _plain(name: str) -> str:

@@ -6,21 +6,33 @@ All readers use this, so that messages about a column or cell are the same for e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.columns import (
+    ABSENT,
+    ReadColumn,
+    about_text,
+    codes,
+    is_infinite,
+    is_number,
+    is_time,
+    read_column,
+    row_ids,
+    short,
+)
 from p2pclust.data.dataset import DataSet, what_to_do
-from p2pclust.data.hints import about_text, is_number, unlocalised
-from p2pclust.data.ids import row_ids
 from p2pclust.errors import DataError
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = [
-    "ABSENT",
     "MISSING",
     "Choice",
     "Column",
@@ -29,6 +41,7 @@ __all__ = [
     "Titles",
     "finished",
     "named_columns",
+    "printable",
     "unreadable",
 ]
 
@@ -45,9 +58,8 @@ MISSING = ("error", "drop")
 
 _RULES = "expected 'error', 'drop', or { fill = VALUE } with one number, or one for each column"
 
+_NAMED = 8  # columns, of those that are read in one way
 _LARGEST = 1e300  # compared, not converted: an integer may be too large for a float
-_LOOKED_AT = 1000  # rows, to see what a column holds
-ABSENT = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,12 @@ class Choice:
         if self.columns is not None and (not isinstance(self.columns, list | tuple) or not self.columns):
             raise DataError(f"columns = {self.columns!r}: expected a list of names or numbers, at least one")
 
+    @property
+    def names(self) -> set[str]:
+        """The names of columns that are chosen by name."""
+        chosen = (*(self.columns or ()), self.label_column, self.group_column, self.id_column)
+        return {column for column in chosen if isinstance(column, str)}
+
     def fills(self, file: Path, titles: Sequence[str]) -> NDArray[np.float64]:
         """Return what is filled in, shape (n_features,): NaN where nothing is.
 
@@ -97,14 +115,15 @@ class Choice:
             declared = self.missing_values["fill"]
             if not isinstance(declared, Mapping):
                 return np.full(len(titles), float(declared))
+            places = {title: place for place, title in enumerate(titles)}
             for name, value in declared.items():
-                if name not in titles:
+                if name not in places:
                     meant = did_you_mean(name, titles)
-                    known = ", ".join(map(_printable, titles[:20]))
+                    known = ", ".join(map(printable, titles[:20]))
                     raise DataError(
                         f"{file}: missing_values.fill: {name!r} is not a feature{meant}; the features are {known}"
                     )
-                values[list(titles).index(name)] = float(value)
+                values[places[name]] = float(value)
         return values
 
 
@@ -136,13 +155,20 @@ class Titles:
     names: Sequence[str]
     width: int
 
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        for index, name in enumerate(self.names):
+            places.setdefault(name, []).append(index)
+        return places
+
     def title(self, index: int) -> str:
         """Return a column's name, or ``x1``, ``x2``, ... where the file has none."""
         return self.names[index] if self.names else f"x{index + 1}"
 
     def where(self, index: int) -> str:
         """Say which column it is."""
-        return f"column {index + 1}" + (f" ({_printable(self.names[index])})" if self.names else "")
+        return f"column {index + 1}" + (f" ({printable(self.names[index])})" if self.names else "")
 
     def find(self, what: str, column: Column) -> int:
         """Return the index of a column given by name or by number from 1.
@@ -154,21 +180,28 @@ class Titles:
         """
         if isinstance(column, bool) or not isinstance(column, int | str):
             raise DataError(f"{self.file}: {what} = {column!r}: expected a column's name, or its number counted from 1")
+        called = self._places.get(str(column))
+        if isinstance(column, int) and called and not 1 <= column <= self.width:
+            column = str(column)  # such as a year
         if isinstance(column, int):
+            if called and called != [column - 1]:
+                raise DataError(
+                    f"{self.file}: {what} = {column}: another column has this number as its name: give names, in quotes"
+                )
             if not 1 <= column <= self.width:
                 raise DataError(f"{self.file}: {what} = {column}: expected a column number from 1 to {self.width}")
             return column - 1
-        if self.names.count(column) > 1:
+        places = self._places.get(column, [])
+        if len(places) > 1:
             raise DataError(
-                f"{self.file}: {what} = {column!r}: {self.names.count(column)} columns are called so: give its number, "
-                "counted from 1"
+                f"{self.file}: {what} = {column!r}: {len(places)} columns are called so: give its number, counted from 1"
             )
-        if column in self.names:
-            return list(self.names).index(column)
+        if places:
+            return places[0]
         meant = did_you_mean(column, self.names)
         known = "none, because the file has no header: give its number, counted from 1"
         if self.names:
-            known = ", ".join(map(_printable, self.names[:20])) + (
+            known = ", ".join(map(printable, self.names[:20])) + (
                 f" and {len(self.names) - 20} more" if len(self.names) > 20 else ""
             )
         raise DataError(f"{self.file}: {what} = {column!r}: no such column{meant}; the columns are {known}")
@@ -188,7 +221,7 @@ class Titles:
                 ("id_column", choice.id_column),
             )
         )  # fmt: skip
-        features: list[int] = []
+        features: dict[int, None] = {}
         for column in choice.columns or ():
             index = self.find("columns", column)
             if index in features:
@@ -196,21 +229,21 @@ class Titles:
             if index in (label, group, id):
                 what = "id column" if index == id else "label or group column"
                 raise DataError(f"{self.file}: columns: {column!r} is the {what}, not a feature")
-            features.append(index)
-        features = features or [i for i in range(self.width) if i not in (label, group, id)]
+            features[index] = None
+        taken = [*features] or [i for i in range(self.width) if i not in (label, group, id)]
         known: dict[str, int] = {}
-        for index in features:
+        for index in taken:
             # Two features of one name are ambiguous, and often one is a copy of the other.
             first = known.setdefault(self.title(index), index)
             if first != index:
                 raise DataError(
                     f"{self.file}: columns {first + 1} and {index + 1} are both called "
-                    f"{_short(self.title(index))!r}: rename one of them, or choose one by its number"
+                    f"{short(self.title(index))!r}: rename one of them, or choose one by its number"
                 )
-        return Chosen(features, label, group, id)
+        return Chosen(taken, label, group, id)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextRows:
     """Rows of stripped cells; `names` is empty if the file has no header, `lines` are the rows' numbers in an editor."""
 
@@ -218,6 +251,35 @@ class TextRows:
     names: list[str]
     lines: list[int]
     rows: list[list[str]]
+    separator: str = ","
+
+    @cached_property
+    def columns(self) -> list[list[str]]:
+        """The cells of each column."""
+        return [[*map(itemgetter(i), self.rows)] for i in range(len(self.names or self.rows[0]))]
+
+    @cached_property
+    def titles(self) -> Titles:
+        """The names of the columns."""
+        return Titles(self.file, self.names, len(self.names or self.rows[0]))
+
+    def column(self, index: int) -> ReadColumn:
+        """Return how a column was read; what its own cells leave open, other columns may decide."""
+        known = self._read
+        if index not in known:
+            known[index] = read_column(self.columns[index], self.separator)
+            if known[index].kind == "unclear" and (decimal := self._decimal_mark()):
+                known[index] = read_column(self.columns[index], self.separator, decimal)
+        return known[index]
+
+    @cached_property
+    def _read(self) -> dict[int, ReadColumn]:
+        return {}
+
+    def _decimal_mark(self) -> str:
+        """Return the decimal mark that columns prove; empty if they prove none, or both."""
+        marks = {read_column(cells, self.separator).decimal for cells in self.columns} - {""}
+        return marks.pop() if len(marks) == 1 else ""
 
     def to_data(self, choice: Choice) -> DataSet:
         """Return the data set that `choice` takes of it.
@@ -225,48 +287,67 @@ class TextRows:
         Raises
         ------
         DataError
-            For a cell that is not a finite number, a column that is not there, or an id that two rows have.
+            For a cell that is not a finite number, a column that can be read in two ways or is not there, or an id that
+            two rows have.
         """
-        titles = Titles(self.file, self.names, len(self.names or self.rows[0]))
-        chosen = titles.chosen(choice)
-        features, named = chosen.features, tuple(titles.title(i) for i in chosen.features)
+        chosen = self.titles.chosen(choice)
+        features, named = chosen.features, tuple(self.titles.title(i) for i in chosen.features)
         fills = choice.fills(self.file, named)
-        X = np.empty((len(self.rows), len(features)))
-        for index, row in enumerate(self.rows):
-            try:
-                X[index] = [row[i] for i in features]
-            except ValueError:
-                X[index] = [row[i] if is_number(row[i]) else np.nan for i in features]
-            if not np.isfinite(X[index]).all():
-                self._check_row(index, features, titles, choice.missing_values == "drop", fills)
-        by_row = named_columns(titles, chosen, lambda i: [row[i] for row in self.rows], self.lines, ABSENT)
-        return finished(self.file, X, choice, by_row, named)
+        for i in features:
+            if problem := self.column(i).problem:
+                raise DataError(f"{self.file}: {self.titles.where(i)}: {problem}")
+        X = np.column_stack([self.column(i).values for i in features])
+        self._check(X, features, choice.missing_values == "drop", fills)
+        by_row = named_columns(self.titles, chosen, lambda i: self.columns[i], self.lines, ABSENT)
+        return replace(finished(self.file, X, choice, by_row, named), reading=self.reading(features))
 
-    def _check_row(
-        self, index: int, features: Sequence[int], titles: Titles, drop: bool, fills: NDArray[np.float64]
-    ) -> None:
-        """Refuse a row for its first cell that is not a finite number, unless all such cells may be missing."""
-        for i, fill in zip(features, fills, strict=True):
-            cell = self.rows[index][i]
-            absent = cell.lower() in ABSENT
-            if (absent and (drop or not np.isnan(fill))) or _is_finite(cell):
-                continue
-            hint = "" if absent or is_number(cell) or unlocalised(cell) else self._hint(i, features, titles)
-            raise DataError(f"{self.file}: row {self.lines[index]}, {titles.where(i)}: {_fault(cell)}{hint}")
+    def reading(self, columns: Sequence[int]) -> str:
+        """Say in one line how columns were read: those that are not plain numbers by name, and whether there is a header."""
+        found: dict[str, list[str]] = {}
+        for i in columns:
+            found.setdefault(self.column(i).how, []).append(printable(self.titles.title(i)))
+        plain = found.pop("numbers", [])
+        said = [
+            f"{', '.join(names[:_NAMED])}{' and others' * (len(names) > _NAMED)}: {how}" for how, names in found.items()
+        ]
+        if plain:
+            said.append(f"{'the others' if said else 'all columns'}: numbers")
+        return "; ".join([*said, self.no_header] if self.no_header else said)
 
-    def _hint(self, column: int, features: Sequence[int], titles: Titles) -> str:
+    @property
+    def no_header(self) -> str:
+        """Say that the file has no header, if so, and which row shows it."""
+        first = ", ".join(map(printable, self.rows[0][:3])) + ", ..." * (len(self.rows[0]) > 3)
+        return "" if self.names else f"no header: row {self.lines[0]} ({first}) has values"
+
+    def _check(self, X: NDArray[np.float64], features: Sequence[int], drop: bool, fills: NDArray[np.float64]) -> None:
+        """Refuse the first cell that is not a finite number, unless it is missing and may be."""
+        bad: list[tuple[int, int]] = []
+        for place in np.flatnonzero(np.isnan(X).any(axis=0)).tolist():
+            column, may_lack = self.column(features[place]), drop or not np.isnan(fills[place])
+            rows = ((row, column.cells[row]) for row in np.flatnonzero(np.isnan(X[:, place])).tolist())
+            if may_lack:
+                rows = ((row, cell) for row, cell in rows if cell.lower() not in ABSENT)
+            # In a column of text also the cells that are numbers are NaN.
+            rows = ((row, cell) for row, cell in rows if column.kind == "numbers" or not is_number(cell))
+            bad += [(row, place) for row, _ in islice(rows, 1)]
+        if bad:
+            row, place = min(bad)
+            i = features[place]
+            cell = self.columns[i][row]
+            is_text = not (cell.lower() in ABSENT or is_number(cell) or is_infinite(cell))
+            hint = self._hint(place, features) if is_text else ""
+            raise DataError(f"{self.file}: row {self.lines[row]}, {self.titles.where(i)}: {_fault(cell)}{hint}")
+
+    def _hint(self, place: int, features: Sequence[int]) -> str:
         """Say what to do about text, for which the whole columns are looked at."""
         called = [
-            (_printable(self.names[i]), self.names[i]) if self.names else (f"column {i + 1}", f"{i + 1}")
+            (printable(self.names[i]), self.names[i]) if self.names else (f"column {i + 1}", f"{i + 1}")
             for i in features
         ]
-        texts = [place for place, i in enumerate(features) if self._is_text(i)]
-        return about_text(list(features).index(column), called, texts)
-
-    def _is_text(self, column: int) -> bool:
-        """Whether most of a column's cells are text."""
-        cells = [row[column] for row in self.rows[:_LOOKED_AT] if row[column].lower() not in ABSENT]
-        return 2 * sum(not (is_number(cell) or unlocalised(cell)) for cell in cells) > len(cells)
+        return about_text(
+            place, called, [n for n, i in enumerate(features) if self.column(i).kind in ("text", "times")]
+        )
 
 
 def named_columns(
@@ -320,14 +401,6 @@ def finished(
     return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, **by_row)
 
 
-def codes(cells: Sequence[str]) -> NDArray[Any]:
-    """Return whole numbers as int64, anything else as text."""
-    try:
-        return np.array([int(cell) for cell in cells], dtype=np.int64)
-    except (ValueError, OverflowError):
-        return np.array(cells)
-
-
 def unreadable(file: Path, error: OSError) -> str:
     """Say in one line why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
@@ -335,28 +408,18 @@ def unreadable(file: Path, error: OSError) -> str:
     return f"{file}: cannot be read ({error.strerror or error})"
 
 
-def _is_finite(cell: str) -> bool:
-    return is_number(cell) and bool(np.isfinite(float(cell)))
-
-
 def _fault(cell: str) -> str:
     """Return why a cell is not a finite number, and what to do about it."""
     missing = cell.lower() in ABSENT
     if not cell:
         return f"empty: {what_to_do(missing=True)}"
-    if is_number(cell):
-        return f"{_short(cell)} is not a finite number: {what_to_do(missing=missing)}"
+    if is_number(cell) or is_infinite(cell):
+        return f"{short(cell)} is not a finite number: {what_to_do(missing=missing)}"
     if missing:
         return f"{cell!r} means a missing value: {what_to_do(missing=True)}"
-    if written := unlocalised(cell):
-        return f"{_short(cell)!r} has a decimal comma: write numbers with a decimal point, as {_short(written)}"
-    return f"{_short(cell)!r} is text: expected a number"
+    return f"{short(cell)!r} is {'a time' if is_time(cell) else 'text'}: expected a number"
 
 
-def _short(cell: str) -> str:
-    return cell if len(cell) <= 30 else cell[:27] + "..."
-
-
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """Return a name from a file for a message: one line, without control characters."""
-    return _short(name) if name.isprintable() else repr(_short(name))
+    return short(name) if name.isprintable() else repr(short(name))

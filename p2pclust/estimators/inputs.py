@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +41,14 @@ ONE_ARRAY = (
 )
 _SHOWN = 8
 _OPTIONS = ("beta", "labels_per_peer", "locations")
+# How pandas, polars and Arrow call the types of columns of times and text. An "object" or "category" may be of numbers.
+_NO_NUMBERS: Final = re.compile(
+    r"date|time|duration|period|interval|(large_)?str|utf8|categorical|enum|dictionary|binary"
+)
+
+_TEXT_OR_TIME: Final = (
+    str, bytes, np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta,
+)  # fmt: skip
 
 
 def seed_from(random_state: Any) -> int:
@@ -82,7 +92,7 @@ def is_list_of_peers(X: Any) -> bool:
         return False
     if not X:
         raise DataError("no peers: expected a list with one array per peer, or one array")
-    if all(getattr(item, "ndim", None) == 1 for item in X):
+    if all(len(getattr(item, "shape", ())) == 1 for item in X):
         raise DataError(
             "X is a list of arrays of one dimension: pass np.array(X) if each is a row, or "
             "[np.reshape(x, (-1, 1)) for x in X] if each is the only column of a peer"
@@ -199,11 +209,13 @@ def _numbers(rows: Any, where: str) -> Floats:
     if np.ma.is_masked(rows):
         raise DataError(f"{where}: values are masked: fill them in, or leave out these rows")
     try:
-        given = np.asarray(rows)
-        if _is_text_or_time(given):
-            columns = _columns_of_text(given, column_names(rows))
+        # By their types first: polars would make microseconds of times, and Arrow does not say which column is of text.
+        columns = _columns_by_type(rows)
+        given = np.empty((0, 0)) if columns else np.asarray(rows)
+        if columns or _is_text_or_time(given):
+            named = _called(columns or _columns_of_text(given), column_names(rows))
             raise DataError(
-                f"{where}: expected numbers, and there is text or a time{columns}: convert or drop these columns"
+                f"{where}: expected numbers, and there is text or a time{named}: convert or drop these columns"
             )
         # What only a wider type can hold becomes infinite, and is refused by row and column.
         with np.errstate(over="ignore"):
@@ -222,18 +234,31 @@ def _numbers(rows: Any, where: str) -> Floats:
 
 def column_names(rows: Any) -> list[str]:
     """Return what a table calls its columns; nothing of an array."""
-    names = getattr(rows, "columns", None)
+    names = getattr(rows, "column_names", None)  # of Arrow, whose `columns` are the cells
+    names = getattr(rows, "columns", None) if names is None else names
     return [] if names is None else [str(name) for name in names]
 
 
-def _columns_of_text(given: NDArray[Any], names: list[str]) -> str:
-    """Say which columns of a matrix hold text or times, by name or by number from 0."""
+def _columns_by_type(rows: Any) -> list[int]:
+    """Return which columns of a table are, by their types, of text or times."""
+    types = getattr(rows, "dtypes", None)
+    types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
+    names = [str(kind).lower() for kind in types] if hasattr(types, "__iter__") else []
+    return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
+
+
+def _columns_of_text(given: NDArray[Any]) -> list[int]:
+    """Return which columns of a matrix of objects hold text or times."""
     if given.ndim != 2 or given.dtype.kind != "O":
-        return ""
-    found = [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
-    called = [repr(names[index]) if index < len(names) else f"{index}" for index in found]
-    more = f" and {len(called) - _SHOWN} more" if len(called) > _SHOWN else ""
-    return f" in column{'s' if len(called) > 1 else ''} {', '.join(called[:_SHOWN])}{more}"
+        return []
+    return [index for index in range(given.shape[1]) if _is_text_or_time(given[:, index])]
+
+
+def _called(columns: list[int], names: list[str]) -> str:
+    """Name columns, by name or by number from 0; empty if there are none."""
+    called = [repr(names[index]) if index < len(names) else f"{index}" for index in columns[:_SHOWN]]
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    return f" in column{'s' if len(columns) > 1 else ''} {', '.join(called)}{more}" if columns else ""
 
 
 def _first_non_number(rows: Any) -> str:
@@ -260,9 +285,9 @@ def _as_a_list(rows: Any) -> str:
 
 
 def _is_text_or_time(given: NDArray[Any]) -> bool:
-    """Whether NumPy would convert something to numbers that is not a number: text that looks like one, or a date."""
+    """Whether there is something that is not a number: text, also such as NumPy takes for a number, or a time."""
     if given.dtype.kind == "O":
-        return any(isinstance(value, str | bytes | np.datetime64 | np.timedelta64) for value in given.flat)
+        return any(isinstance(value, _TEXT_OR_TIME) for value in given.flat)
     return given.dtype.kind in "USMm"
 
 
@@ -301,8 +326,9 @@ def _refuse_other_rows(X: Any) -> None:
 
 def _depth(item: ArrayLike | Any) -> int:
     """Return the number of dimensions without converting ragged lists; an empty list is an empty peer."""
-    if hasattr(item, "ndim"):
-        return int(item.ndim)
+    shape = getattr(item, "shape", None)  # tables of polars and Arrow have no `ndim`
+    if shape is not None:
+        return len(shape)
     if isinstance(item, list | tuple):
         return 1 + _depth(item[0]) if item else 2
     return 0

@@ -331,6 +331,7 @@ def _result(
             for name, share in sorted(shares.items())
         },
         "left_out": [one.to_dict() for one in left_out],
+        "reading": [*dict.fromkeys(share.reading for share in shares.values() if share.reading)],
         "traffic": summary(found.links),
         "wall_seconds": found.wall_seconds,
         "virtual_seconds": found.virtual_seconds,

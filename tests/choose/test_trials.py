@@ -130,14 +130,45 @@ def test_models_cannot_be_compared_by_their_centers() -> None:
         (np.zeros((4, 2)), "a list"),
         ([], "a list"),
         ([[[0.0]], [[0.0, 1.0]]], "peer 1 has 2 columns"),
-        ([[[0.0], [np.nan]]], "peer 0: row 1, column 0 is nan"),
+        ([[[0.0], [np.nan]]], "peer 0: row 1, column 0 is NaN"),
         ([[[0.0]], []], "peer 1"),
         ([[["a"]]], "peer 0: expected numbers"),
+        ([np.array([["2024-01-01"]] * 9, dtype="M8[D]")] * 2, "peer 0: expected numbers, and there is text or a time"),
     ],
 )
 def test_bad_data_are_refused_by_name(X: object, told: str) -> None:
     with pytest.raises(DataError, match=told):
         choose_clusters(X)  # type: ignore[arg-type]
+
+
+class Table(np.ndarray):
+    """An array whose columns have names, as those of pandas have."""
+
+    columns: list[str]
+
+
+def named(columns: str, peer: int) -> Table:
+    table = blobs(2)[peer].view(Table)
+    table.columns = list(columns[: table.shape[1]])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [("ba", "peer 1 has the columns b, a where"), ("ac", "peer 0 has no column 'c'|peer 1 has no column 'b'"),
+     ("Ab", "peer 1 has no column 'a'")],
+)  # fmt: skip
+def test_tables_with_other_columns_are_refused_as_they_are_fitted(other: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        choose_clusters([named("ab", 0), named(other, 1)], clusters=range(1, 4))
+
+
+@pytest.mark.parametrize("value", [7.25, 0.1, -1e9 / 3])
+@pytest.mark.parametrize("protocol", ["llf-fcm", "llf-cm"])
+def test_equal_rows_are_one_cluster(protocol: str, value: float) -> None:
+    found = choose_clusters([np.full((40, 3), value)] * 3, protocol, range(1, 4), random_state=0, restarts=1)
+    assert (found.recommended, found.agreed) == (1, True)
+    assert found.reason.startswith("All rows are equal")
 
 
 @pytest.fixture(scope="module")

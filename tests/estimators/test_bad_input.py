@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,62 @@ def test_what_is_no_matrix_of_numbers_is_refused(kind: Any, data: Any, line: str
     with pytest.raises(DataError, match=line) as caught:
         kind(n_clusters=2, random_state=0).fit(data)
     assert "\n" not in str(caught.value)
+
+
+class Typed(Frame):
+    """A table whose columns have types, as those of polars; as an array, times are the microseconds of polars."""
+
+    def __init__(self, types: list[str], values: Any = X[:20, :2]) -> None:
+        super().__init__(values, "ab")
+        del self.ndim
+        self.dtypes = types
+
+
+class Schema:
+    """The types of the columns of an Arrow table."""
+
+    def __init__(self, types: list[str]) -> None:
+        self.types = types
+
+
+class Arrow:
+    """As much of an Arrow table as anybody looks at: with a time it is no array at all."""
+
+    def __init__(self, types: list[str]) -> None:
+        self.column_names, self.schema = ["a", "b"], Schema(types)
+        self.columns, self.shape = [[1.0] * 20] * 2, (20, 2)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise TypeError("no common type")
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        (Typed(["Float64", "Datetime(time_unit='us', time_zone=None)"]), "column 'b'"),
+        (Typed(["Date", "Int64"]), "column 'a'"),
+        (Typed(["Duration(time_unit='ms')", "Time"]), "columns 'a', 'b'"),
+        (Typed(["Float64", "String"]), "column 'b'"),
+        (Typed(["float64", "datetime64[ns, UTC]"]), "column 'b'"),
+        (Arrow(["double", "timestamp[us]"]), "column 'b'"),
+        (Arrow(["date32[day]", "large_string"]), "columns 'a', 'b'"),
+        (Typed(["float64", "object"], [[1.0, dt.datetime(2024, 1, k)] for k in range(1, 9)]), "column 'b'"),
+        (Typed(["object", "float64"], [[dt.timedelta(k), 1.0] for k in range(1, 9)]), "column 'a'"),
+    ],
+)  # fmt: skip
+def test_times_and_text_of_a_table_are_refused_by_column(table: Any, named: str) -> None:
+    for data, where in ((table, "X"), ([table, table], "peer 0")):
+        with pytest.raises(DataError) as caught:
+            LosslessCMeans(n_clusters=2).fit(data)
+        told = f"{where}: expected numbers, and there is text or a time in {named}: convert or drop these columns"
+        assert str(caught.value) == told
+
+
+def test_a_list_of_tables_that_do_not_say_their_dimensions() -> None:
+    tables = [Typed(["Float64", "Int64"]), Typed(["Float64", "Int64"], X[20:40, :2])]
+    found = LosslessCMeans(n_clusters=2, random_state=0).fit(tables)
+    plain = LosslessCMeans(n_clusters=2, random_state=0).fit([X[:20, :2], X[20:40, :2]])
+    assert found.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
 
 
 def test_rows_of_several_peers_are_predicted_one_peer_at_a_time() -> None:

@@ -327,9 +327,45 @@ class TestFarCenters:
         assert summaries.coarse(state) == 0
 
 
-@pytest.mark.parametrize(("fuzzifier", "limbs"), [(4.0, 3), (2.0, 3), (1.5, 4), (1.1, 8), (1.02, 8)])
+@pytest.mark.parametrize(("fuzzifier", "limbs"), [(40.0, 3), (4.0, 3), (2.0, 3), (1.5, 4), (1.1, 8), (1.02, 8)])
 def test_limbs_follow_from_the_fuzzifier(fuzzifier: float, limbs: int) -> None:
     assert LosslessFuzzyCMeansProtocol(n_clusters=2, fuzzifier=fuzzifier).limbs == limbs
+
+
+def in_logarithms(X: np.ndarray, centers: np.ndarray, fuzzifier: float, rounds: int) -> np.ndarray:
+    """Fuzzy c-means with the logarithms of all memberships, which no fuzzifier makes too small."""
+    for _ in range(rounds):
+        squared = np.maximum(((X[:, None] - centers) ** 2).sum(axis=2), 1e-300)
+        logs = -np.log(squared) / (fuzzifier - 1)
+        logs -= logs.max(axis=1, keepdims=True)
+        logs = fuzzifier * (logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
+        weights = np.exp(logs - logs.max(axis=0))
+        centers = weights.T @ X / weights.sum(axis=0)[:, None]
+    return centers
+
+
+@pytest.mark.parametrize(("n_clusters", "fuzzifier"), [(3, 54.0), (3, 30.0), (2, 80.0), (7, 25.0), (20, 19.5)])
+def test_a_large_fuzzifier_gives_what_logarithms_give(n_clusters: int, fuzzifier: float) -> None:
+    rng = np.random.default_rng(n_clusters)
+    places = 9.0 * np.stack([np.arange(n_clusters) % 5, np.arange(n_clusters) // 5], axis=1)
+    X = np.concatenate([place + rng.normal(0, 0.3, (30, 2)) for place in places])
+    first = places + 0.5
+    own: dict[str, object] = {"n_clusters": n_clusters, "fuzzifier": fuzzifier, "init": first, "tol": 0.0}
+    _, _, state = run("llf-fcm", [X[::2], X[1::2]], max_rounds=12, **own)
+    assert np.allclose(summaries.raw_centers(state), in_logarithms(X, first, fuzzifier, 12), rtol=0, atol=1e-8)
+    assert np.abs(summaries.raw_centers(state) - first).max() > 0.1, "no center moved"
+
+
+@pytest.mark.parametrize("protocol", ["llf-fcm", "ffcm", "gdf-fcm", "c2f-fcm", "stream-fcm", "vertical-fcm"])
+@pytest.mark.parametrize(("n_clusters", "fuzzifier", "most"), [(3, 100.0, 54.2), (20, 20.0, 19.8), (1000, 9.0, 8.6)])
+def test_a_fuzzifier_that_no_sum_can_hold_is_refused(
+    protocol: str, n_clusters: int, fuzzifier: float, most: float
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        cluster_job(protocol, n_clusters=n_clusters, fuzzifier=fuzzifier)
+    told = f"fuzzifier = {fuzzifier:g} with {n_clusters} clusters: expected at most {most} for so many; 2 is usual"
+    assert str(refused.value) == f"{protocol}: {told}"
+    assert cluster_job(protocol, n_clusters=n_clusters, fuzzifier=most).stages
 
 
 def test_pooled_goes_by_the_recorded_contributors() -> None:

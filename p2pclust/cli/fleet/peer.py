@@ -111,10 +111,16 @@ def peer(
     read: list[DataSet] = []
     checked = load_config(config, told, settings or (), try_command=check, insecure=insecure, on_data=read.append)
     if check:
-        rows = "".join(f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}" for data in read)
+        rows = "".join(
+            f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}{_reading(data)}" for data in read
+        )
         sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
     else:
         become(checked)
+
+
+def _reading(data: DataSet) -> str:
+    return f"; read as {data.reading}" if data.reading else ""
 
 
 def _columns(data: DataSet) -> str:

@@ -124,11 +124,12 @@ def _names(text: str | None) -> list[str] | None:
 def _missing(text: str | None) -> str | float:
     if text is None or text in ("drop", "omit"):
         return text or "drop"
-    from p2pclust.data.survey import number_of  # noqa: PLC0415
+    from p2pclust.data.columns import read_column  # noqa: PLC0415
 
-    if not number_of(text):
+    found = read_column([text])
+    if found.kind != "numbers" or found.values[0] != found.values[0]:
         raise UsageError(f"--missing-values {text}: expected drop, omit or a number")
-    return float(text)
+    return float(found.values[0])
 
 
 def _text(text: str | None) -> str:
@@ -205,13 +206,15 @@ def _show_columns(people: Console, file: Path, table: TextRows, found: Sequence[
     from p2pclust.cli.show.tables import table as table_of  # noqa: PLC0415
 
     people.print(f"{file}: {_counted(len(table.rows), 'row')}, {_counted(len(found), 'column')}\n", soft_wrap=True)
-    shown = table_of(("column", "holds", "missing", "values", "such as"), right=("missing", "values"))
+    shown = table_of(("column", "read as", "missing", "values", "such as"), right=("missing", "values"))
     for column in found[:_SHOWN]:
         examples = ", ".join(value[:20] for value in column.values[:3])
-        shown.add_row(column.name, column.kind, str(column.n_missing), str(len(column.values)), examples)
+        shown.add_row(column.name, column.how, str(column.n_missing), str(len(column.values)), examples)
     people.print(shown)
     if len(found) > _SHOWN:
         people.print(f"and {len(found) - _SHOWN} more columns")
+    if headless := table.no_header:
+        people.print(headless, soft_wrap=True)
     people.print()
 
 

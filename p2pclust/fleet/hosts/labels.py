@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import memberships
-from p2pclust.data.readers import read, read_csv_table
+from p2pclust.data.delimited import read_csv_table
+from p2pclust.data.readers import read
 from p2pclust.data.sources import read_source
 from p2pclust.errors import DataError, UsageError
 from p2pclust.fleet.hosts.client import Connection
@@ -159,7 +160,7 @@ def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
     """Return the job's features if the file has a column for each; None takes all columns."""
     if path.suffix.lower() != ".csv" or path.is_dir():
         return None
-    header = read_csv_table(path).names
+    header = read_csv_table(path, found.features).names
     return list(found.features) if set(found.features) <= set(header) else None
 
 
@@ -181,7 +182,7 @@ def _with_cells(
     path = Path(source) if isinstance(source, str) else None
     if path is None or path.suffix.lower() != ".csv" or not path.is_file():
         return written
-    table = read_csv_table(path)
+    table = read_csv_table(path, data.feature_names)
     if not table.names or len(table.rows) != len(labels) + data.dropped:
         return written  # no header, or the file has changed since
     return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

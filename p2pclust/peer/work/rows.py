@@ -35,7 +35,8 @@ def load_rows(
         See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
         ``n_clusters`` and ``threads`` as well.
     report : callable
-        Receives the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
+        Receives the report ``data`` with rows, columns, rows left out, and how the columns of a text file were read; or
+        ``data-refused`` with the reason.
     cancelled : callable
         Whether the peer leaves meanwhile.
 
@@ -53,14 +54,14 @@ def load_rows(
     'its data cannot be used'
     """
     try:
-        local, dropped = _read(config, cancelled)
+        local, fields = _read(config, cancelled)
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
         local = _rest(config, cancelled) if isinstance(error, DataError) else Local(np.empty((0, 0)))
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
-        report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
+        report("data", {"rows": local.n_samples, "columns": local.n_features, **fields})
     local.n_clusters = config.get("n_clusters")
     local.threads = int(config.get("threads", 1))
     return local
@@ -74,7 +75,8 @@ def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
     return Local(np.empty((0, 0)))
 
 
-def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
+def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any]]:
+    """Return the rows, and what the report says of them beside their number."""
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
@@ -82,11 +84,11 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
-        return Local(read_array(path), **more), 0
+        return Local(read_array(path), **more), {"dropped": 0}
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
-    return local, data.dropped
+    return local, {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
 
 
 def read_array(path: str) -> NDArray[Any]:

@@ -122,6 +122,7 @@ class Fuzzy(Iterated):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)
+        checks.fuzzifier_for(self.id, self.fuzzifier, self.n_clusters)
 
     @property
     def gate_rounds(self) -> int:

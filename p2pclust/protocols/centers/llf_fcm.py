@@ -45,7 +45,7 @@ from p2pclust.protocols.engine.privacy import size_gate
 
 __all__ = ["LosslessFuzzyCMeansProtocol", "count_coarse", "fuzzy_limbs"]
 
-_MAX_LIMBS = 8
+_LEAST_LIMBS, _MAX_LIMBS = 3, 8
 _WEIGHT_BITS = 34
 
 
@@ -61,13 +61,16 @@ def fuzzy_limbs(fuzzifier: float) -> int:
     65535 among values near zero is enough to draw a center that far away. Below a fuzzifier of about 1.1 this would
     take more than eight limbs; with eight it ends at a smaller r. Beyond, :func:`count_coarse` counts.
 
+    A large fuzzifier makes all memberships alike, about 1 / C, and their powers small: three limbs keep the 34 bits down to
+    2**-86, and :func:`.checks.fuzzifier_for` refuses what would be smaller.
+
     Examples
     --------
     >>> fuzzy_limbs(2.0), fuzzy_limbs(1.1)
     (3, 8)
     """
     bits = _WEIGHT_BITS + 15 * 2 * fuzzifier / (fuzzifier - 1)
-    return min(_MAX_LIMBS, max(2, 1 + math.ceil((bits - 24) / 48)))
+    return min(_MAX_LIMBS, max(_LEAST_LIMBS, 1 + math.ceil((bits - 24) / 48)))
 
 
 def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:

@@ -327,6 +327,7 @@ class FuzzyVertical(VerticalClustering):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.check(self, fuzzifier=checks.FUZZIFIER)
+        checks.fuzzifier_for(self.id, self.fuzzifier, self.n_clusters)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return fuzzy_step(points, centers, self.fuzzifier)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLUSTERS", "FUZZIFIER", "SCALING", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag",
-    "gate", "one_of", "optional", "real", "table", "vector", "whole",
+    "fuzzifier_for", "gate", "one_of", "optional", "real", "table", "vector", "whole",
 ]  # fmt: skip
 
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
@@ -126,6 +126,30 @@ STARTS: Final = between(1, 100)  # of one job, side by side
 FUZZIFIER: Final = above(1.0)
 SCALINGS: Final = ("none", "minmax", "zscore")
 SCALING: Final = among(*SCALINGS)
+
+# Three limbs make a grid of 2**-120, and 34 bits of a weight are kept.
+_LEAST_WEIGHT_BITS: Final = 120 - 34
+
+
+def fuzzifier_for(where: str, fuzzifier: float, n_clusters: int) -> None:
+    """Raise UsageError if the power of a row's memberships is too small to be added where it belongs to all alike.
+
+    That is C**-m. Sums of smaller numbers lose their digits, until no center moves any longer.
+
+    Examples
+    --------
+    >>> fuzzifier_for("llf-fcm", 50.0, 3)
+    >>> fuzzifier_for("llf-fcm", 100.0, 3)
+    Traceback (most recent call last):
+    ...
+    p2pclust.errors.UsageError: llf-fcm: fuzzifier = 100 with 3 clusters: expected at most 54.2 for so many; 2 is usual
+    """
+    if n_clusters > 1 and fuzzifier * math.log2(n_clusters) > _LEAST_WEIGHT_BITS:
+        most = math.floor(10 * _LEAST_WEIGHT_BITS / math.log2(n_clusters)) / 10
+        told = (
+            f"fuzzifier = {fuzzifier:g} with {n_clusters} clusters: expected at most {most:g} for so many; 2 is usual"
+        )
+        raise UsageError(f"{where}: {told}")
 
 
 def _number(value: Any) -> float | None:

@@ -81,6 +81,9 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     tried = [row.clusters for row in rows]
     if not rows or len(set(tried)) < len(tried):
         raise UsageError(f"measures for {tried} clusters: expected one for each of some different numbers")
+    if not max(row.inertia for row in rows) > 0.0:
+        reason = f"All rows are equal, so there is nothing to divide: {tried[0]} is the smallest number that was tried."
+        return Recommendation(tried[0], reason, dict.fromkeys(MEASURES), agreed=True)
     votes = {
         MEASURES[0]: _least(tried, [row.soft_davies_bouldin for row in rows]),
         MEASURES[1]: _least(tried, [row.xie_beni for row in rows]),

@@ -51,7 +51,7 @@ class Evaluation(Additive):
         Distances are counted in the width of the data. Three limbs, 2**-120 of it, keep 1e-10 of the sum of squares
         in clusters that are 2**-43 as wide as the data.
         """
-        return _LEAST_LIMBS if self.fuzzifier is None else max(_LEAST_LIMBS, fuzzy_limbs(self.fuzzifier))
+        return _LEAST_LIMBS if self.fuzzifier is None else fuzzy_limbs(self.fuzzifier)
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return True

@@ -39,7 +39,7 @@ _PEER = dict.fromkeys((
 ))  # fmt: skip
 _KNOWN: dict[str, Any] = {
     "scenario": None, "title": None, "backend": None, "seed": None, "jobs": {"<job>": _JOB}, "peers": {"<peer>": _PEER},
-    "left_out": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
+    "left_out": None, "reading": None, "traffic": dict.fromkeys(("messages", "bytes", "hottest_link")), "wall_seconds": None,
     "virtual_seconds": None, "failure": None, "unfired_faults": None,
 }  # fmt: skip
 
