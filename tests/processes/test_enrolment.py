@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from by_hand import Fleet
 from runs import until
 
+from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import add_devices, init_fleet, revoke
 
@@ -111,3 +114,28 @@ def test_peers_without_keys_meet_on_one_machine(home: Path) -> None:
         assert all(fleet.verbs(name, "insecure") for name in keyless)
         assert {line["member"] for name in keyless for line in fleet.verbs(name, "member")} == set(keyless)
         assert not fleet.verbs(keyed, "member")
+
+
+def test_a_device_that_was_copied_is_reported_by_both_and_by_the_others(home: Path) -> None:
+    spare = ReservedPorts(1)
+    with ExitStack() as ends, Fleet(home, arrays(3)) as fleet:
+        ends.callback(spare.release)
+        fleet.start()
+        until(fleet.linked, 60.0, "the peers did not find each other")
+        shutil.copytree(home / "p01", home / "copy", ignore=shutil.ignore_patterns("state", "peer.log"))
+        elsewhere = f"127.0.0.1:{spare.numbers[0]}"
+        file = home / "copy" / "peer.toml"
+        file.write_text(file.read_text().replace(fleet.listen["p01"], elsewhere))
+        fleet.start("copy")
+        everywhere = [*fleet.names, "copy"]
+        until(lambda: all(fleet.verbs(name, "twin") for name in everywhere), 90.0, "the copy was not noticed")
+        both = {elsewhere, fleet.listen["p01"]}
+        told = {
+            name: [(line["member"], set(line["addresses"])) for line in fleet.verbs(name, "twin")]
+            for name in everywhere
+        }
+        assert told == {name: [("p01", both)] * len(lines) for name, lines in told.items()}
+        assert all(address in fleet.status(name)["twin"] for address in both for name in ("p01", "copy"))
+        (why,) = [member["why"] for member in fleet.status("p00")["members"] if member["name"] == "p01"]
+        assert all(address in why for address in both)
+        assert fleet.status("p00")["twin"] == ""

@@ -81,6 +81,15 @@ class Refuted(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class Twin(Report):
+    """A member's key, or this peer's own, is used by two processes, at these addresses."""
+
+    member: str
+    addresses: list[str]
+    hint: str = "one device key in two processes: end one of them, and give each device its own bundle"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreForgot(Report):
     """This peer's store was restored from an older image, or lost its newest rows; `store` is its former id."""
 
