@@ -28,6 +28,7 @@ TABLE, CURRENT = "roster", "current"
 
 _FANOUT: Final = 8  # peers that are sent a new roster at once; the others learn of it when they compare
 _DISTRUST_S: Final = 60.0  # how long a peer that sent an unsigned roster is not asked again
+_GRACE_S: Final = 60.0  # in which a peer with another roster may pass on facts that are refused here
 _MOST_OFFERS: Final = 256
 _TIMER: Final[TimerKey] = ("roster", "ask")
 
@@ -65,6 +66,23 @@ class Enrolment:
         self._asked = ""  # the peer whose copy is awaited or being checked
         self._checks = False  # whether that copy is being checked
         self._distrusted: dict[str, float] = {}
+        self._since = context.now  # this roster is in force here
+        self._ahead: dict[str, float] = {}  # peers that claim a newer roster, since when
+
+    def excuses(self, source: str, serial: int) -> bool:
+        """Return whether a peer with that roster may pass on, in good faith, a fact that this peer must refuse.
+
+        For a minute: after it appeared here, or this roster came into force, with an older roster, and after it first
+        claimed a newer one.
+        """
+        now = self._ctx.now
+        if serial == self._ctx.serial:
+            return False
+        if serial > self._ctx.serial:
+            return now - self._ahead.setdefault(source, now) < _GRACE_S
+        member = self._membership.members.known(source)
+        appeared = self._since if member is None else max(self._since, member.changed_at)
+        return now - appeared < _GRACE_S
 
     def heard(self, source: str, serial: int) -> None:
         """Compare serials with a peer."""
@@ -131,6 +149,8 @@ class Enrolment:
         ctx.persist(TABLE, CURRENT, event.data)
         ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
+        self._since = ctx.now
+        self._ahead.clear()
         ctx.pins = event.pins
         gone = sorted(name for name in before if name not in self._peers)
         new = sorted(name for name in self._peers if name not in before)

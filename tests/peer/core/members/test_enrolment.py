@@ -454,3 +454,45 @@ def test_signed_facts_of_a_peer_with_new_keys_are_forgotten(signs_facts: bool) -
     paper = read_paper("", paper_roster(2, FIRST, signs_facts=signs_facts))
     net.step("p1", replace(paper, peers={**paper.peers, "p3": "new"}))
     assert (net.core("p1").facts.get("p3", "a") is None) is signs_facts
+
+
+def excused(net: Net, source: str, serial: int) -> bool:
+    return net.core("p1").enrolment.excuses(source, serial)
+
+
+def test_a_peer_with_another_roster_is_excused_for_a_minute_for_facts_that_are_refused() -> None:
+    """Other keys may have signed them."""
+    net = fleet(serial=1)
+    net.give(paper_roster(2, FIRST), "p1")
+    net.advance(30.0)
+    assert excused(net, "p2", 1)
+    assert not excused(net, "p2", 2), "it has the same roster"
+    assert excused(net, "p2", 3)
+    net.advance(61.0)
+    assert not excused(net, "p2", 1)
+    assert not excused(net, "p2", 3), "a roster that it never sends"
+    assert excused(net, "p3", 3)
+    net.give(paper_roster(4, FIRST), "p1")
+    assert excused(net, "p2", 1), "this one is new here"
+    assert excused(net, "p2", 5)
+
+
+def test_a_peer_that_comes_back_with_an_older_roster_is_excused_for_a_minute() -> None:
+    net = fleet(serial=1)
+    net.crash("p3")
+    net.until(lambda: net.core("p1").membership.gone("p3"))
+    net.give(paper_roster(2, FIRST), "p1", "p2")
+    net.advance(600.0)
+    assert not excused(net, "p3", 1)
+    net.start("p3")
+    net.until(lambda: net.core("p1").membership.present("p3"))
+    assert excused(net, "p3", 1)
+    net.advance(61.0)
+    assert not excused(net, "p3", 1)
+
+
+def test_a_fact_of_a_peer_with_a_newer_roster_makes_this_one_ask_for_it() -> None:
+    net = fleet(serial=1)
+    net.advance(1.0)
+    sent = net.arrive("p2", "p1", FactDelta("p3", 0, (), (), (), (), 2))
+    assert [effect.message for effect in sent if isinstance(effect, Send)] == [RosterRequest(1)]
