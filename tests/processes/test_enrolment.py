@@ -56,10 +56,10 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         assert not fleet.finished(), "the job was over before anybody was revoked"
         until(lambda: len(fleet.finished(*left)) == 4, 90.0, "the job did not finish among those who are left")
         assert len(set(fleet.finished(*left).values())) == 1
-        until(lambda: any(fleet.verbs(name, "refused-revoked") for name in left), 60.0, "it did not knock again")
-        ((told,),) = [fleet.verbs(name, "refused-revoked") for name in left if fleet.verbs(name, "refused-revoked")][:1]
-        assert told["member"] == "p03"
-        assert told["key"] == fleet.verbs("p01", "revoked")[0]["key"]
+        assert {line["member"] for line in fleet.verbs("p01", "revoked")} == {"p03"}
+        assert fleet.processes["p03"].wait(60) == 3, "it ends"
+        why = "p03 was revoked: it is not on fleet roster 2; stop it, or enrol it again"
+        assert [line["reason"] for line in fleet.verbs("p03", "failed")] == [why]
         members = {member["name"] for member in fleet.status("p01")["members"]}
         assert members == {"p00", "p02", "p04"}
         contributors = [line["contributors"] for name in enrolled for line in fleet.verbs(name, "combined")]

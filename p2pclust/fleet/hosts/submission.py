@@ -18,6 +18,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.models.matching import cheapest_matching
+from p2pclust.tools.commands import command
 
 __all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
 
@@ -50,7 +51,7 @@ def submit(
         raise FleetError(f"the peer at {client.address} did not submit the job within {within_s:g} s")
     raise FleetError(
         f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
-        f"spreading it, and it starts when enough peers are there; see `p2pclust watch {job_id}`"
+        f"spreading it, and it starts when enough peers are there; see `{command('p2pclust', 'watch', job_id)}`"
     )
 
 
@@ -152,7 +153,7 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
     job_id, named = told["job"], told.get("name", told["job"])
     if not told["finished"]:
         raise FleetError(
-            f"{named} has not ended: {told['phase']}, round {told['round']}; `p2pclust watch {named}` waits"
+            f"{named} has not ended: {told['phase']}, round {told['round']}; `{command('p2pclust', 'watch', named)}` waits"
         )
     if told["phase"] != "done":
         raise FleetError(f"{named}: {told['reason'] or told['phase']}")

@@ -70,7 +70,7 @@ class NoAnswer(Report):
 
     member: str
     address: str
-    hint: str = "is it running there, and is it on the newest fleet roster?"
+    hint: str = "is it running there, and are it and this device on the newest fleet roster?"
 
 
 @dataclass(frozen=True, slots=True)

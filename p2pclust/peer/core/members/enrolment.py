@@ -30,6 +30,7 @@ _FANOUT: Final = 8  # peers that are sent a new roster at once; the others learn
 _DISTRUST_S: Final = 60.0  # how long a peer that sent an unsigned roster is not asked again
 _GRACE_S: Final = 60.0  # in which a peer with another roster may pass on facts that are refused here
 _MOST_OFFERS: Final = 256
+_MOST_EXPLAINED: Final = 48 * 1024  # bytes of a roster that is sent on the control lane, over links that end
 _TIMER: Final[TimerKey] = ("roster", "ask")
 
 
@@ -66,6 +67,7 @@ class Enrolment:
         self._asked = ""  # the peer whose copy is awaited or being checked
         self._checks = False  # whether that copy is being checked
         self._distrusted: dict[str, float] = {}
+        self._unasked: dict[str, float] = {}  # until when a copy that was not asked for is ignored
         self._since = context.now  # this roster is in force here
         self._ahead: dict[str, float] = {}  # peers that claim a newer roster, since when
 
@@ -105,8 +107,12 @@ class Enrolment:
                 if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
                     self._ctx.effects.append(SendRoster(source))
             case RosterCopy():
-                if source == self._asked and not self._checks:  # a second copy would be checked for nothing
-                    self._checks = True
+                if source == self._asked:
+                    wanted, self._checks = not self._checks, True  # a second copy would be checked for nothing
+                else:  # it may have revoked this device
+                    wanted = self._unasked.get(source, 0.0) <= self._ctx.now
+                    self._unasked[source] = self._ctx.now + _DISTRUST_S
+                if wanted:
                     self._ctx.effects.append(CheckRoster(source, b"".join(message.parts)))
 
     def fire(self, key: TimerKey) -> None:
@@ -135,6 +141,8 @@ class Enrolment:
             self._asked, self._checks = "", False
             if not event.valid or event.serial < promised:
                 self._distrust(event)
+        elif event.source and not event.valid:
+            self._distrust(event)
         if event.valid and event.serial > self._ctx.serial:
             self._adopt(event)
         self._ask()
@@ -146,15 +154,16 @@ class Enrolment:
 
     def _adopt(self, event: RosterRead) -> None:
         ctx, before = self._ctx, self._peers
+        gone = sorted(name for name in before if name not in event.peers)
+        renewed = sorted(name for name in before if event.peers.get(name, before[name]) != before[name])
         ctx.persist(TABLE, CURRENT, event.data)
+        self._explain([*gone, *renewed], event.data)
         ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
         self._since = ctx.now
         self._ahead.clear()
         ctx.pins = event.pins
-        gone = sorted(name for name in before if name not in self._peers)
         new = sorted(name for name in self._peers if name not in before)
-        renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])
         ctx.report(
             RosterTaken(
                 serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
@@ -172,6 +181,12 @@ class Enrolment:
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):
             if name != event.source:
                 ctx.send(name, RosterOffer(event.serial))
+
+    def _explain(self, names: list[str], data: bytes) -> None:
+        """Send the roster to devices whose keys it refuses, before their links end: so they learn why."""
+        for name in names if len(data) <= _MOST_EXPLAINED else ():
+            if name != self._ctx.me and self._membership.present(name) and self._ctx.routing.linked(name):
+                self._ctx.send(name, RosterCopy((data,)))
 
     def expired(self, names: tuple[str, ...]) -> None:
         """Treat peers with expired keys as revoked."""
