@@ -252,7 +252,9 @@ def name_of(job: Mapping[str, Any]) -> str:
 
 def drift_of(job: Mapping[str, Any]) -> str:
     """Return how far the centers of a repeated job moved since the previous turn, in words."""
-    return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
+    if not (drift := job.get("drift")):
+        return ""
+    return f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
 
 
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Any:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assign", "result"]
 
+_FEATURES_SHOWN = 8
 _SUFFIXES = (".csv", ".json", ".npz")
 
 
@@ -100,7 +101,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays)), "suspects": suspects_of_log(state, found.told["roster"]),
+        "doubts": list(doubts(state.arrays, found.features)), "suspects": suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
     }  # fmt: skip
     told["suspects"] += [
@@ -152,8 +153,16 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
     elif outcome["drift"]:
-        each = ", ".join(f"{moved:.3g}" for moved in outcome["drift"]["each"])
-        yield f"since the previous turn the centers moved {outcome['drift']['frobenius']:.4g} in all; each: {each}"
+        yield from _drifted(outcome["drift"])
+
+
+def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
+    features = sorted(drift["features"].items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
+    more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
+    each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
+    yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
+    yield f"the largest of these moves of each center: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:

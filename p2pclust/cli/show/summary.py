@@ -127,7 +127,8 @@ def _compared(job: Result) -> Iterator[Fact]:
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
         words = "not a number" if relative is None else f"{relative:.1e}"
-        yield "pooled", f"differs by {words} of a feature's range at most, over the same contributors"
+        why = f": {job['pooled']['why']}" if job["pooled"]["why"] else ""
+        yield "pooled", f"differs by {words} of a feature's range at most, over the same contributors{why}"
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield "objective", own + job["best_pooled"]["words"]

@@ -23,6 +23,7 @@ __all__ = [
     "shifts",
     "suppressed",
     "suspects",
+    "widths",
     "with_columns",
     "with_names",
 ]
@@ -35,6 +36,20 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
     arrays = state.arrays
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def widths(state: JobState) -> tuple[NDArray[np.float64], str]:
+    """Return a width of each feature in the data's own units, shape (F,), and what it is.
+
+    Of the ranges that its peers found, a state has no more than that.
+    """
+    scale = np.asarray(state.arrays["scale"], dtype=np.float64)
+    if "moments" in state.arrays:
+        return scale, "standard deviation"
+    unit = np.asarray(state.arrays.get("unit", np.ones(scale.size)), dtype=np.float64)
+    if (scale == 1.0).all() and (unit != 1.0).any():
+        return unit, "range, rounded up to a power of two"
+    return scale, "range"
 
 
 def shifts(state: JobState) -> list[float | None]:

@@ -29,7 +29,7 @@ _JOB: dict[str, Any] = dict.fromkeys(
 ) | {
     "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
     "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
-    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
+    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference", "why")),
     "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
     "harm": dict.fromkeys(("to", "center_distance")),
 }  # fmt: skip

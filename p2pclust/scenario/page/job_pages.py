@@ -239,10 +239,9 @@ def _pooled(story: JobStory) -> Section | None:
     if promised:
         text = (
             "The same algorithm on all rows in one place, from the same first centers and with the same contributors in "
-            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range."
+            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range"
+            + (f": {entry['pooled']['why']}." if entry["pooled"]["why"] else ".")
         )
-        if entry["suppressed"]:
-            text += f" Privacy rules suppressed {entry['suppressed']} values, which the pooled algorithm includes."
     else:
         gap = entry["gap"]
         text = (

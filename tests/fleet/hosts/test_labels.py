@@ -114,8 +114,29 @@ def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
     state = run_in_process(job, moved)
     told = drift(FinishedJob("job-2", {**found.told, "number": 1}, job, state))
     assert told is not None
-    assert told["each"] == pytest.approx([0.5, 0.5])
-    assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)
+    width = state.arrays["unit"]
+    assert told["of"] == "range, rounded up to a power of two"
+    assert told["features"] == pytest.approx({"x": 0.3 / width[0], "y": 0.4 / width[1]}), "of each feature's own width"
+    assert told["each"] == pytest.approx([max(told["features"].values())] * 2)
+    assert told["largest"] == pytest.approx(max(told["features"].values()))
+
+
+@pytest.mark.parametrize(("scaling", "of"), [("minmax", "range"), ("zscore", "standard deviation")])
+def test_drift_does_not_depend_on_the_units_of_columns(rows: list[Local], scaling: str, of: str) -> None:
+    told = []
+    for factor in (1.0, 1000.0):
+        here = [Local(local.X * np.array([1.0, factor])) for local in rows]
+        found = finished("llf-cm", here, n_clusters=2, scaling=scaling, tol=0.0, max_rounds=3)
+        moved = [Local(local.X + np.array([0.3, 0.4 * factor])) for local in here]
+        job = continued(found.job, found.state)
+        told.append(drift(FinishedJob("job-2", {**found.told, "number": 1}, job, run_in_process(job, moved))))
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0]["of"] == told[1]["of"] == of
+    assert told[0]["features"] == pytest.approx(told[1]["features"])
+    if scaling == "minmax":
+        ranges = np.ptp(np.concatenate([local.X for local in rows]), axis=0)
+        assert told[0]["features"] == pytest.approx({"x": 0.3 / ranges[0], "y": 0.4 / ranges[1]})
 
 
 def test_rows_that_were_left_out_are_counted(
