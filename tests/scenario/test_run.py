@@ -248,8 +248,8 @@ def test_a_difference_to_the_pooled_result_is_explained_wherever_it_is_shown(
     for name in ("a", "b", "c"):
         np.savetxt(tmp_path / f"{name}.csv", rng.normal(size=(30 if name == "a" else 9, 2)), delimiter=",")
     base = (
-        '[data]\nfiles = ["a.csv", "b.csv", "c.csv"]\n[fleet]\npeers = 3\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 5\ntol = 0.0\n'
-        f"max_rounds = 5\n{more}"
+        '[data]\nfiles = ["a.csv", "b.csv", "c.csv"]\n[fleet]\npeers = 3\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 5\n'
+        f"tol = 0.0\nmax_rounds = 5\n{more}"
     )
     result = run(scenario_file(base=base))
     pooled = result["jobs"][0]["pooled"]

@@ -19,8 +19,8 @@ __all__ = ["Found", "look_up", "value_at", "wrong_path"]
 #: angle brackets: one entry for each of these.
 _JOB: dict[str, Any] = dict.fromkeys(
     (
-        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "note", "warnings", "terms",
-        "contributors", "abstained", "stages",
+        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "declared", "note", "warnings",
+        "terms", "contributors", "abstained", "stages",
         "history", "suppressed", "coarse", "objective", "best_pooled", "doubts", "drift",
         "secure", "exposed", "privacy", "suspects", "limited",
         "tolerance", "reached", "ticks", "n_rows", "metrics", "pooled", "gap", "damaged", "harm", "replay_identical",

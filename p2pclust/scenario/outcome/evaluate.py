@@ -22,6 +22,7 @@ from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.scenario.outcome.communities import measured_communities
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.exposed import exposed_in
@@ -68,7 +69,8 @@ def job_entry(
     entry |= _recorded(job, found, state, damage, shares)
     if state.status != "done":
         return entry
-    if job.has_workspace:
+    entry["declared"] = {name: values.tolist() for name, values in summaries.declared(job, state).items()}
+    if isinstance(job.protocols[job.main], FedCRefProtocol):
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
     evidence = evidence or Evidence()
@@ -139,6 +141,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "rounds": None,
         "converged": False,
         "centers": None,
+        "declared": {},
         "note": _OF_COLUMNS if job.by_columns else "",
         "warnings": {},
         "terms": [],
