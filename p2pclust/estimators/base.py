@@ -213,7 +213,7 @@ class LabellingEstimator(
         self.abstained_ = {peer: why for record in state.log for peer, why in record.abstained.items()}
         self.suppressed_ = summaries.suppressed(state)
         self.coarse_ = summaries.coarse(state)
-        self.doubts_ = doubts(state.arrays)
+        self.doubts_ = doubts(state.arrays, tuple(getattr(self, "feature_names_in_", ())))
         self.suspects_ = tuple((one.peer, one.round, one.reason) for one in suspects(state))
         self.limited_ = limited_peers(state.arrays)
         self.exposed_ = () if state.secured is None else exposed_peers(state)

@@ -60,6 +60,7 @@ _JOB: Final[Mapping[str, Column]] = {
     "finished": Column(int, "peers that hold the final state"),
     "identical": Column(bool, "whether all of these hold the same bits"),
     "relative_difference": Column(float, "to the pooled centers, in each feature's range; of lossless protocols"),
+    "why_different": Column(str, "why that difference is above 1e-9, such as sums of one row that were suppressed"),
     "gap": Column(
         float, "of the centers to those of the pooled algorithm, in each feature's range; of the other protocols"
     ),

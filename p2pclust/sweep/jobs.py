@@ -106,6 +106,7 @@ def _exactness(job: Job, done: JobResult, shares: Mapping[str, Any]) -> dict[str
     metrics, communities = entry.get("metrics", {}), entry.get("communities")
     return {
         "relative_difference": (entry.get("pooled") or {}).get("relative_difference"),
+        "why_different": (entry.get("pooled") or {}).get("why"),
         "gap": (entry.get("gap") or {}).get("center_distance"),
         "ari": metrics.get("ari"),
         "accuracy": metrics.get("accuracy"),

@@ -24,6 +24,7 @@ _ROWS_MAX: Final = 1000
 _PICTURED_MAX: Final = 100  # peers of an overlay that is drawn
 _OVERLAYS_MAX: Final = 16
 _PICTURE_WIDTH: Final = 420
+_REASONS: Final = 3
 
 
 def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> list[Path]:
@@ -40,6 +41,7 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
         files[-1].write_bytes(image)
         columns = columns_of(sweep.measure)
         caption = f"{plot.y}: {columns[plot.y].what}. {plot.x}: {columns[plot.x].what}."
+        caption += _why_different(plot.y, rows)
         pictures.append(Picture(_address(image), caption, plot.title, width_in_pixels(figure)))
     sections = [
         Section("Plots", sweep.question, pictures),
@@ -52,6 +54,14 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
     report = directory / "report.html"
     write_page(report, Page(sweep.title, facts, sections))
     return [*files, report]
+
+
+def _why_different(column: str, rows: Sequence[Row]) -> str:
+    """Explain differences to the pooled result below a plot of them."""
+    reasons = list(dict.fromkeys(row["why_different"] for row in rows if row.get("why_different")))
+    if column != "relative_difference" or not reasons:
+        return ""
+    return f" Where it is above 1e-9: {'; or '.join(reasons[:_REASONS])}{' (and more)' if reasons[_REASONS:] else ''}."
 
 
 def _address(image: bytes) -> str:

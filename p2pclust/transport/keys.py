@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from p2pclust.errors import UsageError
@@ -176,10 +177,11 @@ def rotate(
     The last day stays as it is, unless `expires` is given. Otherwise like `add_devices`, but the names must be on the
     roster.
     """
-    _check_day(expires or "")
     with _editing(directory, passphrase) as edit:
         for before in edit.known(names):
-            edit.make_keys(before.name, before.role, before.expires if expires is None else expires)
+            last = before.expires if expires is None else expires
+            _check_day(last)
+            edit.make_keys(before.name, before.role, last)
     return edit.files
 
 
@@ -225,6 +227,11 @@ def enroll(
 def _check_day(expires: str) -> None:
     if expires and not last_day(expires):
         raise UsageError(f"{expires!r:.40} is not a day: write the last one on which the key is valid, like 2027-01-31")
+    if expires and expires < (today := datetime.now(UTC).date().isoformat()):
+        raise UsageError(
+            f"the last day {expires} has passed: peers would refuse the key at once; set --expires to {today} or later, or "
+            "to '' for no last day"
+        )
 
 
 def throwaway_fleet(names: Iterable[str]) -> tuple[Roster, dict[str, Bundle]]:

@@ -38,6 +38,7 @@ _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
 _BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer
 _BULK_IDLE_S = 30.0
+_LAST_WORD_MS = 1000  # for what was sent to a peer before the roster ended its link
 # The first byte of a message's first frame names the lane: this is cheaper than a separate frame.
 _MARKS = {Lane.CONTROL: b"\x00", Lane.BULK: b"\x01"}
 _LANES = {mark[0]: lane for lane, mark in _MARKS.items()}
@@ -158,7 +159,7 @@ class ZmqLinks:
             self._routes.pop(peer, None)
             self._arrivals.end(peer)
         for peer in [peer for peer, link in self._links.items() if roster.curve_key(peer) != link.their_key]:
-            self.disconnect(peer)
+            self._disconnect(peer, _LAST_WORD_MS)
 
     def connect(self, peer: str, address: str) -> None:
         """Open a link; see `Links.connect`. A link to ourselves is not opened either."""
@@ -180,9 +181,12 @@ class ZmqLinks:
 
     def disconnect(self, peer: str) -> None:
         """Close a link; see `Links.disconnect`."""
+        self._disconnect(peer)
+
+    def _disconnect(self, peer: str, linger_ms: int = 0) -> None:
         link = self._links.pop(peer, None)
         if link is not None:
-            link.control.close()
+            link.control.close(linger_ms)
             link.close_bulk()
 
     def send(self, peer: str, frames: Sequence[bytes], lane: Lane) -> bool:

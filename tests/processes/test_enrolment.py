@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from by_hand import Fleet
 from runs import until
 
+from p2pclust.fleet.processes.children import ReservedPorts
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import add_devices, init_fleet, revoke
 
@@ -53,10 +56,10 @@ def test_a_fleet_whose_devices_change_while_it_runs(home: Path) -> None:
         assert not fleet.finished(), "the job was over before anybody was revoked"
         until(lambda: len(fleet.finished(*left)) == 4, 90.0, "the job did not finish among those who are left")
         assert len(set(fleet.finished(*left).values())) == 1
-        until(lambda: any(fleet.verbs(name, "refused-revoked") for name in left), 60.0, "it did not knock again")
-        ((told,),) = [fleet.verbs(name, "refused-revoked") for name in left if fleet.verbs(name, "refused-revoked")][:1]
-        assert told["member"] == "p03"
-        assert told["key"] == fleet.verbs("p01", "revoked")[0]["key"]
+        assert {line["member"] for line in fleet.verbs("p01", "revoked")} == {"p03"}
+        assert fleet.processes["p03"].wait(60) == 3, "it ends"
+        why = "p03 was revoked: it is not on fleet roster 2; stop it, or enrol it again"
+        assert [line["reason"] for line in fleet.verbs("p03", "failed")] == [why]
         members = {member["name"] for member in fleet.status("p01")["members"]}
         assert members == {"p00", "p02", "p04"}
         contributors = [line["contributors"] for name in enrolled for line in fleet.verbs(name, "combined")]
@@ -111,3 +114,28 @@ def test_peers_without_keys_meet_on_one_machine(home: Path) -> None:
         assert all(fleet.verbs(name, "insecure") for name in keyless)
         assert {line["member"] for name in keyless for line in fleet.verbs(name, "member")} == set(keyless)
         assert not fleet.verbs(keyed, "member")
+
+
+def test_a_device_that_was_copied_is_reported_by_both_and_by_the_others(home: Path) -> None:
+    spare = ReservedPorts(1)
+    with ExitStack() as ends, Fleet(home, arrays(3)) as fleet:
+        ends.callback(spare.release)
+        fleet.start()
+        until(fleet.linked, 60.0, "the peers did not find each other")
+        shutil.copytree(home / "p01", home / "copy", ignore=shutil.ignore_patterns("state", "peer.log"))
+        elsewhere = f"127.0.0.1:{spare.numbers[0]}"
+        file = home / "copy" / "peer.toml"
+        file.write_text(file.read_text().replace(fleet.listen["p01"], elsewhere))
+        fleet.start("copy")
+        everywhere = [*fleet.names, "copy"]
+        until(lambda: all(fleet.verbs(name, "twin") for name in everywhere), 90.0, "the copy was not noticed")
+        both = {elsewhere, fleet.listen["p01"]}
+        told = {
+            name: [(line["member"], set(line["addresses"])) for line in fleet.verbs(name, "twin")]
+            for name in everywhere
+        }
+        assert told == {name: [("p01", both)] * len(lines) for name, lines in told.items()}
+        assert all(address in fleet.status(name)["twin"] for address in both for name in ("p01", "copy"))
+        (why,) = [member["why"] for member in fleet.status("p00")["members"] if member["name"] == "p01"]
+        assert all(address in why for address in both)
+        assert fleet.status("p00")["twin"] == ""

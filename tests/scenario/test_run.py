@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from p2pclust.cli.show.summary import summarise
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.fleet import backend
 from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, OnEvent
@@ -125,8 +128,8 @@ def test_the_fleet_is_given_up_after_patience_and_absence(scenario_file: Write) 
 # -- what comes of it ------------------------------------------------------------------------------------------------
 
 KEYS = {
-    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "reading", "traffic", "wall_seconds", "virtual_seconds",
-    "failure", "unfired_faults", "expectations", "output",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "reading", "traffic", "wall_seconds",
+    "virtual_seconds", "failure", "unfired_faults", "expectations", "output",
 }  # fmt: skip
 
 
@@ -229,6 +232,33 @@ def test_a_lossless_one_has_none(scenario_file: Write) -> None:
     (job,) = run(scenario_file(base=ALIKE.format(table)))["jobs"]
     assert job["gap"] is None
     assert job["pooled"]["relative_difference"] < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param("", r"\d+ sums of one row were suppressed", id="lone-rows"),
+        pytest.param("suppress_singletons = false\n", "", id="nothing-held-back"),
+    ],
+)
+def test_a_difference_to_the_pooled_result_is_explained_wherever_it_is_shown(
+    tmp_path: Path, scenario_file: Write, capsys: pytest.CaptureFixture[str], more: str, why: str
+) -> None:
+    rng = np.random.default_rng(8)
+    for name in ("a", "b", "c"):
+        np.savetxt(tmp_path / f"{name}.csv", rng.normal(size=(30 if name == "a" else 9, 2)), delimiter=",")
+    base = (
+        '[data]\nfiles = ["a.csv", "b.csv", "c.csv"]\n[fleet]\npeers = 3\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 5\n'
+        f"tol = 0.0\nmax_rounds = 5\n{more}"
+    )
+    result = run(scenario_file(base=base))
+    pooled = result["jobs"][0]["pooled"]
+    assert (pooled["relative_difference"] > 1e-9) == bool(why)
+    assert re.fullmatch(why, pooled["why"])
+    summarise(Console(width=400), result)
+    told = capsys.readouterr().out
+    page = (OUT / "report.html").read_text(encoding="utf-8")
+    assert not why or (pooled["why"] in told and pooled["why"] in page)
 
 
 def test_rows_without_labels_have_no_metrics(tmp_path: Path, scenario_file: Write) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from p2pclust.sweep.cells import Cell
 from p2pclust.sweep.columns import MEASURES, columns_of
 from p2pclust.sweep.mixing import links_of, ticks_to_agree
 from p2pclust.sweep.overlays import measured
+from p2pclust.sweep.report import _why_different
 from p2pclust.sweep.work import run_cell, timed_work
 from p2pclust.topology.generate import make_overlay
 from p2pclust.topology.overlay import Overlay
@@ -55,6 +57,17 @@ class TestJob:
         found = job_on("ring")
         assert (found["outcome"], found["finished"], found["identical"]) == ("finished", 7, True)
         assert found["relative_difference"] < 1e-9
+        assert found["why_different"] == ""
+
+    def test_a_difference_to_the_pooled_result_is_explained(self) -> None:
+        job = JOB.replace("false", "true").replace('"clusters":2', '"clusters":5')
+        lone = f"{{{DATA.replace('70', '49')},{FLEET},{job}}}"
+        found = run_cell(Cell("job", "ring", "ring", "{}", 7, 0, tuple(USUAL.items()), lone))
+        assert found["relative_difference"] > 1e-9
+        assert re.fullmatch(r"\d+ sums? of one row (was|were) suppressed", found["why_different"])
+        told = _why_different("relative_difference", [found, {**found, "why_different": ""}])
+        assert told == f" Where it is above 1e-9: {found['why_different']}."
+        assert _why_different("job_bytes", [found]) == ""
 
     def test_how_good_the_labels_are(self) -> None:
         found = job_on("ring")

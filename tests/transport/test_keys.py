@@ -437,3 +437,29 @@ def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
     running = [subprocess.Popen([sys.executable, "-c", program, str(directory), name]) for name in names]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     assert load_roster(directory / "roster.json", public).names == ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("last", ["2001-12-31", "2026-11-25"])
+def test_keys_that_have_expired_are_not_made_or_enrolled(fleet, tmp_path, last):
+    directory, public = fleet
+    _, asking = keys.make_request(tmp_path, "c", public.hex())
+    before = files(directory)
+    for enrol in (
+        lambda: add_devices(directory, ["c"], expires=last),
+        lambda: keys.enroll(directory, [asking], expires=last),
+        lambda: keys.rotate(directory, ["a"], expires=last),
+    ):
+        with pytest.raises(UsageError, match=f"the last day {last} has passed"):
+            enrol()
+    assert files(directory) == before
+
+
+def test_new_keys_do_not_keep_a_last_day_that_has_passed(fleet, monkeypatch):
+    directory, _ = fleet
+    with monkeypatch.context() as earlier:
+        earlier.setattr(keys, "_check_day", lambda expires: None)
+        keys.rotate(directory, ["a"], expires="2001-12-31")
+    with pytest.raises(UsageError, match=r"the last day 2001-12-31 has passed: .*set --expires"):
+        keys.rotate(directory, ["a"])
+    keys.rotate(directory, ["a"], expires="")
+    assert keys.load_public_roster(directory).entry("a").expires == ""

@@ -24,9 +24,10 @@ from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.fields import TomlTable, device_name, not_empty, refuse, renamed, wrong_value
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.load import read_toml
+from p2pclust.tools.commands import command
 from p2pclust.tools.spelling import nearest
 from p2pclust.topology import make_overlay
-from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_roster
+from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_public_roster, load_roster
 
 __all__ = ["InventoryFile", "check_names", "load_inventory"]
 
@@ -265,14 +266,32 @@ def _device(
     return InventoryDevice(device.name, device.host, device.group or "", config, files)
 
 
+def _from_here(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _check_not_revoked(path: Path, lacking: Sequence[str], keys: Path) -> None:
+    """Refuse devices without keys that are not on the roster either, in a fleet of others: `keys revoke` leaves them so."""
+    roster = load_public_roster(keys)
+    absent = [name for name in lacking if roster.entry(name) is None]
+    if absent and roster.peers:
+        enrol = command("p2pclust", "keys", "device", *absent, "--fleet", _from_here(keys))
+        raise UsageError(
+            f"{path}: not on fleet roster {roster.serial}: {', '.join(absent)}. Revoked devices: remove them from the "
+            f"inventory and run `fleet up` again, which ends their peers. New ones: `{enrol}`"
+        )
+
+
 def _check_files(path: Path, devices: Sequence[InventoryDevice], keys: Path) -> None:
     lacking = [device.name for device in devices if not device.files[device.config["bundle"]].exists()]
+    if (keys / ROSTER).exists():
+        _check_not_revoked(path, lacking, keys)
     if lacking:
-        at = keys.relative_to(Path.cwd()) if keys.is_relative_to(Path.cwd()) else keys
-        first = "" if (keys / ROSTER).exists() else f"`p2pclust keys init {at}`, then "
+        at = _from_here(keys)
+        first = "" if (keys / ROSTER).exists() else f"`{command('p2pclust', 'keys', 'init', at)}`, then "
         raise UsageError(
             f"{path}: no keys in {at} for {', '.join(lacking)}: make them with {first}"
-            f"`p2pclust keys device {' '.join(lacking)} --fleet {at}`, or copy the bundles here"
+            f"`{command('p2pclust', 'keys', 'device', *lacking, '--fleet', at)}`, or copy the bundles here"
         )
     roster = None
     for device in devices:

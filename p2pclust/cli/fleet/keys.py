@@ -14,6 +14,7 @@ from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, cli
 from p2pclust.cli.show.options import group
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.commands import command
 
 if TYPE_CHECKING:
     from p2pclust.transport.roster import Roster
@@ -254,7 +255,8 @@ def _remind(fleet: Path, n_names: int) -> None:
     from p2pclust.transport.keys import load_public_roster  # noqa: PLC0415
 
     if len(load_public_roster(fleet).peers) != n_names:  # these are not the fleet's first
-        note(f"if the fleet is running, `p2pclust keys publish --fleet {fleet} --peer ADDRESS` gives it the roster")
+        publish = command("p2pclust", "keys", "publish", "--fleet", fleet, "--peer", "ADDRESS")
+        note(f"if the fleet is running, `{publish}` gives it the roster")
 
 
 def _unlock(fleet: Path) -> str | None:

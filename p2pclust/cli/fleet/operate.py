@@ -101,6 +101,8 @@ def status(
         console.print(f"it contributes only {asks}", soft_wrap=True)
     if answer["waiting"]:
         console.print(f"no majority: {answer['waiting']}, {fleet['majority']} are needed", soft_wrap=True)
+    if answer["twin"]:
+        console.print(answer["twin"], soft_wrap=True)
     console.print(_members(answer["members"], "peer", "status", "heard", "why"))
     _show_newest(_own(answer["jobs"]))
 
@@ -150,10 +152,14 @@ def peers(
     if len(views) == 1:
         view = views[0]
         console.print(f"the view of {view['peer']}; each peer has its own (--peer shows another one)", soft_wrap=True)
+        if view["twin"]:
+            console.print(view["twin"], soft_wrap=True)
         console.print(_members(view["members"], "peer", "status", "incarnation", "address", "heard", "why"))
         return
     console.print(_matrix(views))
     for view in views:
+        if view["twin"]:
+            console.print(view["twin"], soft_wrap=True)
         for member in view["members"]:
             about = f"{view['peer']} about {member['name']}: {member['status']}"
             if member["why"]:
@@ -278,7 +284,9 @@ def name_of(job: Mapping[str, Any]) -> str:
 
 def drift_of(job: Mapping[str, Any]) -> str:
     """Return how far the centers of a repeated job moved since the previous turn, in words."""
-    return f"centers moved {job['drift']['frobenius']:.3g} since the last" if job.get("drift") else ""
+    if not (drift := job.get("drift")):
+        return ""
+    return f"centers moved by up to {100 * drift['largest']:.2g} % of a feature's {drift['of']} since the last"
 
 
 def _members(members: Iterable[Mapping[str, Any]], *columns: str) -> Any:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assign", "result"]
 
+_FEATURES_SHOWN = 8
 _SUFFIXES = (".csv", ".json", ".npz")
 
 
@@ -75,6 +76,9 @@ def result(
         return
     for doubt in told["doubts"]:
         note(f"doubt: {doubt}", style="yellow")
+    if told["centers"] is None:
+        note(f"{out}: {', '.join(told['declared'])} of {told['name']}, as {told['protocol']} declares")
+        return
     k, features = len(told["centers"]), len(told["features"])
     what = "the result with its centers" if out.suffix == ".json" else "centers"
     note(f"{out}: {what} of {told['name']}, {k} clusters of {features} features")
@@ -101,10 +105,11 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "contributors_of_last_round": found.named(rounds[-1].contributors) if rounds else [],
         "abstained": {found.told["roster"][p]: why for record in state.log for p, why in record.abstained.items()},
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays)), "suspects": suspects_of_log(state, found.told["roster"]),
+        "doubts": list(doubts(state.arrays, found.features)), "suspects": suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
         **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed")},
     }  # fmt: skip
+    told["declared"] = summaries.declared(found.job, state)
     told["suspects"] += [
         {"peer": peer, "round": round_, "rounds": 1, "reason": reason, "found_by": [found.told["peer"]]}
         for peer, round_, reason in found.told.get("suspects", ())
@@ -128,7 +133,7 @@ def _show(outcome: Mapping[str, Any]) -> None:
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    from p2pclust.protocols.engine.summaries import absences  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import absences, array_in_words  # noqa: PLC0415
     from p2pclust.scenario.outcome.suspects import in_words  # noqa: PLC0415
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
@@ -152,26 +157,45 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield f"suppressed by privacy rules: {outcome['suppressed']} times"
     if outcome["terms"]:
         yield f"terms that this peer saw: {', '.join(f'{term} {name}' for term, name in outcome['terms'])}"
+    for name, values in outcome["declared"].items():
+        yield f"{name}: {array_in_words(values)}"
     if outcome["centers"] is None:
         yield "this protocol ends without centers; `p2pclust assign` gives each row's label"
     elif outcome["drift"]:
-        each = ", ".join(f"{moved:.3g}" for moved in outcome["drift"]["each"])
-        yield f"since the previous turn the centers moved {outcome['drift']['frobenius']:.4g} in all; each: {each}"
+        yield from _drifted(outcome["drift"])
+
+
+def _drifted(drift: Mapping[str, Any]) -> Iterator[str]:
+    features = sorted(drift["features"].items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name} {100 * moved:.2g} %" for name, moved in features[:_FEATURES_SHOWN])
+    more = f" and {len(features) - _FEATURES_SHOWN} more" if features[_FEATURES_SHOWN:] else ""
+    each = ", ".join(f"{100 * moved:.2g} %" for moved in drift["each"])
+    yield f"since the previous turn the centers moved by at most, of each feature's {drift['of']}: {shown}{more}"
+    yield f"the largest of these moves of each center: {each}"
 
 
 def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
-    if told["centers"] is None:
+    """Write the centers, or what else the protocol declares."""
+    import numpy as np  # noqa: PLC0415
+
+    arrays = {name: np.array(values) for name, values in told["declared"].items()}
+    if told["centers"] is not None:
+        arrays = {"centers": np.array(told["centers"])}
+    if not arrays:
         raise UsageError(f"-o {out}: {told['protocol']} ends without centers: write labels with `p2pclust assign`")
     if out.suffix == ".json":
         _put(out, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
     elif out.suffix == ".csv":
-        rows = [[repr(float(value)) for value in center] for center in told["centers"]]
-        _put(out, _table([told["features"], *rows]))
+        names = ", ".join(arrays)
+        if len(arrays) > 1 or arrays[names].ndim > 2:
+            what = f"it declares {names}" if len(arrays) > 1 else f"{names} has {arrays[names].ndim} dimensions"
+            raise UsageError(f"-o {out}: a CSV file holds one table, and {what}: name a .json or .npz file")
+        values = np.atleast_2d(arrays[names])
+        header = told["features"] if values.shape[1] == len(told["features"]) else [names] * values.shape[1]
+        _put(out, _table([header, *([repr(value) for value in row] for row in values.tolist())]))
     else:
-        import numpy as np  # noqa: PLC0415
-
         data = io.BytesIO()
-        np.savez(data, centers=np.array(told["centers"]), features=np.array(told["features"]))
+        np.savez(data, **arrays, features=np.array(told["features"]))
         _put(out, data.getvalue())
 
 

@@ -25,6 +25,7 @@ from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.live.words import counted
+from p2pclust.tools.commands import command
 from p2pclust.tools.spelling import nearest
 
 if TYPE_CHECKING:
@@ -383,7 +384,7 @@ def cancel(
     elif answer["outcome"] == "unknown":
         raise FleetError(
             f"{named}: requested, but after {within:g} s the fleet has not agreed on the end: it will when a majority of "
-            f"its roster is present; `p2pclust watch {named}` waits for it"
+            f"its roster is present; `{command('p2pclust', 'watch', named)}` waits for it"
         )
     elif late:
         raise FleetError(f"{named}: too late, it has already ended: {answer['reason'] or answer['outcome']}")

@@ -107,7 +107,7 @@ def _trouble(told: Mapping[str, Answer], name: str, late_s: float, rounds: Mappi
             again = f", tried again after it failed ({peer['ended']})" if peer.get("failed") else ""
             return f"not ready yet, {peer['up_s']:.0f} s after its start{again}"
         case "running":
-            return _late(told, name, late_s) or _behind(peer, rounds)
+            return peer.get("snapshot", {}).get("twin", "") or _late(told, name, late_s) or _behind(peer, rounds)
         case "waiting":
             return f"down, will be started again ({peer['ended']})"
         case "given-up":

@@ -11,6 +11,7 @@ import typer
 from p2pclust.cli.show.laboratory import LaboratoryCommand
 from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.tools.commands import quoted
 
 __all__ = ["app"]
 
@@ -62,13 +63,13 @@ def copy(
     from p2pclust.scenario.file.examples import SCENARIOS, copy_example  # noqa: PLC0415
 
     copies = copy_example(name, to)
-    command = "p2pclust run" if (SCENARIOS / f"{name}.toml").is_file() else "p2pclust topology sweep"
+    verb = "p2pclust run" if (SCENARIOS / f"{name}.toml").is_file() else "p2pclust topology sweep"
     if as_json:
-        put_json({"files": [str(copied) for copied in copies], "next": f"{command} {_shown(copies[0])}"})
+        put_json({"files": [str(copied) for copied in copies], "next": f"{verb} {quoted(_shown(copies[0]))}"})
         return
     for copied in copies:
         note(f"copied {copied}")
-    note(f"run it: {command} {_shown(copies[0])}")
+    note(f"run it: {verb} {quoted(_shown(copies[0]))}")
 
 
 def _shown(path: Path) -> str:

@@ -13,6 +13,7 @@ from p2pclust.cli.lab.own_file import PROTOCOL, NumberOfClusters, check_new, mea
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
+from p2pclust.tools.commands import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,18 +188,22 @@ def _next(folder: Path, prepared: Prepared, clusters: int) -> list[tuple[str, st
     """Return the commands that come next, each with what it does."""
     names = list(prepared.devices)
     scenario, inventory, keys = folder / "scenario.toml", folder / "fleet.toml", folder / "keys"
-    enrolled = " ".join(names) if len(names) <= 8 else f"{' '.join(names[:8])} ..."
+    more = " ..." if len(names) > 8 else ""
     peer = folder / "state" / "peers" / names[0] / "state"
-    gate = "" if measurable(prepared) else " --no-gate"
+    gate = () if measurable(prepared) else ("--no-gate",)
+    job = (PROTOCOL, "--clusters", clusters, "--scaling", "minmax", "--peer", peer, "--wait")
     return [
-        ("run it as processes on this machine", f"p2pclust run {scenario} --out {folder / 'run'}"),
-        ("look at other numbers of clusters", f"p2pclust choose {scenario} --clusters 1-10{gate}"),
-        ("as a fleet that stays: its keys", f"p2pclust keys init {keys}"),
-        ("", f"p2pclust keys device {enrolled} --fleet {keys}"),
-        ("start it", f"p2pclust fleet up {inventory}"),
-        ("hand in the job", f"p2pclust submit {PROTOCOL} --clusters {clusters} --scaling minmax --peer {peer} --wait"),
-        ("look at its centers (the only job whose id begins so)", f"p2pclust result job- --peer {peer}"),
-        ("end it", f"p2pclust fleet down {inventory}"),
+        ("run it as processes on this machine", command("p2pclust", "run", scenario, "--out", folder / "run")),
+        ("look at other numbers of clusters", command("p2pclust", "choose", scenario, "--clusters", "1-10", *gate)),
+        ("as a fleet that stays: its keys", command("p2pclust", "keys", "init", keys)),
+        ("", f"{command('p2pclust', 'keys', 'device', *names[:8])}{more} {command('--fleet', keys)}"),
+        ("start it", command("p2pclust", "fleet", "up", inventory)),
+        ("hand in the job", command("p2pclust", "submit", *job)),
+        (
+            "look at its centers (the only job whose id begins so)",
+            command("p2pclust", "result", "job-", "--peer", peer),
+        ),
+        ("end it", command("p2pclust", "fleet", "down", inventory)),
     ]
 
 
@@ -231,10 +236,10 @@ def _show_end(
     people.print(f"{len(sizes)} devices with {rows}", soft_wrap=True)
     people.print(f"{chosen.clusters} clusters: {chosen.reason}", soft_wrap=True)
     people.print(f"\nwritten to {folder}: scenario.toml, fleet.toml, rows/, devices/\n", soft_wrap=True)
-    for what, command in steps:
+    for what, step in steps:
         if what:
             people.print(f"# {what}", style="dim", soft_wrap=True)
-        people.print(command, soft_wrap=True)
+        people.print(step, soft_wrap=True)
 
 
 def _counted(number: int, what: str) -> str:

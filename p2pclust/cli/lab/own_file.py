@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import UsageError
+from p2pclust.tools.commands import command
 
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
@@ -116,11 +117,16 @@ def _how_read(prepared: Prepared) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _by(source: Path) -> str:
+    """Return the command that wrote a file, in one line of a comment."""
+    return "".join(letter if letter.isprintable() else "?" for letter in command("p2pclust", "init", Path(source.name)))
+
+
 def _scenario(source: Path, prepared: Prepared, clusters: int, seed: int) -> str:
     names = list(prepared.devices)
     devices = "".join(f"\n[[fleet.devices]]\n{_toml({'name': name})}" for name in names)
     return (
-        f"# Written by `p2pclust init {source.name}`; every value may be changed. The rows of a device are in rows/.\n"
+        f"# Written by `{_by(source)}`; every value may be changed. The rows of a device are in rows/.\n"
         + _toml({"title": f"{source.name} on {len(names)} devices", "seed": seed})
         + "\n[data]\n# One file for each device, in the order of the devices below.\n"
         + _toml({"files": [f"rows/{name}.csv" for name in names]} | _how_read(prepared))
@@ -140,7 +146,7 @@ def _inventory(source: Path, prepared: Prepared, port: int) -> str:
         for name, own in _ports(prepared, port).items()
     )
     return (
-        f"# Written by `p2pclust init {source.name}`: all devices on this machine. For other machines give each device a\n"
+        f"# Written by `{_by(source)}`: all devices on this machine. For other machines give each device a\n"
         "# host, and `send = true` to copy its rows there.\n"
         + _toml({"keys": "keys", "state_dir": "state", "settings": _how_read(prepared)})
         + devices

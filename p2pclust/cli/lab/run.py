@@ -18,6 +18,7 @@ from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
+from p2pclust.tools.commands import command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,7 +162,7 @@ def _carry_out(
         if not canvas.can_draw():
             console.print(f"report.html has {canvas.INSTALL}", soft_wrap=True)
         if serve is not None:
-            again = f"p2pclust replay {directory} --serve shows the run again"
+            again = f"{command('p2pclust', 'replay', directory, '--serve')} shows the run again"
             if stderr().is_terminal and not as_json:
                 with suppress(KeyboardInterrupt):  # which may come before the line has been written
                     note(f"the page stays until Ctrl-C; {again}")

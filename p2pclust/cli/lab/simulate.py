@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.simulation.mixture import RECOVERIES, least, rare
+from p2pclust.tools.commands import command
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import n_cores
 
@@ -226,8 +228,8 @@ def _checked(asked: Asked) -> Asked:
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = "".join(f" --{name} {value}" for name, value in asked_of(seed, asked)._asdict().items() if value)
-    return f"p2pclust simulate --seeds {seed}:{seed + 1}{options}"
+    options = [(f"--{name}", value) for name, value in asked_of(seed, asked)._asdict().items() if value]
+    return command("p2pclust", "simulate", "--seeds", f"{seed}:{seed + 1}", *chain(*options))
 
 
 def _rare(findings: list[Finding], asked: Asked) -> dict[str, int]:

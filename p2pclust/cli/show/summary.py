@@ -13,6 +13,7 @@ from rich.text import Text
 from p2pclust.cli.show.tables import table
 from p2pclust.peer.testbed.lies import LIES
 from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.protocols.engine.summaries import array_in_words
 from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.tools.units import size
 
@@ -21,6 +22,8 @@ __all__ = ["summarise"]
 _PEERS_SHOWN = 24
 _FILES_SHOWN = 8
 _EXPOSED_SHOWN = 3
+_PARAMETERS_SHOWN = 4
+_OF_EVERY_JOB = ("participation", "scaling", "missing", "init")
 
 Result = Mapping[str, Any]
 Fact = tuple[str, str | Text]
@@ -72,9 +75,12 @@ def _left_out(files: Sequence[Result]) -> str:
 
 
 def _what(job: Result) -> str:
-    if "n_clusters" in job["parameters"]:
-        return f"{job['protocol']}, {job['parameters']['n_clusters']} clusters"
-    return f"{job['protocol']}, mode {job['parameters']['mode']}"
+    """Return the protocol with its number of clusters, its mode, or what else its parameters are."""
+    parameters = job["parameters"]
+    if "n_clusters" in parameters:
+        return f"{job['protocol']}, {parameters['n_clusters']} clusters"
+    named = ["mode"] if "mode" in parameters else [name for name in parameters if name not in _OF_EVERY_JOB]
+    return ", ".join([job["protocol"], *(f"{name} {parameters[name]}" for name in named[:_PARAMETERS_SHOWN])])
 
 
 def _limit(job: Result) -> str:
@@ -108,12 +114,9 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator
     if job["suppressed"]:
         yield "suppressed", f"{job['suppressed']} times, by privacy rules"
     if job["coarse"]:
-        of_all = f"{job['coarse']} of {job['parameters']['n_clusters']} centers"
+        of_all = f"{job['coarse']} of {job['parameters'].get('n_clusters', 'all')} centers"
         yield "coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact"
-    if "communities" in job:
-        found, alone = job["communities"], len(job["isolated"])
-        words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
-        yield "communities", words if found else f"none: {alone} clusters, all isolated"
+    yield from _without_centers(job)
     yield from _drift(job)
     if job["metrics"]:
         yield _scores(job["metrics"])
@@ -124,12 +127,23 @@ def _job_facts(job: Result, number: int, n_jobs: int, peers: Result) -> Iterator
         yield "identical", Text.assemble(f"{len(job['digests'])} peers finished with ", bits)
 
 
+def _without_centers(job: Result) -> Iterator[Fact]:
+    """Return what a protocol without centers found: the communities of FedCRef, or what a plug-in declares."""
+    if "communities" in job:
+        found, alone = job["communities"], len(job["isolated"])
+        words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
+        yield "communities", words if found else f"none: {alone} clusters, all isolated"
+    for name, values in job["declared"].items():
+        yield name, array_in_words(values)
+
+
 def _compared(job: Result) -> Iterator[Fact]:
     """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
         words = "not a number" if relative is None else f"{relative:.1e}"
-        yield "pooled", f"differs by {words} of a feature's range at most, over the same contributors"
+        why = f": {job['pooled']['why']}" if job["pooled"]["why"] else ""
+        yield "pooled", f"differs by {words} of a feature's range at most, over the same contributors{why}"
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
         yield "objective", own + job["best_pooled"]["words"]

@@ -41,13 +41,14 @@ class Labelled:
     data: DataSet = field(repr=False)
     labels: NDArray[np.int64]
     memberships: Floats | None = None  # (n, C)
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of a plug-in: what else it says of each row, (n,)
 
     @property
     def header(self) -> list[str]:
         """The names of all columns; underscores are added to a name that is taken."""
         n = 0 if self.memberships is None else self.memberships.shape[1]
         names = list(self.columns)
-        for name in [*self._where, "label", *(f"membership_{number}" for number in range(n))]:
+        for name in [*self._where, "label", *(f"membership_{number}" for number in range(n)), *self.more]:
             while name in names:
                 name += "_"  # noqa: PLW2901
             names.append(name)
@@ -58,12 +59,13 @@ class Labelled:
         return ["row"] if self.data.file is None else ["file", "row"]
 
     def rows(self) -> Iterator[list[str]]:
-        """Yield the cells of each row, then its file and number, then label and memberships."""
+        """Yield the cells of each row, then its file and number, label, memberships, and what else a plug-in says of it."""
         called = [str(row) for row in self.data.row_names.tolist()]
         files = None if self.data.file is None else self.data.file.tolist()
         for number, row in enumerate(self.cells):
             where = [called[number]] if files is None else [files[number], called[number]]
             more = [] if self.memberships is None else [repr(float(value)) for value in self.memberships[number]]
+            more += [repr(values[number].item()) for values in self.more.values()]
             yield [*row, *where, str(int(self.labels[number])), *more]
 
 
@@ -109,8 +111,12 @@ def label_file(
     return _with_cells(str(path), data, *labelled(found, Local(data.X)))
 
 
-def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[np.int64], Floats | None]:
+def labelled(
+    found: FinishedJob, local: Local, own: int = -1
+) -> tuple[NDArray[np.int64], Floats | None, dict[str, NDArray[Any]]]:
     """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
+
+    The third are further arrays with a value for each row, shape (n,), that a plug-in keeps when it concludes.
 
     `own` is the roster index of the peer whose rows these are; -1 for other rows.
     """
@@ -118,16 +124,18 @@ def labelled(found: FinishedJob, local: Local, own: int = -1) -> tuple[NDArray[n
     if problem := local.problem:
         raise DataError(problem)
     if job.has_workspace and own < 0:
-        return _by_models(found, local), None
+        return _by_models(found, local), None, {}
     workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
     kept = engine.conclude(job, state, local, workspace)
     if "labels" not in kept:
         raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
+    plain = {} if job.has_workspace or job.by_columns else kept
+    more = {n: np.array(a) for n, a in plain.items() if n != "labels" and np.shape(a) == (local.n_samples,)}
     fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
     if fuzzifier is None or "centers" not in state.arrays:
-        return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None
+        return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None, more
     points = in_working_coordinates(local.X, *_coordinates(state))
-    return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier)
+    return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier), more
 
 
 def _coordinates(state: JobState) -> tuple[Floats, Floats]:
@@ -174,11 +182,11 @@ def _check_columns(found: FinishedJob, data: DataSet) -> None:
 
 
 def _with_cells(
-    source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None
+    source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None, more: Mapping[str, NDArray[Any]]
 ) -> Labelled:  # fmt: skip
     """Join labels with the rows as they are in a CSV file, or else with the numbers that were read."""
     cells = [[repr(float(value)) for value in row] for row in data.X]
-    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees)
+    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, more)
     path = Path(source) if isinstance(source, str) else None
     if path is None or path.suffix.lower() != ".csv" or not path.is_file():
         return written

@@ -18,6 +18,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.models.matching import cheapest_matching
+from p2pclust.tools.commands import command
 
 __all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
 
@@ -50,7 +51,7 @@ def submit(
         raise FleetError(f"the peer at {client.address} did not submit the job within {within_s:g} s")
     raise FleetError(
         f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
-        f"spreading it, and it starts when enough peers are there; see `p2pclust watch {job_id}`"
+        f"spreading it, and it starts when enough peers are there; see `{command('p2pclust', 'watch', job_id)}`"
     )
 
 
@@ -114,13 +115,15 @@ class FinishedJob:
 
 
 def drift(found: FinishedJob) -> dict[str, Any] | None:
-    """Return how far the centers of a repeated job moved since the previous turn, in the units of the data.
+    """Return how far the centers of a repeated job moved since the previous turn, in each feature's own width.
 
     Returns
     -------
     dict or None
-        ``each``: of each center, from the one that it is matched with; ``frobenius``: of all of them together. Centers are
-        matched so that the sum of squares is the least. None for a first turn.
+        ``features``: the largest move of any center in each feature, by name, as a fraction of the feature's range;
+        ``each``: the largest of each center; ``largest``: of them all; ``of``: what a fraction is of. Without scaling a
+        result has the range only up to the next power of two, which is between once and twice the range, and with zscore
+        the standard deviation. Centers are matched so that the sum of squared fractions is the least. None for a first turn.
     """
     if not found.told["number"] or "centers" not in found.state.arrays:
         return None
@@ -128,12 +131,14 @@ def drift(found: FinishedJob) -> dict[str, Any] | None:
     centers = summaries.raw_centers(found.state)
     if given is None or np.shape(given) != centers.shape:
         return None
-    squared = ((np.array(given)[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
+    width, of = summaries.widths(found.state)
+    apart = (np.array(given)[:, None, :] - centers[None, :, :]) / width
+    squared = (apart**2).sum(axis=2)
     # The matching wants whole numbers; 53 bits keep what a float has.
     costs = np.rint(squared.T / (squared.max() or 1.0) * 2.0**53).astype(np.int64).tolist()
-    before = cheapest_matching(costs)
-    moved = np.sqrt(squared[before, np.arange(len(before))])
-    return {"frobenius": float(np.sqrt((moved**2).sum())), "each": moved.tolist()}
+    moved = np.abs(apart[cheapest_matching(costs), np.arange(len(centers))])
+    features = dict(zip(found.features, moved.max(axis=0).tolist(), strict=True))
+    return {"of": of, "largest": float(moved.max()), "features": features, "each": moved.max(axis=1).tolist()}
 
 
 def result_of(client: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
@@ -152,7 +157,7 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
     job_id, named = told["job"], told.get("name", told["job"])
     if not told["finished"]:
         raise FleetError(
-            f"{named} has not ended: {told['phase']}, round {told['round']}; `p2pclust watch {named}` waits"
+            f"{named} has not ended: {told['phase']}, round {told['round']}; `{command('p2pclust', 'watch', named)}` waits"
         )
     if told["phase"] != "done":
         exposed = f"; exposed: {', '.join(told['exposed'])}" if told["exposed"] else ""

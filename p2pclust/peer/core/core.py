@@ -282,7 +282,7 @@ class Core:
         if receiver is None:
             self.jobs.receive(source, message)
             return
-        if isinstance(message, MemberSync | FactDigest):
+        if isinstance(message, MemberSync | FactDigest | FactDelta):
             if not via:
                 self.enrolment.heard(source, message.serial)
             if isinstance(message, FactDigest) and self._minors.get(source, WIRE_MINOR) != message.minor:

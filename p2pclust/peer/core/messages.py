@@ -165,6 +165,7 @@ class FactDelta(Message):
     versions: tuple[int, ...]
     values: tuple[Frame, ...]
     signatures: tuple[Signature, ...] = ()  # of the owner, one for each fact; none in a fleet that does not sign facts
+    serial: Later = 0  # of the sender's fleet roster
 
 
 # -- the fleet roster --------------------------------------------------------------------------------------------------

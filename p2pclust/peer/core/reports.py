@@ -70,7 +70,7 @@ class NoAnswer(Report):
 
     member: str
     address: str
-    hint: str = "is it running there, and is it on the newest fleet roster?"
+    hint: str = "is it running there, and are it and this device on the newest fleet roster?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,15 @@ class Refuted(Report):
     """This peer refuted a claim about it."""
 
     incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Twin(Report):
+    """A member's key, or this peer's own, is used by two processes, at these addresses."""
+
+    member: str
+    addresses: list[str]
+    hint: str = "one device key in two processes: end one of them, and give each device its own bundle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def status_page(status: PeerStatus, kind: str = "") -> str:
         f"<p>{escape(device)}at <code>{escape(status.address)}</code>, fleet <code>{escape(fleet.id)}</code>, roster "
         f"{fleet.serial}, p2pclust {escape(status.version) or 'of unknown version'}</p>",
         f'<div class="alarm">Waiting: {escape(status.waiting)}</div>' if status.waiting else "",
+        f'<div class="alarm">{escape(status.twin)}</div>' if status.twin else "",
         '<div class="tiles">',
         *(f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>' for figure, what in tiles),
         "</div>",

@@ -127,6 +127,7 @@ class PeerStatus:
     tasks: int  # of the event loop
     kernel: str = ""  # as of a member
     links: list[tuple[str, str]] | None = None  # the working ones that it knows of, each once; None on a full mesh
+    twin: str = ""  # one line if another process uses this peer's key, else empty
 
 
 def snapshot(shell: Shell) -> PeerStatus:
@@ -154,7 +155,13 @@ def snapshot(shell: Shell) -> PeerStatus:
         tasks=_n_tasks(),
         kernel=core.identity.kernel,
         links=_links(core),
+        twin=_twin(core, core.identity.name),
     )
+
+
+def _twin(core: Core, name: str) -> str:
+    addresses = core.membership.twins.addresses(name)
+    return f"two processes use the key of {name}, at {' and at '.join(addresses)}: end one of them" if addresses else ""
 
 
 def _links(core: Core) -> list[tuple[str, str]] | None:
@@ -178,6 +185,8 @@ def _why(shell: Shell, name: str) -> str:
     """Return why a member is not alive, or cannot be reached directly; empty if all is well."""
     core = shell.core
     member, routing = core.membership.members[name], core.routing
+    if twin := _twin(core, name):
+        return twin
     if member.status not in ("alive", "left") and name in shell.allow_list.outdated:
         return "it uses revoked keys: copy its new bundle to it"
     if member.status != "alive":

@@ -34,7 +34,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach", "refused",
         "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "refuses-pads", "refutes-state",
         "reports-sets", "revoked", "roster-refused", "round-leap", "stands-still", "term-leap", "too-few-keys", "too-large",
-        "too-many-facts", "unable", "unread", "waiting",
+        "too-many-facts", "twin", "unable", "unread", "waiting",
     ),
     "error": (
         "data-refused", "failed", "insecure", "lines-lost", "no-control", "no-mdns", "no-metrics", "other-version",

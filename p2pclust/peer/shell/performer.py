@@ -135,6 +135,9 @@ class Agent(Protocol):
     def held(self, owner: str, key: str) -> int:
         """Return the version of a fact that the core holds, or 0."""
 
+    def excuses(self, source: str, serial: int) -> bool:
+        """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
+
 
 class Performer:
     """Performs the effects of one peer, named `me`."""
@@ -199,7 +202,8 @@ class Performer:
             known = self._signer.enrolled(fact.owner)
             if fact.version <= self._agent.held(fact.owner, fact.key) or (known and self._signer.fact_valid(fact)):
                 continue
-            if known:  # otherwise the sender has another roster
+            # Otherwise the sender has another roster, in which the owner may have another key.
+            if known and not self._agent.excuses(source, message.serial):
                 reason = "the signature is not its owner's" if fact.signature else "it is not signed"
                 self.perform_all([ForgedFact(source, fact.owner, fact.key[:_SHOWN], reason)])
             return _first(message, number)

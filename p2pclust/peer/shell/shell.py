@@ -175,6 +175,10 @@ class Shell:
         fact = self.core.facts.get(owner, key)
         return 0 if fact is None else fact.version
 
+    def excuses(self, source: str, serial: int) -> bool:
+        """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
+        return self.core.enrolment.excuses(source, serial)
+
     async def _check(self, peer: str) -> None:
         refused = await self.links.refused(peer, _CHECK_S)
         self.step(LinkChecked(peer, refused))

@@ -5,29 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import HELD, IMPLAUSIBLE, LEFT_OUT
 
 __all__ = [
     "Suspect",
     "absences",
+    "array_in_words",
     "by_reason",
     "coarse",
+    "declared",
     "last_shift",
     "raw_centers",
     "shifts",
     "suppressed",
     "suspects",
+    "widths",
     "with_columns",
     "with_names",
 ]
 
 _Peer = TypeVar("_Peer", int, str)
+_IN_FULL: Final = 12  # numbers of an array
 
 
 def raw_centers(state: JobState) -> NDArray[np.float64]:
@@ -35,6 +39,41 @@ def raw_centers(state: JobState) -> NDArray[np.float64]:
     arrays = state.arrays
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(arrays["origin"] + arrays["centers"] * arrays["scale"], dtype=np.float64)
+
+
+def declared(job: Job, state: JobState) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a result that its protocol declares, of a plug-in without centers; else none."""
+    names = job.protocols[job.main].own_arrays if "centers" not in state.arrays else ()
+    return {name: np.array(state.arrays[name]) for name in names if name in state.arrays}
+
+
+def array_in_words(values: ArrayLike) -> str:
+    """Return the numbers of an array in a line, or its shape and range if there are many.
+
+    Examples
+    --------
+    >>> print(array_in_words([[1.0, 2.5], [3.0, 4.0]]), "|", array_in_words(np.arange(60.0).reshape(20, 3)))
+    1, 2.5, 3, 4 of shape 2 x 2 | 0 to 59 of shape 20 x 3
+    """
+    found = np.asarray(values)
+    shape = f" of shape {' x '.join(map(str, found.shape))}" if found.ndim > 1 or found.size > _IN_FULL else ""
+    if found.size <= _IN_FULL or found.dtype.kind not in "iuf":
+        return f"{', '.join(f'{value:.6g}' for value in found.ravel()[:_IN_FULL].tolist())}{shape}"
+    return f"{np.min(found):.6g} to {np.max(found):.6g}{shape}"
+
+
+def widths(state: JobState) -> tuple[NDArray[np.float64], str]:
+    """Return a width of each feature in the data's own units, shape (F,), and what it is.
+
+    Of the ranges that its peers found, a state has no more than that.
+    """
+    scale = np.asarray(state.arrays["scale"], dtype=np.float64)
+    if "moments" in state.arrays:
+        return scale, "standard deviation"
+    unit = np.asarray(state.arrays.get("unit", np.ones(scale.size)), dtype=np.float64)
+    if (scale == 1.0).all() and (unit != 1.0).any():
+        return unit, "range, rounded up to a power of two"
+    return scale, "range"
 
 
 def shifts(state: JobState) -> list[float | None]:

@@ -5,6 +5,7 @@ Pure functions of a final state. None of them proves that a result is wrong, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,9 @@ _NEARLY: Final = 0.1
 _SPLIT: Final = 0.3
 #: How much worse than the best start the next one is, if the best was found by one start only.
 _WORSE: Final = 0.01
+#: How many times the narrowest range the widest may be, at least, in a job without scaling. A state knows ranges up to the
+#: next power of two: what is reported differs by more than half of this.
+_UNLIKE: Final = 64.0
 
 
 def objective_of(state: State) -> float | None:
@@ -31,10 +35,11 @@ def objective_of(state: State) -> float | None:
     return float(state["objectives"][int(state["winner"])])
 
 
-def doubts(state: State) -> tuple[str, ...]:
-    """Return what is suspect about the result of a finished job, one sentence each.
+def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return what is suspect about the result of a finished job, one sentence each. `features` are the columns' names.
 
-    Of a state with neither an objective that its peers added up, nor counts of their local centers, nothing is known.
+    Of a state with neither an objective that its peers added up, nor counts of their local centers, nor ranges, nothing is
+    known.
 
     Examples
     --------
@@ -46,7 +51,29 @@ def doubts(state: State) -> tuple[str, ...]:
     centers 1 and 2 nearly coincide: ask for fewer clusters or other first centers, or look for outliers
     """
     objective = objective_of(state)
-    return _of_local_centers(state) if objective is None else _of_objective(state, objective)
+    found = _of_local_centers(state) if objective is None else _of_objective(state, objective)
+    return (*_of_ranges(state, features), *found)
+
+
+def _of_ranges(state: State, features: Sequence[str]) -> tuple[str, ...]:
+    """Doubt distances that one column decides alone, because its range is so much wider than those of others."""
+    if "unit" not in state or "scale" not in state or state["unit"].ndim != 1 or (state["scale"] != 1.0).any():
+        return ()
+    units = state["unit"]
+    # The unit of a constant column is 1, and all centers lie at its value, where its coordinates begin.
+    varies = np.flatnonzero(
+        (units != 1.0) | (state["centers"] != 0.0).any(axis=0) if "centers" in state else units > 0.0
+    )
+    if varies.size < 2 or units[varies].max() < _UNLIKE * units[varies].min():
+        return ()
+    widest, narrowest = (int(varies[np.argmax(units[varies])]), int(varies[np.argmin(units[varies])]))
+    names = list(features) if len(features) == units.size else [f"column {number}" for number in range(units.size)]
+    times = units[widest] / units[narrowest]
+    return (
+        f"the range of {names[widest]} is about {times:.0f} times that of {names[narrowest]}, and without scaling the "
+        "widest columns alone decide which center is nearest: set scaling to minmax or zscore, unless all columns have "
+        "the same unit",
+    )
 
 
 def _of_local_centers(state: State) -> tuple[str, ...]:

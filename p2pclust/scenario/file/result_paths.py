@@ -19,8 +19,8 @@ __all__ = ["Found", "look_up", "value_at", "wrong_path"]
 #: angle brackets: one entry for each of these.
 _JOB: dict[str, Any] = dict.fromkeys(
     (
-        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "note", "warnings", "terms",
-        "contributors", "abstained", "stages",
+        "protocol", "parameters", "kernel", "stops", "rounds", "converged", "centers", "declared", "note", "warnings",
+        "terms", "contributors", "abstained", "stages",
         "history", "suppressed", "coarse", "objective", "best_pooled", "doubts", "drift",
         "secure", "exposed", "privacy", "suspects", "limited",
         "tolerance", "reached", "ticks", "n_rows", "metrics", "pooled", "gap", "damaged", "harm", "replay_identical",
@@ -29,7 +29,7 @@ _JOB: dict[str, Any] = dict.fromkeys(
 ) | {
     "best_pooled": dict.fromkeys(("starts", "objective", "excess", "words")),
     "metrics": dict.fromkeys(("ari", "accuracy", "peer_accuracy", "wrong_links")),
-    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference")),
+    "pooled": dict.fromkeys(("max_abs_difference", "relative_difference", "why")),
     "gap": dict.fromkeys(("to", "center_distance", "pooled_rounds", "pooled_converged")),
     "harm": dict.fromkeys(("to", "center_distance")),
 }  # fmt: skip

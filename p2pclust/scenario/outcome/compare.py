@@ -251,6 +251,7 @@ _OF_JOB: Final[tuple[_Get, ...]] = (
     ("wrong links", value_at("metrics.wrong_links"), ""),
     ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
     ("from the pooled result", value_at("pooled.relative_difference"), ""),
+    ("why it differs", value_at("pooled.why"), ""),
     ("objective", value_at("objective"), ""),
     ("above the best of ten pooled starts", value_at("best_pooled.excess"), ""),
     ("gap to the pooled result", value_at("gap.center_distance"), ""),

@@ -22,6 +22,7 @@ from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
 from p2pclust.protocols.engine.summaries import with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.scenario.outcome.communities import measured_communities
 from p2pclust.scenario.outcome.evidence import Evidence
 from p2pclust.scenario.outcome.exposed import exposed_in
@@ -65,14 +66,15 @@ def job_entry(
     state = found.state
     if state is None:
         return entry
-    entry |= _recorded(job, found, state, damage, {name: share.n_rows for name, share in shares.items()})
+    entry |= _recorded(job, found, state, damage, shares)
     if state.status != "done":
         return entry
-    if job.has_workspace:
+    entry["declared"] = {name: values.tolist() for name, values in summaries.declared(job, state).items()}
+    if isinstance(job.protocols[job.main], FedCRefProtocol):
         return entry | measured_communities(job, found, shares)
     held = {name: shares[name] for name in found.roster}
     evidence = evidence or Evidence()
-    entry |= measured(Done(job, state, held, given or {}, damage, evidence))
+    entry |= measured(Done(job, state, held, given or {}, damage, evidence, found.tolerance))
     entry["doubts"] += [f"not measured: {failure}" for failure in evidence.failures]
     if best := entry["best_pooled"]:
         entry["best_pooled"] = best.to_dict()
@@ -83,10 +85,11 @@ def job_entry(
 
 
 def _recorded(
-    job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], rows: Mapping[str, int]
+    job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the last state of a job has recorded, whether the job is done or not."""
-    roster = found.roster
+    roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
+    features = next((share.feature_names for share in shares.values()), ())
     warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
     return {
         "rounds": state.round,
@@ -98,7 +101,7 @@ def _recorded(
         "suppressed": summaries.suppressed(state),
         "coarse": summaries.coarse(state),
         "objective": objective_of(state.arrays),
-        "doubts": list(doubts(state.arrays)),
+        "doubts": list(doubts(state.arrays, features)),
         "secure": state.secured is not None,
         "exposed": exposed_in(job, state, roster, rows),
         "suspects": suspects_of_log(state, roster),
@@ -138,6 +141,7 @@ def empty_entry(job: Job) -> dict[str, Any]:
         "rounds": None,
         "converged": False,
         "centers": None,
+        "declared": {},
         "note": _OF_COLUMNS if job.by_columns else "",
         "warnings": {},
         "terms": [],

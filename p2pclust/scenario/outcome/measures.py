@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ __all__ = ["Done", "measured"]
 
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
+#: Of a feature's range: a lossless protocol promises no more.
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class Done:
     damage: Sequence[Damage]
     #: Receives what measuring finds beside the entry.
     evidence: Evidence
+    #: How closely peers agreed on sums, if gossip approximates them.
+    tolerance: float | None = None
 
     @cached_property
     def locals_(self) -> list[Local]:
@@ -159,7 +163,8 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
         evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
         apart = np.abs(centers - evidence.pooled).max(axis=0)
         relative = float((apart / ranges).max())
-        return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative}}
+        why = _why_apart(done) if not relative <= _ROUNDING else ""
+        return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative, "why": why}}
     found = pooled_run(job, done.locals_, log, done.later, done.groups)
     evidence.compare(centers, found.centers, ranges)
     gap = {
@@ -170,6 +175,24 @@ def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, A
         "pooled_converged": found.converged,
     }
     return {"gap": gap}
+
+
+def _why_apart(done: Done) -> str:
+    """Say why a lossless protocol did not find the centers of the pooled algorithm, as far as its record shows it."""
+    arrays, found = done.state.arrays, []
+    if (suppressed := int(arrays.get("suppressed", 0))) > 0:
+        least = max((local.least_cell(2) for local in done.locals_), default=2)
+        rows = "one row" if least == 2 else f"fewer than {least} rows"
+        found.append(f"{_times(suppressed, 'sum')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
+    if (coarse := summaries.coarse(done.state)) > 0:
+        found.append(f"{_times(coarse, 'center')} lay too far from all rows for the grid of the sums")
+    if done.tolerance is not None:
+        found.append(f"gossip agrees on sums only within {done.tolerance:.1g}")
+    return "; ".join(found)
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:

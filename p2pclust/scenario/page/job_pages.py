@@ -12,6 +12,7 @@ from p2pclust.peer.testbed.lies import LIES
 from p2pclust.plots import canvas
 from p2pclust.plots.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
 from p2pclust.plots.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.protocols.engine.summaries import array_in_words
 from p2pclust.scenario.outcome.suspects import in_words
 from p2pclust.scenario.page.page import Picture, Section
 from p2pclust.scenario.page.round_pages import rounds_section
@@ -239,10 +240,9 @@ def _pooled(story: JobStory) -> Section | None:
     if promised:
         text = (
             "The same algorithm on all rows in one place, from the same first centers and with the same contributors in "
-            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range."
+            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range"
+            + (f": {entry['pooled']['why']}." if entry["pooled"]["why"] else ".")
         )
-        if entry["suppressed"]:
-            text += f" Privacy rules suppressed {entry['suppressed']} values, which the pooled algorithm includes."
     else:
         gap = entry["gap"]
         text = (
@@ -288,6 +288,7 @@ def _notes(story: JobStory) -> Section | None:
         remarks.append(["suppressed by privacy rules", str(entry["suppressed"])])
     if entry["coarse"]:
         remarks.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
+    remarks += [[name, array_in_words(values)] for name, values in entry["declared"].items()]
     remarks += _liars(entry)
     remarks += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
     remarks += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]

@@ -83,7 +83,8 @@ def _tiles(story: RunStory) -> list[Tile]:
                 break
         if job["pooled"] and job["pooled"]["relative_difference"] is not None:
             apart = job["pooled"]["relative_difference"]
-            tiles.append(Tile(f"{apart:.0e}", f"from the pooled result{of}", "good" if apart < 1e-9 else ""))
+            why = f": {job['pooled']['why']}" if job["pooled"]["why"] else ""
+            tiles.append(Tile(f"{apart:.0e}", f"from the pooled result{of}{why}", "good" if apart < 1e-9 else ""))
         elif job["gap"]:
             tiles.append(Tile(f"{job['gap']['center_distance']:.2g}", f"gap to the pooled result{of}"))
     terms = sum(len(job["terms"]) for job in result["jobs"])

@@ -29,7 +29,7 @@ class Forger:
             return [frames]
         message = decoded(frames)
         if isinstance(message, FactDelta) and message.owner != peer.name:
-            return [encoded(self._changed(peer.core, message))]
+            return [encoded(replace(self._changed(peer.core, message), serial=message.serial))]
         if isinstance(message, FactDigest):
             return [encoded(self._made_up(peer.core, target)), frames]
         return [frames]

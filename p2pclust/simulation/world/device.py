@@ -58,6 +58,10 @@ class SimulatedDevice:
         fact = None if self._peer.core is None else self._peer.core.facts.get(owner, key)
         return 0 if fact is None else fact.version
 
+    def excuses(self, source: str, serial: int) -> bool:
+        """Return whether a peer with that fleet roster may pass on, in good faith, a fact that is refused here."""
+        return self._peer.core is not None and self._peer.core.enrolment.excuses(source, serial)
+
     def perform(self, effect: CheckRoster | TakeRoster | SendRoster) -> None:
         """Perform an effect that concerns rosters."""
         self._world.perform_on_roster(self._peer, effect)

@@ -15,7 +15,7 @@ from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.errors import UsageError
 from p2pclust.fleet.hosts.inventory import Inventory, pack, peer_toml, plan, print_of
 from p2pclust.fleet.hosts.remote import command_for
-from p2pclust.transport.keys import throwaway_fleet, write_fleet
+from p2pclust.transport.keys import add_devices, init_fleet, revoke, throwaway_fleet, write_fleet
 
 HEAD = 'keys = "fleet"\nstate_dir = "there"\n'
 A = '[[devices]]\nname = "a"\nport = 7001\ndata = "a.csv"\n'
@@ -109,7 +109,7 @@ def test_a_host_that_is_not_listed_is_reached_by_its_name(write: Write, tmp_path
         (HEAD + A + "[overlay]\nkind = 'rng'", "overlay: unknown kind 'rng' (did you mean 'ring'?)"),
         (HEAD + A.replace('"a.csv"', COMMAND) + "send = true", "send is for files"),
         (HEAD + A + 'class = "x"\n[classes.y]\n', "a: [classes.x] does not exist: expected one of y"),
-        (HEAD + A.replace('"a"', '"c"'), "fleet for c: make them with `p2pclust keys device c --fleet /"),
+        (HEAD + A.replace('"a"', '"c"'), "not on fleet roster 2: c. Revoked devices: remove them"),
         (HEAD.replace('"fleet"', '"none"') + A, "none`, then `p2pclust keys device a --fleet /"),
         (HEAD + A.replace("a.csv", "absent.csv") + "send = true", "absent.csv is not a file"),
     ],
@@ -186,3 +186,27 @@ def test_what_a_host_is_sent(write: Write) -> None:
 def test_a_configuration_is_written_so_that_toml_reads_it_back() -> None:
     values = {"a": 'quote " and \\ and \x7f and \n', "b": [1, 2.5, True, "x"], "c": {"k 1": "v"}, "d": 1e300}
     assert tomllib.loads(peer_toml(values)) == values
+
+
+def test_a_revoked_device_is_said_to_be_none_of_the_fleet(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enrolling it again is not what an operator wants who has just revoked it."""
+    inventory = write(HEAD.replace('"fleet"', '"our fleet"') + A + B)
+    init_fleet(tmp_path / "our fleet")
+    add_devices(tmp_path / "our fleet", ["a", "b"])
+    load_inventory(inventory)
+    revoke(tmp_path / "our fleet", ["b"])
+    with pytest.raises(UsageError, match=r"not on fleet roster 2: b. Revoked devices: remove them from the inventory"):
+        load_inventory(inventory)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"New ones: `p2pclust keys device b --fleet 'our fleet'`$"):
+        load_inventory(inventory)
+    assert [device.name for device in load_inventory(write(inventory.read_text().replace(B, ""))).devices] == ["a"]
+
+
+def test_a_device_whose_bundle_is_elsewhere_is_not_taken_for_a_revoked_one(tmp_path: Path, write: Write) -> None:
+    inventory = write(HEAD + A + B)
+    (tmp_path / "fleet" / "b.bundle").rename(tmp_path / "b.bundle")
+    with pytest.raises(UsageError, match=r"no keys in .*fleet for b: make them with .*, or copy the bundles here"):
+        load_inventory(inventory)

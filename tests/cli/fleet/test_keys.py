@@ -174,3 +174,10 @@ def test_a_request_that_was_changed_enrols_nobody(cli: Cli, tmp_path: Path) -> N
     assert "was changed on its way" in ended.err
     assert json.loads(cli("keys", "show", "f", "--json").out)["devices"] == []
     assert cli("keys", "request", "d", "--fleet-key", public).code == 2  # its keys are not thrown away
+
+
+def test_the_command_that_publishes_a_roster_can_be_pasted(cli: Cli) -> None:
+    cli("keys", "init", "our fleet")
+    cli("keys", "device", "a", "--fleet", "our fleet")
+    ended = cli("keys", "device", "b", "--fleet", "our fleet")
+    assert "`p2pclust keys publish --fleet 'our fleet' --peer ADDRESS`" in ended.err

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import stat
 import subprocess
 import sys
@@ -141,3 +142,20 @@ def test_true_classes_are_not_clustered_unless_they_are_named(cli: Cli, tmp_path
     assert "y: left out: true classes, as its name says (--columns to take it)" in told["notes"]
     told = json.loads(cli("init", "d.npz", "--clusters", "2", "--columns", "x1,y", "--out", "e", "--json").out)
     assert told["features"] == ["x1", "y"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Readings (May).csv", "it's $(date) `here`.csv", "-readings.csv", "a;b & c.csv", "two\nlines.csv"]
+)
+def test_the_commands_that_it_prints_can_be_pasted(cli: Cli, rows: Path, tmp_path: Path, name: str) -> None:
+    rows.rename(tmp_path / name)
+    done = cli("init", "--clusters", "2", "--json", "--", name)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    words = [shlex.split(line) for line in told["next"]]
+    folder = Path(name).stem if not name.startswith("-") else f"./{Path(name).stem}"
+    assert words[0] == ["p2pclust", "run", f"{folder}/scenario.toml", "--out", f"{folder}/run"]
+    assert words[3] == ["p2pclust", "keys", "device", "a", "b", "--fleet", f"{folder}/keys"]
+    assert len(load_data(load_scenario(tmp_path / folder / "scenario.toml"))) == 2, (
+        "its name is in a comment of the file"
+    )

@@ -15,7 +15,7 @@ def facts(**job: Any) -> dict[str, str]:
         "stops": "rows keep their clusters", "terms": [], "abstained": [], "warnings": {}, "suppressed": 0, "coarse": 0,
         "best_pooled": None, "objective": None, "doubts": [],
         "damaged": [], "harm": None, "drift": [], "tolerance": None, "reached": None, "ticks": [], "metrics": {},
-        "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [],
+        "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [], "declared": {},
     }  # fmt: skip
     return {name: str(told) for name, told in _job_facts(whole | job, 1, 1, {})}
 

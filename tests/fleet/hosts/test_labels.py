@@ -44,7 +44,7 @@ def rows() -> list[Local]:
 
 def test_a_hard_clustering_has_labels_only(rows: list[Local]) -> None:
     found = finished("llf-cm", rows, n_clusters=2, scaling="minmax")
-    told, degrees = labels.labelled(found, rows[0], own=0)
+    told, degrees, _ = labels.labelled(found, rows[0], own=0)
     assert told.tolist() == conclude(found.job, found.state, rows)[0]["labels"].tolist()
     assert degrees is None
     assert labels.labelled(found, Local([[5.0, 5.0], [0.0, 0.1]]))[0].tolist() == [told[9], told[0]]
@@ -52,7 +52,7 @@ def test_a_hard_clustering_has_labels_only(rows: list[Local]) -> None:
 
 def test_a_fuzzy_one_has_memberships(rows: list[Local]) -> None:
     found = finished("llf-fcm", rows, n_clusters=2, scaling="zscore", fuzzifier=1.5)
-    told, degrees = labels.labelled(found, rows[0], own=0)
+    told, degrees, _ = labels.labelled(found, rows[0], own=0)
     assert degrees is not None
     assert degrees.sum(axis=1) == pytest.approx(1.0)
     assert told.tolist() == degrees.argmax(axis=1).tolist()
@@ -63,7 +63,7 @@ def test_a_vertical_one_labels_the_rows_of_the_job_only(tmp_path: Path, monkeypa
     X = np.concatenate([rng.normal(at, 0.2, (9, 2)) for at in ((0, 0), (5, 5))])
     parts = [Local(X[:, [0]], ids=np.arange(18)), Local(X[:, [1]], ids=np.arange(18))]
     found = finished("vertical-cm", parts, ("x",), n_clusters=2)
-    told, _ = labels.labelled(found, parts[0], own=0)
+    told, *_ = labels.labelled(found, parts[0], own=0)
     assert len(set(told[:9])) == len(set(told[9:])) == 1
     assert told[0] != told[9]
     monkeypatch.setattr(labels, "result_of", lambda door, job: found)
@@ -80,10 +80,10 @@ def test_fedcref_labels_others_by_the_model_that_fits_best(rows: list[Local]) ->
         "fedcref", many, scaling="minmax", initial="kmeans", n_local_clusters=2, hidden=[4], output="linear", epochs=40,
         batch=16, rounds=2, min_rows=4, learning_rate=0.02, federated_rate=0.02, max_refinements=2,
     )  # fmt: skip
-    own, _ = labels.labelled(found, many[0], own=0)
+    own, *_ = labels.labelled(found, many[0], own=0)
     assert own.shape == (60,)
     if found.blobs:
-        others, _ = labels.labelled(found, many[0])
+        others, *_ = labels.labelled(found, many[0])
         assert others.shape == (60,)
         assert set(others.tolist()) <= set(range(10))
 
@@ -114,8 +114,29 @@ def test_drift_is_measured_between_turns(rows: list[Local]) -> None:
     state = run_in_process(job, moved)
     told = drift(FinishedJob("job-2", {**found.told, "number": 1}, job, state))
     assert told is not None
-    assert told["each"] == pytest.approx([0.5, 0.5])
-    assert told["frobenius"] == pytest.approx(0.5 * 2**0.5)
+    width = state.arrays["unit"]
+    assert told["of"] == "range, rounded up to a power of two"
+    assert told["features"] == pytest.approx({"x": 0.3 / width[0], "y": 0.4 / width[1]}), "of each feature's own width"
+    assert told["each"] == pytest.approx([max(told["features"].values())] * 2)
+    assert told["largest"] == pytest.approx(max(told["features"].values()))
+
+
+@pytest.mark.parametrize(("scaling", "of"), [("minmax", "range"), ("zscore", "standard deviation")])
+def test_drift_does_not_depend_on_the_units_of_columns(rows: list[Local], scaling: str, of: str) -> None:
+    told = []
+    for factor in (1.0, 1000.0):
+        here = [Local(local.X * np.array([1.0, factor])) for local in rows]
+        found = finished("llf-cm", here, n_clusters=2, scaling=scaling, tol=0.0, max_rounds=3)
+        moved = [Local(local.X + np.array([0.3, 0.4 * factor])) for local in here]
+        job = continued(found.job, found.state)
+        told.append(drift(FinishedJob("job-2", {**found.told, "number": 1}, job, run_in_process(job, moved))))
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0]["of"] == told[1]["of"] == of
+    assert told[0]["features"] == pytest.approx(told[1]["features"])
+    if scaling == "minmax":
+        ranges = np.ptp(np.concatenate([local.X for local in rows]), axis=0)
+        assert told[0]["features"] == pytest.approx({"x": 0.3 / ranges[0], "y": 0.4 / ranges[1]})
 
 
 def test_rows_that_were_left_out_are_counted(

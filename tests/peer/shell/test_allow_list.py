@@ -90,10 +90,10 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    return Fleet(tmp_path / "fleet", "2027-01-31")
+    return Fleet(tmp_path / "fleet", "2097-01-31")
 
 
-LAST = RosterPeer("c", b"", b"", expires="2027-01-31").expires_at
+LAST = RosterPeer("c", b"", b"", expires="2097-01-31").expires_at
 
 
 def test_operators_and_peers_are_told_apart(fleet: Fleet) -> None:
@@ -216,7 +216,7 @@ def test_a_key_is_good_until_its_last_day_is_over(fleet: Fleet) -> None:
         assert host.events == [Expired(("c",))]
         assert host.rosters[-1].names == ("a", "b")
         allow_list.stranger(key)
-        assert fleet.said("refused-expired") == [{"member": "c", "key": fingerprint(key), "last_day": "2027-01-31"}]
+        assert fleet.said("refused-expired") == [{"member": "c", "key": fingerprint(key), "last_day": "2097-01-31"}]
         assert host.error is None
 
     fleet.run(test)

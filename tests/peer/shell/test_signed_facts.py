@@ -28,6 +28,7 @@ class Device:
     sent: list[tuple[str, FactDelta | Relay]] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     holds: dict[tuple[str, str], int] = field(default_factory=dict)
+    excused: tuple[int, ...] = ()  # serials of fleet rosters
 
     def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
         message = decode(frames)
@@ -43,6 +44,9 @@ class Device:
 
     def held(self, owner: str, key: str) -> int:
         return self.holds.get((owner, key), 0)
+
+    def excuses(self, source: str, serial: int) -> bool:
+        return serial in self.excused
 
 
 class Fleet:
@@ -170,3 +174,28 @@ def test_a_fleet_whose_roster_does_not_say_so_signs_nothing_and_sends_what_it_se
     assert b"signatures" not in encode(PLAIN)[0]
     assert fleet.arrived("c", "b", PLAIN) == PLAIN
     assert facts_of(PLAIN)[0] == Fact("a", "links", 1, b"x", b"")
+
+
+@pytest.mark.parametrize(
+    ("serial", "forgeries"),
+    [pytest.param(1, 0, id="from-a-peer-with-the-older-roster"), pytest.param(2, 1, id="from-a-peer-with-this-roster")],
+)
+def test_a_fact_signed_with_the_key_before_is_refused_and_no_forgery_of_who_lacks_the_roster(
+    fleet: Fleet, serial: int, forgeries: int
+) -> None:
+    before = replace(fleet.signed(), serial=serial)
+    rotated, _ = throwaway_fleet(NAMES)
+    fleet.signers["c"].set_roster(replace(rotated, format=3))
+    fleet.devices["c"].excused = (1,)
+    assert facts_of(fleet.arrived("c", "b", before)) == ()
+    assert len(fleet.forgeries("c")) == forgeries
+
+
+def test_a_fact_signed_with_a_newer_key_is_refused_and_no_forgery_while_the_roster_is_on_its_way(fleet: Fleet) -> None:
+    theirs = Fleet()
+    newer = replace(theirs.signed(), serial=3)
+    fleet.devices["c"].excused = (3,)
+    assert facts_of(fleet.arrived("c", "b", newer)) == ()
+    assert not fleet.forgeries("c")
+    assert facts_of(fleet.arrived("c", "b", replace(newer, serial=2))) == ()
+    assert len(fleet.forgeries("c")) == 1

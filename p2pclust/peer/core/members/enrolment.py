@@ -34,7 +34,9 @@ TABLE, CURRENT, BEFORE = "roster", "current", "before"
 
 _FANOUT: Final = 8  # peers that are sent a new roster at once; the others learn of it when they compare
 _DISTRUST_S: Final = 60.0  # how long a peer that sent an unsigned roster is not asked again
+_GRACE_S: Final = 60.0  # in which a peer with another roster may pass on facts that are refused here
 _MOST_OFFERS: Final = 256
+_MOST_EXPLAINED: Final = 48 * 1024  # bytes of a roster that is sent on the control lane, over links that end
 _TIMER: Final[TimerKey] = ("roster", "ask")
 
 
@@ -101,6 +103,24 @@ class Enrolment:
         self._turn = 0  # how often an older one was asked for
         self._checks = False  # whether that copy is being checked
         self._distrusted: dict[str, float] = {}
+        self._unasked: dict[str, float] = {}  # until when a copy that was not asked for is ignored
+        self._since = context.now  # this roster is in force here
+        self._ahead: dict[str, float] = {}  # peers that claim a newer roster, since when
+
+    def excuses(self, source: str, serial: int) -> bool:
+        """Return whether a peer with that roster may pass on, in good faith, a fact that this peer must refuse.
+
+        For a minute: after it appeared here, or this roster came into force, with an older roster, and after it first
+        claimed a newer one.
+        """
+        now = self._ctx.now
+        if serial == self._ctx.serial:
+            return False
+        if serial > self._ctx.serial:
+            return now - self._ahead.setdefault(source, now) < _GRACE_S
+        member = self._membership.members.known(source)
+        appeared = self._since if member is None else max(self._since, member.changed_at)
+        return now - appeared < _GRACE_S
 
     def heard(self, source: str, serial: int) -> None:
         """Compare serials with a peer."""
@@ -130,8 +150,12 @@ class Enrolment:
                 if message.serial < self._ctx.serial and self._ctx.routing.linked(source):
                     self._ctx.effects.append(SendRoster(source))
             case RosterCopy():
-                if source == self._asked and not self._checks:  # a second copy would be checked for nothing
-                    self._checks = True
+                if source == self._asked:
+                    wanted, self._checks = not self._checks, True  # a second copy would be checked for nothing
+                else:  # it may have revoked this device
+                    wanted = self._unasked.get(source, 0.0) <= self._ctx.now
+                    self._unasked[source] = self._ctx.now + _DISTRUST_S
+                if wanted:
                     self._ctx.effects.append(CheckRoster(source, b"".join(message.parts)))
 
     def fire(self, key: TimerKey) -> None:
@@ -177,6 +201,8 @@ class Enrolment:
             other = bool(self._asked_for) and hashlib.sha256(event.data).digest() != self._asked_for
             if not event.valid or event.serial < promised or other:
                 self._distrust(event)
+        elif event.source and not event.valid:
+            self._distrust(event)
         if event.valid and event.serial > self._ctx.serial:
             self._adopt(event)
         elif event.valid and event.devices is not None:
@@ -204,17 +230,20 @@ class Enrolment:
 
     def _adopt(self, event: RosterRead) -> None:
         ctx, before, last = self._ctx, self._peers, self._current
+        gone = sorted(name for name in before if name not in event.peers)
+        renewed = sorted(name for name in before if event.peers.get(name, before[name]) != before[name])
         rows = rows_in_force(event.data, last)
         self._write(*rows)
         self._current = rows[-1][-1]
+        self._explain([*gone, *renewed], event.data)
         ctx.effects.append(TakeRoster(event.data))
         ctx.serial, self._peers = event.serial, dict(event.peers)
+        self._since = ctx.now
+        self._ahead.clear()
         if event.devices is not None:
             ctx.rosters.take(FleetRoster(RosterName(event.serial, hashlib.sha256(event.data).digest()), event.devices))
         self._tidy([bytes.fromhex(row.decode()) for row in (self._current, last) if row is not None])
-        gone = sorted(name for name in before if name not in self._peers)
         new = sorted(name for name in self._peers if name not in before)
-        renewed = sorted(name for name in before if self._peers.get(name, before[name]) != before[name])
         ctx.report(
             RosterTaken(
                 serial=event.serial, enrolled=new, revoked=gone, renewed=renewed, by=event.source or "this device"
@@ -242,6 +271,12 @@ class Enrolment:
         for key in [key for key in self._rows if key not in digits]:
             del self._rows[key]
             self._ctx.persist(TABLE, key, None, sync=False)
+
+    def _explain(self, names: list[str], data: bytes) -> None:
+        """Send the roster to devices whose keys it refuses, before their links end: so they learn why."""
+        for name in names if len(data) <= _MOST_EXPLAINED else ():
+            if name != self._ctx.me and self._membership.present(name) and self._ctx.routing.linked(name):
+                self._ctx.send(name, RosterCopy((data,)))
 
     def expired(self, names: tuple[str, ...]) -> None:
         """Treat peers with expired keys as revoked."""

@@ -29,7 +29,8 @@ class Member:
     name: str
     status: str = "unknown"
     incarnation: int = 0
-    address: str = ""
+    address: str = ""  # where this peer links to it
+    claimed: str = ""  # the address in its newest claim
     store_id: str = ""
     suspected_by: str = ""
     confirmed_by: dict[str, None] = field(default_factory=dict)  # other peers that suspect it
@@ -43,7 +44,8 @@ class Member:
 
     def update(self) -> Update:
         """Return the claim to pass on."""
-        return Update(self.name, self.status, self.incarnation, self.address, self.store_id, self.suspected_by)
+        address = self.claimed or self.address
+        return Update(self.name, self.status, self.incarnation, address, self.store_id, self.suspected_by)
 
 
 class MemberMap(Mapping[str, Member]):
@@ -123,7 +125,7 @@ class MemberTable:
 
     def __init__(self, context: Context, roster: tuple[str, ...], address: str, incarnation: int) -> None:
         self._ctx = context
-        self._me = Member(context.me, "alive", incarnation, address, context.store_id)
+        self._me = Member(context.me, "alive", incarnation, address, store_id=context.store_id)
         self._addresses: Mapping[str, str] = {}  # of the configuration
         self._first = frozenset(context.routing.own)  # the neighbours at the start
         self.members = MemberMap(roster, context.me, self._unheard)

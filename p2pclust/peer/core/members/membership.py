@@ -21,6 +21,7 @@ Membership is a hint: it says which peers to try, and which not to wait for. No 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
@@ -32,6 +33,7 @@ from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.members.refusals import Refusals
 from p2pclust.peer.core.members.suspicions import Suspicions
+from p2pclust.peer.core.members.twins import Twins
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer
 
@@ -54,8 +56,10 @@ class Membership(MemberTable):
         self.refusals = Refusals(context, self, self._suspicions, self._dies)
         self._greetings = Greetings()
         self._sync_s = context.timing.sync_period_s  # until the next table is exchanged
+        #: Names that two processes use.
+        self.twins = Twins(context, self._me)
         #: What this peer claims of itself.
-        self.own = OwnLife(context, self._me, self._spread)
+        self.own = OwnLife(context, self._me, self._spread, self.twins.claimed)
         self._links_changed = False
         self._changes: list[tuple[str, str]] = []
 
@@ -126,6 +130,8 @@ class Membership(MemberTable):
             self._follow(self.members[source], message.updates[0].address)
         match message:
             case Ping():
+                if message.updates and message.updates[0].name == source:
+                    self.twins.pinged(message.updates[0], message.seq)
                 self._merge(message.updates, source)
                 self._ctx.send(source, Ack(message.seq, True, self.claims_for(source)), direct=True)
             case Ack():
@@ -209,6 +215,7 @@ class Membership(MemberTable):
 
     def renew(self, name: str) -> None:
         """Open the link to a peer again, with its new keys."""
+        self.twins.forget(name)
         if name in self.members and self.members[name].address:
             self._ctx.effects.append(Disconnect(name))
             self._link(name, self.members[name].address)
@@ -222,6 +229,7 @@ class Membership(MemberTable):
         self.link_vanished(name)
         self._probes.help_no_more(name)
         self._news.forget(name)
+        self.twins.forget(name)
         self._news.resize(len(self.members) + 1)
         for other in self.members.looked_at():
             other.refused_by.pop(name, None)
@@ -337,6 +345,7 @@ class Membership(MemberTable):
             member.refused_by.clear()
         if update.store_id:
             member.store_id = update.store_id
+        member.claimed = update.address or member.claimed
         if update.address and update.address != member.address:
             member.address = update.address
             self._link(member.name, update.address)
@@ -374,7 +383,7 @@ class Membership(MemberTable):
 
     def _confirm(self, member: Member, by: str) -> None:
         if self._suspicions.confirm(member, by):
-            self._spread(Update(member.name, "suspect", member.incarnation, member.address, member.store_id, by))
+            self._spread(replace(member.update(), status="suspect", by=by))
 
     def _tell(self, name: str) -> None:
         self._ctx.send(name, Gossip((self.members[name].update(),)))

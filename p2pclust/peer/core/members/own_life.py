@@ -26,12 +26,17 @@ class OwnLife:
         Its own entry; it is changed here.
     spread : callable
         Passes a claim on.
+    elsewhere : callable
+        Takes a claim that this peer is another process.
     """
 
-    def __init__(self, context: Context, me: Member, spread: Callable[[Update], None]) -> None:
+    def __init__(
+        self, context: Context, me: Member, spread: Callable[[Update], None], elsewhere: Callable[[Update], None]
+    ) -> None:  # fmt: skip
         self._ctx = context
         self._me = me
         self._spread = spread
+        self._elsewhere = elsewhere
         self._began_at = 0.0
         self._first = me.incarnation <= 1
         self._left = self._forgot = False
@@ -57,13 +62,15 @@ class OwnLife:
         return self._me.update()
 
     def refute(self, update: Update) -> None:
-        """Refute a claim that this peer is not alive, or a claim from its past: that it left, or had another store."""
-        other_store = update.store_id not in ("", self._ctx.store_id)
+        """Refute a claim that this peer is not alive, or a claim of another process: from its past, or of a twin."""
+        other_process = update.store_id not in ("", self._ctx.store_id) or update.address not in ("", self._me.address)
         if self._left or update.incarnation < self._me.incarnation:
             return
+        if other_process:
+            self._elsewhere(update)
         if update.store_id == self._ctx.store_id and update.incarnation > self._me.incarnation:
             self.forgot("others have heard of a later life of it")
-        if update.status in _WORSE or other_store or update.incarnation > self._me.incarnation:
+        if update.status in _WORSE or other_process or update.incarnation > self._me.incarnation:
             self._announce(update.incarnation + 1)
             self._ctx.report(Refuted(incarnation=self._me.incarnation))
 

@@ -92,14 +92,6 @@ def facts_of(delta: FactDelta) -> tuple[Fact, ...]:
     return tuple(Fact(delta.owner, *part) for part in parts)
 
 
-def _delta_of(owner: str, after: int, facts: Sequence[Fact]) -> FactDelta:
-    signatures = tuple(fact.signature for fact in facts)
-    return FactDelta(
-        owner, after, tuple(fact.key for fact in facts), tuple(fact.version for fact in facts),
-        tuple(fact.value for fact in facts), signatures if any(signatures) else (),
-    )  # fmt: skip
-
-
 class Facts:
     """Holds all facts. `take_news` returns those that arrived since its last call."""
 
@@ -138,7 +130,7 @@ class Facts:
         self._version = max(self._version, before) + 1
         fact = Fact(self._ctx.me, key, self._version, value)
         self._keep(fact)
-        self._push(FactDelta(fact.owner, before, (key,), (fact.version,), (value,)), "")
+        self._push(self._delta_of(fact.owner, before, (fact,)), "")
 
     def retract(self, key: str) -> None:
         """Retract one of this peer's keys, with the next floor."""
@@ -186,7 +178,7 @@ class Facts:
         if not self._ctx.routing.whole and _UNHURRIED.issuperset(delta.keys):
             return
         if source and sum(map(len, delta.values)) > _NAMED_BYTES:
-            delta = FactDelta(delta.owner, max(delta.versions), (), (), ())
+            delta = self._delta_of(delta.owner, max(delta.versions), ())
         for name in self._neighbours():
             if name != source:
                 self._ctx.send(name, delta)
@@ -249,7 +241,7 @@ class Facts:
         if sum(len(fact.value) for fact in own.values()) <= _NAMED_BYTES:
             self._send_newer(name, me, 0)
         else:
-            self._ctx.send(name, FactDelta(me, self._highest[me], (), (), ()))
+            self._ctx.send(name, self._delta_of(me, self._highest[me], ()))
 
     def greet(self, name: str) -> None:
         """Compare all facts with a member at once."""
@@ -331,6 +323,13 @@ class Facts:
             lacking = sorted([*self._ctx.choose(others, _MOST_OWNERS), *(owner for owner in lacking if owner == me)])
         return [(owner, after[owner]) for owner in lacking]
 
+    def _delta_of(self, owner: str, after: int, facts: Sequence[Fact]) -> FactDelta:
+        signatures = tuple(fact.signature for fact in facts)
+        return FactDelta(
+            owner, after, tuple(fact.key for fact in facts), tuple(fact.version for fact in facts),
+            tuple(fact.value for fact in facts), signatures if any(signatures) else (), self._ctx.serial,
+        )  # fmt: skip
+
     def _send_newer(self, to: str, owner: str, after: int) -> None:
         newer = sorted((f for f in self._known.get(owner, {}).values() if f.version > after), key=lambda f: f.version)
         while newer:
@@ -339,7 +338,7 @@ class Facts:
             while newer and len(batch) < _PER_DELTA and size + len(newer[0].value) <= _DELTA_BYTES:
                 size += len(newer[0].value)
                 batch.append(newer.pop(0))
-            self._ctx.send(to, _delta_of(owner, after, batch))
+            self._ctx.send(to, self._delta_of(owner, after, batch))
             after = batch[-1].version
 
     def _apply(self, source: str, delta: FactDelta) -> None:
@@ -402,7 +401,7 @@ class Facts:
         """Return the delta with the facts that are held here: others in it are older, and may be forged."""
         known, newest = self._known[delta.owner], max(delta.versions)
         held = [known[key] for key in dict.fromkeys(delta.keys) if key in known and known[key].version <= newest]
-        return _delta_of(delta.owner, delta.after, sorted(held, key=lambda fact: fact.version))
+        return self._delta_of(delta.owner, delta.after, sorted(held, key=lambda fact: fact.version))
 
     def _remember(self, told: tuple[Fact, ...]) -> None:
         """Publish facts of a former life, which other peers still hold, under new versions."""

@@ -8,7 +8,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
-from p2pclust.peer.core.events import Arrived, Expired, Hinted, Submit, Woken
+from p2pclust.peer.core.events import Arrived, Expired, Hinted, RosterRead, Submit, Woken
 from p2pclust.peer.core.job_messages import Adopted, Open, VoteReply
 from p2pclust.peer.core.messages import (
     FactDelta,
@@ -21,6 +21,7 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )
+from p2pclust.peer.core.reports import Report
 from p2pclust.simulation.world.peer import paper_roster, read_paper
 
 FIRST = ("p1", "p2", "p3")
@@ -114,9 +115,10 @@ def test_it_is_on_disk_before_it_counts_and_there_after_a_restart() -> None:
     net.give(paper_roster(2, ["p1", "p2"]), "p1")
     effects = net.peers["p1"].effects[before:]
     taken = effects.index(TakeRoster(paper_roster(2, ["p1", "p2"])))
-    *before_it, last = effects[:taken]
+    *before_it, last, told = effects[:taken]
     assert all(isinstance(effect, Persist) for effect in (*before_it, last))
     assert last.sync, "the rows before it are on the disk with it"
+    assert isinstance(told, Send), "to the revoked device"
     assert Disconnect("p3") in effects
     net.crash("p1")
     net.start("p1")
@@ -166,12 +168,6 @@ def test_a_peer_that_is_revoked_while_a_hint_to_it_is_tried() -> None:
     net.give(paper_roster(2, net.names[:3]), "p1")
     net.advance(10.0)
     assert members(net, "p1") == {"p2", "p3"}
-
-
-def test_one_that_was_not_asked_for_is_not_even_verified() -> None:
-    net = fleet()
-    effects = net.arrive("p2", "p1", RosterCopy((paper_roster(2, ["p1"]),)))
-    assert not [e for e in effects if isinstance(e, CheckRoster)]
 
 
 def test_who_promises_a_roster_and_sends_none_is_not_waited_for() -> None:
@@ -456,3 +452,68 @@ def test_signed_facts_of_a_peer_with_new_keys_are_forgotten(signs_facts: bool) -
     paper = read_paper("", paper_roster(2, FIRST, signs_facts=signs_facts))
     net.step("p1", replace(paper, peers={**paper.peers, "p3": "new"}))
     assert (net.core("p1").facts.get("p3", "a") is None) is signs_facts
+
+
+def excused(net: Net, source: str, serial: int) -> bool:
+    return net.core("p1").enrolment.excuses(source, serial)
+
+
+def test_a_peer_with_another_roster_is_excused_for_a_minute_for_facts_that_are_refused() -> None:
+    """Other keys may have signed them."""
+    net = fleet(serial=1)
+    net.give(paper_roster(2, FIRST), "p1")
+    net.advance(30.0)
+    assert excused(net, "p2", 1)
+    assert not excused(net, "p2", 2), "it has the same roster"
+    assert excused(net, "p2", 3)
+    net.advance(61.0)
+    assert not excused(net, "p2", 1)
+    assert not excused(net, "p2", 3), "a roster that it never sends"
+    assert excused(net, "p3", 3)
+    net.give(paper_roster(4, FIRST), "p1")
+    assert excused(net, "p2", 1), "this one is new here"
+    assert excused(net, "p2", 5)
+
+
+def test_a_peer_that_comes_back_with_an_older_roster_is_excused_for_a_minute() -> None:
+    net = fleet(serial=1)
+    net.crash("p3")
+    net.until(lambda: net.core("p1").membership.gone("p3"))
+    net.give(paper_roster(2, FIRST), "p1", "p2")
+    net.advance(600.0)
+    assert not excused(net, "p3", 1)
+    net.start("p3")
+    net.until(lambda: net.core("p1").membership.present("p3"))
+    assert excused(net, "p3", 1)
+    net.advance(61.0)
+    assert not excused(net, "p3", 1)
+
+
+def test_a_fact_of_a_peer_with_a_newer_roster_makes_this_one_ask_for_it() -> None:
+    net = fleet(serial=1)
+    net.advance(1.0)
+    sent = net.arrive("p2", "p1", FactDelta("p3", 0, (), (), (), (), 2))
+    assert [effect.message for effect in sent if isinstance(effect, Send)] == [RosterRequest(1)]
+
+
+def test_a_device_that_is_revoked_or_gets_new_keys_hears_why_before_its_link_ends() -> None:
+    net = fleet(4)
+    keys = {**net.core("p1").enrolment._peers, "p3": "another key"}
+    del keys["p4"]
+    effects = net.core("p1").step(net.now, RosterRead("", b"signed", True, 2, keys))
+    told = [effect.to for effect in effects if isinstance(effect, Send) and isinstance(effect.message, RosterCopy)]
+    assert told == ["p4", "p3"]
+    kinds = [effect.message.kind if isinstance(effect, Send) else type(effect).__name__ for effect in effects]
+    assert kinds[:4] == ["Persist", "roster-copy", "roster-copy", "TakeRoster"]
+    assert "Disconnect" in kinds[4:]
+
+
+def test_a_copy_that_was_not_asked_for_is_checked_once_a_minute_from_each_peer() -> None:
+    """It may be the one that revokes this device; a peer that sends many costs no more than that."""
+    net = fleet(4)
+    net.advance(100.0)
+    copy = RosterCopy((paper_roster(2, ("p2", "p3", "p4")),))
+    checks = [net.core("p1").step(net.now, Arrived(source, copy)) for source in ("p2", "p2", "p3")]
+    assert [[e for e in effects if isinstance(e, CheckRoster)] != [] for effects in checks] == [True, False, True]
+    forged = net.core("p1").step(net.now, RosterRead("p3", b"", False, reason="the fleet did not sign it"))
+    assert [report.verb for report in forged if isinstance(report, Report)] == ["roster-refused"]
