@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -243,7 +243,7 @@ def _columns_by_type(rows: Any) -> list[int]:
     """Return which columns of a table are, by their types, of text or times."""
     types = getattr(rows, "dtypes", None)
     types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
-    names = [str(kind).lower() for kind in types] if hasattr(types, "__iter__") else []
+    names = [str(kind).lower() for kind in types] if isinstance(types, Iterable) else []
     return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]
 
 

@@ -195,7 +195,8 @@ def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
         _put(out, _table([header, *([repr(value) for value in row] for row in values.tolist())]))
     else:
         data = io.BytesIO()
-        np.savez(data, **arrays, features=np.array(told["features"]))
+        content: dict[str, Any] = {**arrays, "features": np.array(told["features"])}
+        np.savez(data, **content)
         _put(out, data.getvalue())
 
 

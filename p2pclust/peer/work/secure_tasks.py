@@ -62,7 +62,6 @@ _OTHER_STORE: Final = "its store is not the one that it had at submission, so it
 _SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
 _NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
 _MOST_TOLD: Final = 16  # sets that an answer reports: the others with the next one
-_FOR_KEEPING: Final = "it has refused this job, and its key is for keeping pads alone"
 _OTHER_ROWS: Final = (
     "it has other rows than at its first contribution, and the difference of two sums would give them away"
 )
@@ -132,8 +131,6 @@ def contribute_padded(
     refusal = _unusable(job, local) or secrets.flaw(keys, part)
     refusal = refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task)
     refusal = refusal or _small(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms)
-    if not any(entry.index == task.me and entry.columns for entry in part.entries):
-        refusal = refusal or _FOR_KEEPING
 
     def named() -> Sequence[PeerSet]:
         return [PeerSet.of(keys.job, rows, [terms.keys.devices[i] for i in members_of(one)]) for one in sets]
@@ -156,7 +153,7 @@ def contribute_padded(
 def _small(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
     """Return why the sums of these sets may not be revealed beside those that this peer knows, or an empty string.
 
-    It does not matter whether the numbers are the same as before: whoever writes the state also chooses these.
+    It does not matter whether the numbers are the same as before: the peer that writes the state also chooses them.
     """
     known, secure = secrets.known_sets(keys, part, pads), secrets.terms(keys).secure
     return f"{LEFT_OUT}: {_SMALL_CLASS}" if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""

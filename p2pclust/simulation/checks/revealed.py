@@ -110,7 +110,7 @@ class Revealed:
     def _term(self, peer: Peer, job: str) -> int:
         """Return the term, or epoch, that a restarted peer would begin with."""
         named = bool(self._documents[job].treatment.aggregator)
-        return max(int(named), _ballot(peer, job)[0], *_held(peer, job)[:1])
+        return int(max(int(named), _ballot(peer, job)[0], *_held(peer, job)[:1]))
 
     @staticmethod
     def _serial_kept(peer: Peer, message: Message) -> bool:

@@ -14,7 +14,6 @@ from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.jobs.submission import Submissions
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.enrolment import Enrolment
-from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.answers import Answers
@@ -87,7 +86,7 @@ def _opens_in_the_same_round(term: AggregatorTerm, ref: Ref, round_: int, info: 
 _OPEN: Final = AggregatorTerm._open
 
 
-def _ends_with_what_it_holds(follower: Follower, source: str, message: Message) -> Ref | None:
+def _ends_with_what_it_holds(follower: Follower, source: str, message: Any) -> Ref | None:
     """Finish with one's own state, which is almost always the same as the final one."""
     from p2pclust.peer.core.job_messages import Close  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from harness import alone
 
 from p2pclust.peer.core.core import Core
@@ -10,6 +11,8 @@ from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import Ack, FactDelta, FactDigest, Gossip, Message, Ping, Update
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.timing import PRESETS
+
+pytestmark = pytest.mark.usefixtures("any_key")
 
 TIMING = PRESETS["default"]
 

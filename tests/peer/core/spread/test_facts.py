@@ -15,11 +15,7 @@ from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Gossip, Message, Update
 from p2pclust.peer.core.spread import facts
 
-
-@pytest.fixture(autouse=True)
-def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here any key means something, so that the tests read well."""
-    monkeypatch.setattr("p2pclust.peer.core.core.FACTS_OF_JOBS", ("",))
+pytestmark = pytest.mark.usefixtures("any_key")
 
 
 def told(core: Core, message: Message, source: str = "p2") -> list[Send]:
