@@ -62,15 +62,19 @@ class Ears(Observer):
 class Fleet:
     """The keyed fleet p0, p1, ... on fleet roster 1; p0 lies."""
 
-    def __init__(self, n: int = 5, *, timing: str = "fast") -> None:
+    def __init__(self, n: int = 5, *, line: bool = False) -> None:
         rng = np.random.default_rng(5)
         self.names = [f"p{i}" for i in range(n)]
         self.ears = Ears()
         locals_ = {name: Local(rng.normal(size=(12, 2)) + 8 * rng.integers(0, 2, (12, 1))) for name in self.names}
         self.network = Network(Conditions(), np.random.default_rng(1))
+        near = {
+            name: tuple(self.names[max(0, i - 1) : i] + self.names[i + 1 : i + 2]) for i, name in enumerate(self.names)
+        }
         self.world = World(
-            locals_, self.network, preset(timing), Limits(), np.random.default_rng(2), (self.ears,), keyed=True
-        )
+            locals_, self.network, preset("fast"), Limits(), np.random.default_rng(2), (self.ears,),
+            overlay=near if line else None, keyed=True,
+        )  # fmt: skip
         self.papers = {1: paper_roster(1, self.names)}
         for name in self.names:
             self.world.give_roster(name, self.papers[1])
@@ -251,13 +255,14 @@ def test_of_one_liar_a_few_documents_wait() -> None:
 
 
 @pytest.mark.slow
-def test_a_peer_that_lacks_the_fleet_roster_of_a_job_asks_for_it_and_takes_part() -> None:
-    """It was away while the roster was in force; now a newer one is."""
-    fleet = Fleet()
+@pytest.mark.parametrize("line", [False, True], ids=["mesh", "line"])
+def test_a_peer_that_lacks_the_fleet_roster_of_a_job_asks_for_it_and_takes_part(line: bool) -> None:
+    """It was away while the roster was in force; now a newer one is. On the line others carry what it asks and is sent."""
+    fleet = Fleet(line=line)
     fleet.world.crash("p4")
     fleet.sign(2)
     fleet.give(2, *fleet.names[:4])
-    document = fleet.document(fleet_roster=fleet.name(2))
+    document = fleet.document(roster=["p0", "p1", "p4"], fleet_roster=fleet.name(2))
     fleet.publish(document)
     fleet.sign(3)
     fleet.give(3, *fleet.names[:4])

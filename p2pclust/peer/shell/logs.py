@@ -23,7 +23,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "averaged", "circle", "fenced", "floor", "late-answer", "mixing", "outside", "phase", "pulling", "took",
     ),
     "info": (
-        "accepted", "cancel", "cancelling", "catches-up", "combined", "control", "data", "deposed", "elected", "finished",
+        "accepted", "cancel", "cancelling", "catches-up", "combined", "control", "data", "deposed", "document-held",
+        "elected", "finished",
         "job", "keys-exchanged", "left", "link-mended", "mdns", "member", "metrics", "not-checked", "proposer", "refuted",
         "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version",
         "without",

@@ -290,6 +290,18 @@ def _enrol(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.enrol(_name(fleet, fault))
 
 
+def _renew(fleet: RandomFleet, fault: RandomFault) -> None:
+    """A person gives a peer new keys: it contributes to none of the jobs that know the keys before."""
+    name = _name(fleet, fault)
+    if fleet.may_lose(name):
+        fleet.lose(name)
+        fleet.renew(name)
+
+
+def _begin_ghosts(fleet: RandomFleet, fault: RandomFault) -> None:
+    fleet.ghosts.begin(fleet, _name(fleet, fault), fault.for_s)
+
+
 def _forge(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names[_name(fleet, fault)] = None
     fleet.published.forges(_name(fleet, fault))
@@ -331,6 +343,8 @@ KINDS: Final[dict[str, FaultKind]] = {
     "bulk-lost": FaultKind(_dead_lane, _live_lane, may_last=True),
     "revoked": FaultKind(_revoke, _nothing),
     "voter-revoked": FaultKind(_revoke_voter, _nothing, only_named=True),
+    "renewed": FaultKind(_renew, _nothing, only_named=True),
+    "ghosts": FaultKind(_begin_ghosts, _nothing, only_named=True),
     "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
     "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # the same

@@ -16,6 +16,7 @@ from p2pclust.protocols.engine.job import RECEIVER, SENDER
 from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.accepted import Accepted
 from p2pclust.simulation.checks.endings import Endings
+from p2pclust.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.named import Named
 from p2pclust.simulation.checks.published import Published
@@ -24,6 +25,7 @@ from p2pclust.simulation.checks.turns import Turns
 from p2pclust.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.simulation.fleets.faults import break_
 from p2pclust.simulation.fleets.forging import Forger
+from p2pclust.simulation.fleets.ghosts import Ghosts
 from p2pclust.simulation.fleets.jobs import KINDS
 from p2pclust.simulation.fleets.plan import FleetPlan
 from p2pclust.simulation.fleets.two_releases import TwoReleases
@@ -80,7 +82,8 @@ class RandomFleet:
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
-        self.world.watch(self.published)
+        self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
+        self.world.watch(self.published, self.named_rosters)
         older = [self.names[index] for index in plan.older]
         # A repeated job does not ask what a device can do that is enrolled later: see docs/operations.md, Upgrades.
         self.releases = TwoReleases(self.world, [name for name in older if name not in self._enrolled_later()])
@@ -89,6 +92,7 @@ class RandomFleet:
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
+        self.renewed: dict[str, str] = {}  # peers with new keys: a text for each key
         self.strangers = dict.fromkeys(self._enrolled_later())  # peers that are not on the roster yet
         self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2
         self._down: dict[str, None] = {}  # peers that stay down
@@ -169,6 +173,17 @@ class RandomFleet:
         if not self._publish(*hearers):
             del self.revoked[name]
 
+    def renew(self, name: str) -> None:
+        """A person gives a peer new keys, restarts it with them, and gives the roster to some peer that runs."""
+        before = dict(self.renewed)
+        self.renewed[name] = f"{self._serial + 1}"
+        self.world.crash(name)
+        if self._publish():
+            self.world.put_roster(name, self._roster())
+        else:
+            self.renewed = before
+        self.world.at(self.world.now + _RESTART_S / 2, partial(self._restart, name))
+
     def enrol(self, name: str) -> None:
         """A person enrols a peer, and gives the roster to it and to some peer that runs."""
         if name not in self.strangers:
@@ -203,10 +218,23 @@ class RandomFleet:
         running = [one for one in names if self.world.peers[one].core is not None]
         if running:
             self._serial += 1
-            roster = paper_roster(self._serial, names, signs_facts=self._signs_facts)
+            roster = self._roster()
             for name in (*others, running[int(self._rng.integers(len(running)))]):
                 self.world.give_roster(name, roster)
         return bool(running)
+
+    def _roster(self) -> bytes:
+        """Return the newest roster."""
+        roster = paper_roster(
+            self._serial, self.on_roster(), signs_facts=self._signs_facts, renewed=self.renewed
+        )  # fmt: skip
+        self.named_rosters.signed(roster)
+        return roster
+
+    @property
+    def serial(self) -> int:
+        """The serial of the newest roster."""
+        return self._serial
 
     def on_roster(self) -> list[str]:
         """Return the peers that are enrolled."""
@@ -233,7 +261,7 @@ class RandomFleet:
         world = self.world
         enrolled = self.on_roster()
         for name in enrolled:
-            world.give_roster(name, paper_roster(1, enrolled, signs_facts=self._signs_facts))
+            world.give_roster(name, self._roster())
         for name in enrolled:
             world.start(name)
         linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)

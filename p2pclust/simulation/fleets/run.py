@@ -55,7 +55,7 @@ SWARMS: Final[dict[str, Bounds]] = {
     ),
     "rosters": Bounds(
         jobs=("plain", "secured"),
-        faults=("revoked", "voter-revoked", "crash", "pause", "cut"),
+        faults=("revoked", "voter-revoked", "renewed", "ghosts", "crash", "pause", "cut"),
         heals="all",
         least_peers=5,
         most_peers=9,

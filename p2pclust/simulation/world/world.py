@@ -103,14 +103,14 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
-                    # Without a roster that changes, that of serial 0 is in force.
-                    fleet_rosters=(fleet_roster_of(paper_roster(0, roster)),) if keyed else (),
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
             )
             for name in roster
         }
+        for name in roster if keyed else ():  # until a person gives it another one
+            self.put_roster(name, paper_roster(0, roster))
 
     def watch(self, *observers: Observer) -> None:
         """Let more observers see everything from now on."""

@@ -20,6 +20,7 @@ from p2pclust.peer.core.tasks import (
     Contributed,
     DescribeState,
     Given,
+    JobKeys,
     NoResult,
     Outcome,
     PadsKept,
@@ -43,6 +44,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.private.private_cm import shares
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -471,3 +473,43 @@ def test_a_secured_part_that_cannot_be_ends_no_worker() -> None:
     assert part.unsettled is not None
     data = replace(asked, secured=replace(part, unsettled=replace(part.unsettled, maker=2**50))).encode()
     assert "beyond the job roster" in refusal(workers.contribute(Ref(b"u" * 32, len(data), data), 0))
+
+
+# -- peers that are revoked, or have new keys ------------------------------------------------------------------------------
+
+
+def barring(workers: Workers, *peers: int) -> JobKeys:
+    return replace(workers.keys, barred=as_mask(peers))
+
+
+def test_a_peer_does_not_hide_among_peers_that_are_barred() -> None:
+    """Their keys may be with a thief of the devices: they still sign entries of the list."""
+    workers = Workers()
+    state, keys = workers.padded(), workers.keys
+    keepers = workers.keepers(state)
+    me, (spare,) = keepers[0], [peer for peer in range(1, 5) if peer not in keepers]
+    for barred, contributes in (((0, spare), True), (keepers[1:], False), ((0, spare, keepers[1]), False)):
+        workers.keys = barring(workers, *barred)
+        outcome = workers.contribute(state, me)
+        assert isinstance(outcome, Contributed) is contributes, (barred, outcome)
+        if not contributes:
+            assert isinstance(outcome, NoResult)
+            assert outcome.reason.startswith("left out: without peers that were revoked, or have new keys, too few")
+        workers.keys = keys
+
+
+@pytest.mark.parametrize("n_barred", [2, 3])
+def test_where_the_noise_of_too_few_would_be_in_a_total_no_peer_contributes(n_barred: int) -> None:
+    """Nine peers share the noise of six, and one may collude: seven that are not barred must be asked."""
+    workers = Workers(9)
+    workers.job = cluster_job(
+        "llf-cm", n_clusters=2, bounds=([-9.0] * 2, [15.0] * 2), privacy={"epsilon": 2.0, "delta": 1e-6}, secure=True
+    )  # fmt: skip
+    workers.data = bytes(msgpack.packb(workers.job.to_dict()))
+    assert shares(9) == 6
+    state = workers.padded()
+    keepers = workers.keepers(state)
+    others = [peer for peer in range(9) if peer not in keepers]
+    workers.keys = barring(workers, *others[:n_barred])
+    outcome = workers.contribute(state, keepers[0])
+    assert isinstance(outcome, Contributed if n_barred == 2 else NoResult), outcome

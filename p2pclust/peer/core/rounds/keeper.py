@@ -120,13 +120,11 @@ class Keeper:
 
     def _take(self, source: str, message: Unpad, held: Held, *, again: bool) -> None:
         token = PadsToken(self._document.id, TakePads.kind, message.term, message.digest, held.members)
-        roster = self._document.roster
-        barred = [name for index, name in enumerate(roster) if held.members >> index & 1 and self._job.bars(name)]
-        if self._sent is not None and self._sent[0] == token:
-            self._ctx.send(source, self._sent[1])
-        elif barred or self._job.bars(self._ctx.me):
+        if barred := self._barred(held.members):
             self._ctx.send(source, RosterOffer(self._ctx.serial))  # it does not know yet
-            self._refuse(source, message, f"{', '.join(barred) or 'it'} was revoked, or has new keys")
+            self._refuse(source, message, f"{barred} was revoked, or has new keys")
+        elif self._sent is not None and self._sent[0] == token:
+            self._ctx.send(source, self._sent[1])
         elif not self._notes.allows(message.digest, held.members):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
         elif token not in self._asked:
@@ -137,6 +135,12 @@ class Keeper:
                 held.members, maker, self._notes.kept, held.sum if again else None, keys=self._job.keys,
             )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
+
+    def _barred(self, members: int) -> str:
+        """Return a peer of the set, or this one, that takes part in the job no more; empty if there is none."""
+        roster, bars = self._document.roster, self._job.bars
+        named = (name for index, name in enumerate(roster) if members >> index & 1 or name == self._ctx.me)
+        return next((name for name in named if bars(name)), "")
 
     def taken(self, token: PadsToken, outcome: Outcome) -> None:
         """Note the set, on disk before the pads leave; or refuse."""
@@ -152,6 +156,9 @@ class Keeper:
             return
         if not self._notes.allows(token.state, token.members):
             self._refuse(source, message, "it has taken its pads away for another set of peers")
+            return
+        if barred := self._barred(token.members):
+            self._refuse(source, message, f"{barred} was revoked, or has new keys")
             return
         self._notes.note(token.state, token.members, outcome.sets)
         self.held = held
