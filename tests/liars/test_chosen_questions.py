@@ -35,7 +35,7 @@ def script() -> dict[str, Any]:
 
 
 def test_the_figures_of_the_documents(script: dict[str, Any]) -> None:
-    """Reference: docs/security.md, "Chosen questions". A thousand jobs take too long here."""
+    """Reference: docs/security.md, "What totals reveal: chosen questions". A thousand jobs take too long here."""
     peers = script["devices"]()
     assert script["one_row"](peers) < 1e-9
     assert script["rows_found"](peers, 100) == 61

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from p2pclust.errors import DataError
-from p2pclust.protocols.private.ledger import Budget, Mark, MostJobs, PeerSet, PrivacyLedger
+from p2pclust.protocols.private.ledger import Budget, LedgerMark, MostJobs, PeerSet, PrivacyLedger
 from p2pclust.tools.files import replacing
 from p2pclust.tools.platforms import exclusive_lock
 
@@ -95,7 +95,7 @@ class PrivacyFile:
             except (DataError, OSError):
                 return _UNREADABLE
             data = self._read_mark()
-            known = Mark() if data is None else Mark.decode(data)
+            known = LedgerMark() if data is None else LedgerMark.decode(data)
             if ledger.mark.below(known):
                 return _OLDER
             found = tuple(sets()) if self._fixed and not mu_squared else ()

@@ -28,7 +28,7 @@ from p2pclust.protocols.engine.arrays import unpack_canonical
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
 from p2pclust.protocols.secure.classes import exposed
 
-__all__ = ["Budget", "Mark", "MostJobs", "PeerSet", "PrivacyLedger", "Reservation"]
+__all__ = ["Budget", "LedgerMark", "MostJobs", "PeerSet", "PrivacyLedger", "Reservation"]
 
 _FORMAT: Final = "p2pclust privacy ledger 2"
 _DIGEST_BYTES: Final = 32
@@ -198,7 +198,7 @@ class PeerSet:
 
 
 @dataclass(frozen=True)
-class Mark:
+class LedgerMark:
     """How far a ledger has come; each of these numbers only grows, so an older copy of a ledger is below a newer one's.
 
     Parameters
@@ -222,7 +222,7 @@ class Mark:
             return "expected mu**2, a number of jobs, and a day"
         return "" if 0 <= self.day <= _MOST_DAY else f"expected a day from 0 to {_MOST_DAY}"
 
-    def below(self, other: Mark) -> bool:
+    def below(self, other: LedgerMark) -> bool:
         """Return whether a ledger that came so far is older than one that came as far as the other."""
         return self.mu_squared < other.mu_squared or self.jobs < other.jobs or self.day < other.day
 
@@ -231,7 +231,7 @@ class Mark:
         return bytes(msgpack.packb([self.mu_squared, self.jobs, self.day]))
 
     @classmethod
-    def decode(cls, data: bytes) -> Mark:
+    def decode(cls, data: bytes) -> LedgerMark:
         """Return the mark that :meth:`encode` made bytes of; they are this device's own."""
         return cls(*msgpack.unpackb(data))
 
@@ -254,7 +254,7 @@ class PrivacyLedger:
 
     reservations: tuple[Reservation, ...] = ()
     sets: tuple[PeerSet, ...] = ()  # the newest last
-    mark: Mark = Mark()
+    mark: LedgerMark = LedgerMark()
 
     def __post_init__(self) -> None:
         if flaw := self.mark.flaw():
@@ -342,7 +342,7 @@ class PrivacyLedger:
         if own is None and len(self.reservations) >= _MOST_RESERVATIONS:
             raise UsageError(f"privacy ledger: it has {_MOST_RESERVATIONS} reservations: drop those of past windows")
         reservations = tuple(sorted([*(one for one in self.reservations if one.job != job), new]))
-        mark = Mark(self.mark.mu_squared + more, self.mark.jobs + (own is None), max(self.mark.day, day))
+        mark = LedgerMark(self.mark.mu_squared + more, self.mark.jobs + (own is None), max(self.mark.day, day))
         return replace(self, reservations=reservations, mark=mark)
 
     def with_set(self, new: PeerSet) -> PrivacyLedger:
@@ -386,7 +386,7 @@ class PrivacyLedger:
         return ledger
 
 
-def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], Mark]:
+def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], LedgerMark]:
     if not isinstance(plain, list) or len(plain) != 4 or plain[0] != _FORMAT:
         raise UsageError(f"privacy ledger: expected the format {_FORMAT!r}")
     _, rows, sets, mark = plain
@@ -399,7 +399,7 @@ def _read(plain: Any) -> tuple[tuple[Reservation, ...], tuple[PeerSet, ...], Mar
     return (
         tuple(Reservation(*row) for row in rows),
         tuple(PeerSet(job, digest, _cut(peers)) for job, digest, peers in sets),
-        Mark(*mark),
+        LedgerMark(*mark),
     )
 
 

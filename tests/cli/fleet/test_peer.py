@@ -243,6 +243,14 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"nice": 20}, "peer.toml: nice = 20: expected at most 19"),
         ({"log": "xml"}, "peer.toml: log = \"xml\": expected 'text' or 'json'"),
         ({"bundle": "absent.bundle"}, "device bundle absent.bundle does not exist"),
+        ({"privacy": {"cohorts": 5}}, "peer.toml: [privacy]: unknown key 'cohorts' (did you mean 'cohort'?)"),
+        (
+            {"privacy": {"jobs": {"most": 3}}},
+            'peer.toml: [privacy]: jobs = {"most": 3}: jobs: expected { most = 3, per = "30d" }',
+        ),
+        ({"privacy": {"least_rounds": 0}}, "peer.toml: [privacy]: least_rounds = 0: expected at least 1"),
+        ({"privacy": {"rosters": "same"}}, "peer.toml: [privacy]: rosters = \"same\": expected 'fixed'"),
+        ({"privacy": {"ledger": "nowhere/ledger"}}, "peer.toml: privacy: ledger = "),
         (
             {"name": "meter-02"},
             "peer.toml: name = 'meter-02', but keys/meter-01.bundle is the bundle of 'meter-01'",
@@ -282,6 +290,21 @@ def test_what_an_option_said_is_not_blamed_on_the_file(
     assert ended.code == 2
     assert ended.err.startswith(f"error: {line}")
     assert ended.err.count("\n") == 1
+
+
+def test_a_ledger_beside_the_data_starts_in_the_folder_of_the_file(device: Path) -> None:
+    floors = {"jobs": {"most": 3, "per": "30d"}, "rosters": "fixed", "least_rounds": 5, "given_centers": False}
+    write_toml(device / "peer.toml", CONFIG | {"privacy": floors | {"ledger": "keys/ledger"}})
+    privacy = load_config(device / "peer.toml", {})["privacy"]
+    assert {key: privacy[key] for key in (*floors, "ledger")} == floors | {"ledger": str(device / "keys" / "ledger")}
+
+
+@pytest.mark.parametrize("floor", [{"jobs": {"most": 3, "per": "30d"}}, {"rosters": "fixed"}, {"cohort": 5}])
+def test_floors_that_imply_secure_sums_need_keys(cli: Cli, device: Path, floor: dict[str, Any]) -> None:
+    keyless(device, privacy=floor)
+    ended = cli("peer", "--config", "peer.toml")
+    assert ended.code == 2
+    assert "privacy: secure sums need keys, and this device has no bundle" in ended.err
 
 
 def test_what_is_missing_is_named(cli: Cli) -> None:

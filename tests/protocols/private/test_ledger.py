@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
-from p2pclust.protocols.private.ledger import Budget, Mark, MostJobs, PeerSet, PrivacyLedger, Reservation
+from p2pclust.protocols.private.ledger import Budget, LedgerMark, MostJobs, PeerSet, PrivacyLedger, Reservation
 
 MONTH = Budget(epsilon=2.0, delta=1e-6, days=30)
 HALF = mu_for(2.0, 1e-6) ** 2 / 2
@@ -187,7 +187,7 @@ def test_rules_of_jobs_that_are_none(given_: object) -> None:
 def test_what_a_ledger_has_come_to_only_grows(jobs: list[tuple[str, float, int]]) -> None:
     marks = [ledger_of(jobs[:n]).mark for n in range(len(jobs) + 1)]
     assert not any(later.below(earlier) for earlier, later in pairwise(marks))
-    assert all(Mark.decode(mark.encode()) == mark for mark in marks)
+    assert all(LedgerMark.decode(mark.encode()) == mark for mark in marks)
 
 
 PEERS = [bytes([k] * 32) for k in range(12)]
