@@ -170,7 +170,7 @@ def _forgets_what_is_open(part: Any, *of: Any) -> Any:
 
 
 def _remembers_no_set(notes: PadNotes) -> PadsKept:
-    return replace(_KEPT(notes), sets=())
+    return replace(_KEPT(notes), sets=(), released=())
 
 
 _KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignore[attr-defined]
