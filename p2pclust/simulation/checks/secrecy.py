@@ -4,8 +4,12 @@ P1  in one context a peer pads one vector only
 P2  a keeper, and the maker of a state, know one set for it; what they released is on their disk before
 P3  no message, row or blob of a secured job has the numbers of a single contribution
 P4  the result says what was revealed: every set of which enough keepers released their pads is among those that the last
-    state names, and every peer in a class of fewer than `cohort` peers is listed as exposed
-P5  where the job asks for groups, no class has fewer than `cohort` peers
+    state names, and every peer in a class of fewer than `cohort` peers is listed as exposed; after an aggregator that hides
+    sets, what keepers report counts too
+P5  where the job asks for groups, no class has fewer than `cohort` peers; with ``leave = "groups"``, whatever an aggregator
+    writes into states
+P6  a keeper reports every set for which it released its pads and that the last state does not name
+P7  no peer has a key of a job that has ended
 
 The checks have their own way from sets to classes, because the production code's is among what is checked.
 """
@@ -23,6 +27,7 @@ from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, Pads, Unpad
 from p2pclust.peer.core.rounds.pad_notes import TABLE
+from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
 from p2pclust.peer.core.tasks import Contribute
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.base import Abstain
@@ -50,6 +55,7 @@ class Secrecy(Observer):
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self.hides = False  # whether aggregators hide sets
         self._terms: Terms | None = None
         self._roster: tuple[str, ...] = ()
         self._states: dict[bytes, JobState] = {}  # padded states and the last one, by digest
@@ -161,8 +167,10 @@ class Secrecy(Observer):
         assert part is not None, "P4: the last state has no secured part"
         if self._terms is None:
             return
-        told = {*part.revealed}
+        reported = {name: self._reported(peer) for name, peer in world.peers.items()}
+        told = {*part.revealed, *(one for sets in reported.values() for one in sets if self.hides)}
         unknown = as_mask(member for mask in part.unknown for member in members_of(mask))
+        self._judge_reports(world, {*part.revealed}, unknown, reported)
         by_step: dict[tuple[int, int], list[int]] = {}
         for digest, members in self._readable():
             state = self._states[digest]
@@ -173,13 +181,35 @@ class Secrecy(Observer):
                 assert own.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {own.bit_count()} peers"
                 by_step.setdefault((state.stage, state.round), []).append(own)
         all_sets = [members for sets in by_step.values() for members in sets]
-        listed = as_mask(secure_rounds.exposed_peers(final))
+        listed = as_mask(secure_rounds.exposed_peers(final, told))
         small = self._small(all_sets)
         assert not small & ~listed, f"P4: peers {members_of(small & ~listed)} are exposed and not listed"
-        for sets in by_step.values() if self._terms.secure.burnt == "groups" else ():
+        # One that hides sets moves the numbers a little, and no keeper knows that they are almost the same.
+        for sets in by_step.values() if self._terms.secure.burnt == "groups" and not self.hides else ():
             assert not self._small(sets) & ~unknown, f"P5: the sets {sets} of one state make a small class"
         if self._terms.secure.leave == "groups":
             assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
+
+    def _judge_reports(
+        self, world: World, named: set[int], unknown: int, reported: dict[str, tuple[int, ...]]
+    ) -> None:  # fmt: skip
+        for digest, keepers in self._released.items():
+            for name, members in keepers.items():
+                for own in secure_rounds.segments_of(self._job, self._states[digest], members):
+                    covered = own in named or not own & ~unknown or own in reported[name] or world.peers[name].wiped
+                    assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
+        assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
+
+    def keys_left(self, world: World) -> list[str]:
+        """Return the peers that have a key of a job."""
+        lives = {name: peer.working.secrets for name, peer in world.peers.items()}
+        return [name for name, own in lives.items() if own and any(one.pair for one in own._jobs.values())]
+
+    def _reported(self, peer: Peer) -> tuple[int, ...]:
+        """Return what a peer reports, as others get it."""
+        assert self._terms is not None
+        fact = None if peer.core is None else peer.core.facts.get(peer.name, SETS + self._terms.job_id)
+        return () if fact is None else tuple(unpacked(mask) for mask in msgpack.unpackb(fact.value))
 
     def _readable(self) -> Iterable[tuple[bytes, int]]:
         """Yield the sets that colluders can read: of a state with its maker, where so few pads are missing."""

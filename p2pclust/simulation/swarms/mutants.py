@@ -37,7 +37,7 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import PadsKept, Ref, SecureInfo
+from p2pclust.peer.core.tasks import KeysForgotten, PadsKept, Ref, SecureInfo
 from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work import secure_tasks, verified
 from p2pclust.peer.work.secrets import Secrets
@@ -159,7 +159,7 @@ def _forgets_what_is_open(part: Any, *of: Any) -> Any:
 
 
 def _remembers_no_set(notes: PadNotes) -> PadsKept:
-    return replace(_KEPT(notes), sets=())
+    return replace(_KEPT(notes), sets=(), released=())
 
 
 _KEPT: Final[Callable[[PadNotes], PadsKept]] = PadNotes.kept.fget  # type: ignore[attr-defined]
@@ -255,6 +255,11 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "refutation-not-synced": ((OwnLife, "refute", not_synced(OwnLife.refute, "self")),),
 }
 
+
+def _sees_nothing(final: Any, sets: Any) -> KeysForgotten:
+    return KeysForgotten()
+
+
 #: The same for jobs with secure sums.
 SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "one-context-for-all-rounds": ((secure_rounds, "context_of", _one_context),),
@@ -278,6 +283,9 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     ),
     "keys-never-forgotten": ((Secrets, "renew", _keeps_its_keys),),
     "sets-compared-in-pairs": ((secure_rounds, "exposed", _compared_in_pairs),),
+    "sets-of-the-job-forgotten": ((Secrets, "known_sets", lambda secrets, keys, part, pads: ()),),
+    "hidden-sets-not-reported": ((secure_tasks, "compared", _sees_nothing),),
+    "keys-kept-after-the-end": ((Secrets, "forget", _nothing),),
     "restarted-peer-passed-over": ((unpadding, "NEW_KEYS", "another reason"),),
 }
 

@@ -17,6 +17,7 @@ from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
 from p2pclust.simulation.checks.secrecy import Secrecy
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
+from p2pclust.simulation.swarms.siblings import let_them_repeat
 from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
 
 __all__ = ["SecureSwarm", "run"]
@@ -26,6 +27,8 @@ class SecureSwarm(Swarm):
     """One run of a job with secure sums."""
 
     keyed = True
+    #: Whether aggregators may open siblings of states.
+    may_repeat = True
     #: Ranges take eight rounds, and each round another exchange.
     deadline_s = 4 * DEADLINE_S
 
@@ -38,6 +41,7 @@ class SecureSwarm(Swarm):
         super().__init__(plan)
         self.secrecy = Secrecy(self.job)
         self.world.watch(self.secrecy)
+        self.secrecy.hides = self.may_repeat and let_them_repeat(self)
 
     def _job(self) -> Job:
         plan = self.plan
@@ -65,6 +69,8 @@ class SecureSwarm(Swarm):
         super()._judge_end(state)
 
     def _judge_result(self, state: JobState) -> None:
+        # Workers forget the keys, and compare the result with what their peers know.
+        self.world.run_until(self.world.now + DEADLINE_S, lambda: not self.secrecy.keys_left(self.world))
         self.secrecy.judge(self.world, state)
         gone = [reason for record in state.log for reason in record.abstained.values()]
         if self.plan.missing == "all":

@@ -81,6 +81,8 @@ class VerifiedSwarm(Swarm):
 class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
     """One run of a job with verify and secure sums."""
 
+    may_repeat = False  # the liar tells other lies
+
     deadline_s = secure.SecureSwarm.deadline_s
 
 

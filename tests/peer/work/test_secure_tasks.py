@@ -19,8 +19,10 @@ from p2pclust.peer.core.tasks import (
     Contribute,
     Contributed,
     DescribeState,
+    ForgetKeys,
     Given,
     JobKeys,
+    KeysForgotten,
     NoResult,
     Outcome,
     PadsKept,
@@ -44,9 +46,10 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.private.private_cm import shares
 from p2pclust.protocols.secure.key_list import KeyEntry
-from p2pclust.protocols.secure.secured import Maker, Secured
+from p2pclust.protocols.secure.secured import MOST_SETS, Maker, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
 
 INTACT = PadsKept(True)
@@ -134,9 +137,16 @@ class Workers:
     def keepers(self, state: Ref) -> list[int]:
         return list(secure_rounds.keepers(self.part(state), self.fleet.terms))
 
-    def take(self, state: Ref, peer: int, members: int, maker: Maker | None = None) -> Outcome:
+    def take(
+        self, state: Ref, peer: int, members: int, maker: Maker | None = None, pads: PadsKept = INTACT
+    ) -> Outcome:  # fmt: skip
         by = maker or self.part(state).maker
-        return self.do(peer, TakePads(self.data, self.n_peers, state, peer, members, by, INTACT, keys=self.keys))
+        return self.do(peer, TakePads(self.data, self.n_peers, state, peer, members, by, pads, keys=self.keys))
+
+    def other(self, state: Ref, **change: Any) -> Ref:
+        """The same padded state with something else in its secured part."""
+        made = replace(self.state(state), secured=replace(self.part(state), **change)).encode()
+        return Ref(digest_of(made), len(made), made)
 
     def removed(self, state: Ref, members: int) -> list[tuple[int, Ref]]:
         """What the keepers beside the aggregator take away."""
@@ -371,7 +381,7 @@ def test_weights_belong_to_the_rows() -> None:
     assert len(set(digests)) == 3
 
 
-def test_a_peer_with_another_store_keeps_pads_and_contributes_nothing() -> None:
+def test_a_peer_with_another_store_contributes_nothing_and_keeps_no_pads() -> None:
     workers = Workers()
     begun = workers.made(0, BeginJob(workers.data, 5, workers.keys))
     outcome = workers.contribute(begun, 3, PadsKept(False))
@@ -381,6 +391,119 @@ def test_a_peer_with_another_store_keeps_pads_and_contributes_nothing() -> None:
     assert answer.taken is None
     assert answer.columns == 0
     assert refusal(workers.contribute(workers.padded(), 3, PadsKept(False))).startswith("its store is not the one")
+    state = workers.padded()
+    keeper = next(peer for peer in workers.keepers(state) if peer != 0)
+    assert refusal(workers.take(state, keeper, 0b11111, pads=PadsKept(False))).startswith("its store is not the one")
+
+
+def test_a_peer_reports_the_sets_that_it_knows_and_the_state_does_not_name() -> None:
+    workers = Workers()
+    state = workers.padded()
+    asked = workers.made(0, RenewKeys(workers.data, 5, workers.other(state, revealed=(0b11111,)), keys=workers.keys))
+    known = (0b11111, 0b1111, *range(0b10000, 0b10000 + 15), 0b11110)
+    outcome = workers.contribute(asked, 3, PadsKept(True, released=known))
+    assert isinstance(outcome, Contributed)
+    entry = KeyEntry.decode(3, workers.bytes_of(outcome.ref))
+    assert entry.sets == (0b1111, *range(0b10000, 0b10000 + 15)), "sixteen of them, and the others with the next answer"
+
+
+def test_a_key_pair_is_used_with_one_list_of_keys_only() -> None:
+    workers = Workers()
+    begun = workers.made(0, BeginJob(workers.data, 5, workers.keys))
+    given = workers.given(begun)
+    state = workers.combine(begun, given)
+    assert isinstance(workers.contribute(state, 3), Contributed)
+    other = workers.combine(begun, given[:4])  # with the same keys, by another aggregator
+    assert refusal(workers.contribute(other, 3)) == secure_rounds.NEW_KEYS
+    keeper = next(peer for peer in workers.keepers(other) if peer != 0)
+    assert isinstance(workers.take(state, keeper, 0b11111), PadsTaken)
+    assert refusal(workers.take(other, keeper, 0b01111)) == "it, or the aggregator, has new keys"
+    # Asked again by the next aggregator, it has a new pair, and with that it contributes.
+    new = workers.given(begun)
+    assert new[3] != given[3]
+    assert isinstance(workers.contribute(workers.combine(begun, new), 3), Contributed)
+
+
+def test_asked_again_before_its_key_was_used_it_has_the_same() -> None:
+    workers = Workers()
+    begun = workers.made(0, BeginJob(workers.data, 5, workers.keys))
+    assert workers.given(begun) == workers.given(begun)
+
+
+@pytest.mark.parametrize("leave", ["groups", "alone"])
+def test_a_keeper_judges_a_set_by_all_sets_for_which_it_took_pads_away(leave: str) -> None:
+    workers = Workers(9, leave=leave, cohort=4)
+    every, known = 2**9 - 1, PadsKept(True, released=(0b111111110,))
+    state = workers.padded()
+    keeper = next(peer for peer in workers.keepers(state) if peer != 0)
+    found = workers.take(state, keeper, every, pads=known)
+    if leave == "groups":
+        assert refusal(found).endswith("sums of fewer peers than the cohort could be computed")
+    else:
+        assert isinstance(found, PadsTaken), "the state may name it, and the result lists who is exposed"
+        assert found.sets == (every,)
+    assert isinstance(workers.take(state, keeper, every, pads=PadsKept(True, released=(0b111110000,))), PadsTaken)
+
+
+def test_a_keeper_remembers_so_many_sets_and_refuses_more() -> None:
+    workers = Workers()
+    state = workers.padded()
+    keeper = next(peer for peer in workers.keepers(state) if peer != 0)
+    full = PadsKept(True, released=tuple(range(100, 100 + MOST_SETS)))
+    assert refusal(workers.take(state, keeper, 0b11111, pads=full)) == (
+        f"it has taken its pads away for {MOST_SETS} different sets of peers"
+    )
+    known = replace(full, released=(0b11111, *full.released[1:]))
+    assert isinstance(workers.take(state, keeper, 0b11111, pads=known), PadsTaken)
+
+
+def test_where_sets_are_of_all_that_are_asked_a_contributor_remembers_in_which_it_was() -> None:
+    workers = Workers(9, leave="groups", cohort=4)
+    state = workers.padded()
+    assert isinstance(workers.contribute(state, 3), Contributed)
+    smaller = workers.other(state, asked=0b011111111)
+    assert refusal(workers.contribute(smaller, 3)).endswith("sums of fewer peers than the cohort could be computed")
+    assert isinstance(workers.contribute(smaller, 4), Contributed), "it knows of no other"
+    assert isinstance(workers.contribute(workers.other(state, asked=0b000011111), 3), Contributed), "both have four"
+
+
+@pytest.mark.parametrize("silent", [0, 3])
+def test_it_forgets_a_set_when_enough_keepers_say_on_the_list_that_they_took_no_pads_away(silent: int) -> None:
+    workers = Workers(9, leave="groups", cohort=4)
+    state = workers.padded()
+    assert isinstance(workers.contribute(state, 3), Contributed)
+    keepers = [peer for peer in workers.keepers(state) if peer != 3]
+    asked = workers.made(0, RenewKeys(workers.data, 9, state, keys=workers.keys))
+    missing = keepers[:silent] or [next(peer for peer in range(1, 9) if peer not in (*workers.keepers(state), 3))]
+    after = workers.combine(asked, workers.given(asked, [peer for peer in range(9) if peer not in missing]))
+    part = workers.part(after)
+    if silent:
+        assert part.unknown == (2**9 - 1,)
+        hidden = workers.other(after, unknown=(), asked=2**9 - 1 & ~as_mask(missing))
+        assert refusal(workers.contribute(hidden, 3)) == (
+            "too few keepers say that nothing was revealed in the context before"
+        )
+    else:
+        assert part.asked == 2**9 - 1 & ~as_mask(missing), "nothing was revealed: no class is too small"
+        assert isinstance(workers.contribute(after, 3), Contributed)
+
+
+# -- the end -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_job_takes_its_keys_and_says_what_the_last_state_leaves_out() -> None:
+    workers = Workers()
+    state = workers.padded()
+    final = replace(workers.state(state), status="failed", reason="cancelled", secured=Secured(3, revealed=(0b11111,)))
+    data = final.encode()
+    ref = Ref(digest_of(data), len(data), data)
+    task = ForgetKeys(workers.data, workers.keys, ref, (0b11111, 0b01111))
+    assert workers.do(3, task) == KeysForgotten((0b01111,), (4,))
+    assert refusal(workers.contribute(state, 3)) == secure_rounds.NEW_KEYS
+    assert workers.do(3, replace(task, sets=(0b11111,))) == KeysForgotten()
+    assert workers.do(3, replace(task, state=None)) == KeysForgotten()
+    unreadable = workers.do(3, replace(task, state=replace(ref, payload=b"x")))
+    assert refusal(unreadable).startswith("failed: ")
 
 
 def test_a_peer_says_which_set_it_took_pads_away_for() -> None:

@@ -272,6 +272,8 @@ class AggregatedJob:
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
         """Pass on the outcome of a task."""
+        if self.ledger.finished and not isinstance(token, EndToken):
+            self.reported_sets.end()  # the task may have come after the keys were forgotten
         match token:
             case AnswerToken():
                 self._follower.contributed(token, outcome)

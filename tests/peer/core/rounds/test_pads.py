@@ -16,7 +16,7 @@ from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, StaleTerm, Unpad
 from p2pclust.peer.core.messages import RosterOffer
-from p2pclust.peer.core.rounds.keeper import Keeper
+from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
 from p2pclust.peer.core.tasks import NoResult, PadsKept, PadsTaken, Ref, TakePads
 from p2pclust.peer.core.timing import PRESETS, Limits
@@ -253,6 +253,37 @@ def test_the_next_aggregator_gets_the_pads_of_the_same_set_and_the_sum() -> None
     kept.took(compute)
     assert [(answer.refusal, answer.members) for answer in kept.answers()] == [("", b"\x0f")]
     assert kept.notes.kept.sets == ((STATE, 0b1111),)
+
+
+def test_for_the_next_aggregator_the_set_of_one_that_aggregated_itself_is_on_disk_before_its_pads_leave() -> None:
+    """As an aggregator it noted the set without waiting for the disk: no pads of its own had left."""
+    kept = Kept()
+    kept.notes.note(STATE, 0b1111, (0b1111,), sync=False)
+    kept.keeper.keep(Held(Ref(STATE, 5, b"state"), 0b1111, Ref(b"s" * 32, 3, b"sum")))
+    kept.took(*kept.asked(0))
+    kinds = [(type(effect), getattr(effect, "sync", None)) for effect in kept.ctx.effects]
+    assert kinds.index((Persist, True)) < kinds.index((Send, None))
+    assert [answer.members for answer in kept.answers()] == [b"\x0f"]
+
+
+def test_all_different_sets_of_the_job_stay_on_disk_and_reach_the_worker() -> None:
+    kept = Kept()
+    for number in range(8):
+        kept.notes.note(bytes([number]) * 32, 0b111 if number % 2 else 0b1110, (0b111, 0b1000 + number))
+    (compute,) = kept.asked()
+    assert isinstance(compute.task, TakePads)
+    assert compute.task.pads.released == (0b111, *range(0b1000, 0b10000))
+    assert len(compute.task.pads.sets) == 4, "and the newest states, with the set of each"
+    row = written(kept.ctx)
+    assert row == [], "nothing is written before the worker has answered"
+    again = PadNotes(context(), DOCUMENT, stored_by(kept))
+    assert again.kept.released == compute.task.pads.released
+
+
+def stored_by(kept: Kept) -> bytes | None:
+    kept.ctx.effects.clear()
+    kept.notes.contributed(b"r" * 32)
+    return written(kept.ctx)[-1].value
 
 
 def test_without_released_pads_there_is_nothing_for_the_next_aggregator() -> None:
