@@ -24,6 +24,8 @@ FOUND_BY = {
     "document-not-synced": (0, "S6: "),
     "register-not-synced": (0, "S6: "),
     "refutation-not-synced": (0, "S6: "),
+    "peers-not-greeted": (0, "L2: "),
+    "lost-links-not-told": (8, "L4: "),
     "rows-written-last": (0, "S6: "),
     "messages-sent-first": (0, "S6: "),
     "rows-one-effect-late": (0, "S6: "),
@@ -75,6 +77,9 @@ FOUND_BY = {
     "request-id-not-looked-up": (1, "H4: "),
     "cancelled-before-all-agreed": (1, "H6: "),
     "ended-before-a-majority": (7, "H6: "),
+    "end-shown-by-its-aggregator-only": (0, "H1: "),
+    "failed-after-a-restart": (0, "H2: "),
+    "cancel-confirmed-and-forgotten": (0, "H3: "),
     "labels-of-other-centers": (1, "H5: "),
 }
 

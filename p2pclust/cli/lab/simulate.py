@@ -226,7 +226,8 @@ def _checked(asked: Asked) -> Asked:
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = "".join(f" --{name} {value}" for name, value in asked_of(seed, asked)._asdict().items() if value)
+    asked = asked if asked.mutant else asked_of(seed, asked)
+    options = "".join(f" --{name} {value}" for name, value in asked._asdict().items() if value)
     return f"p2pclust simulate --seeds {seed}:{seed + 1}{options}"
 
 
