@@ -228,7 +228,8 @@ def _checked(asked: Asked) -> Asked:
 
 
 def _replay(seed: int, asked: Asked) -> str:
-    options = [(f"--{name}", value) for name, value in asked_of(seed, asked)._asdict().items() if value]
+    asked = asked if asked.mutant else asked_of(seed, asked)
+    options = [(f"--{name}", value) for name, value in asked._asdict().items() if value]
     return command("p2pclust", "simulate", "--seeds", f"{seed}:{seed + 1}", *chain(*options))
 
 

@@ -54,6 +54,25 @@ def _ends_with_the_final_state(questions: Questions, caller: Any, fields: dict[s
 _JOB: Final = Questions._job
 
 
+def _end_shown_by_its_aggregator_only(questions: Questions, caller: Any, fields: dict[str, Any]) -> None:
+    job = questions._find(fields["job"], ended=True)
+    if job.terms.get(job.ledger.term) != questions._shell.core.identity.name:
+        caller = _Changed(caller, {"finished": False, "phase": "following"})
+    _JOB(questions, caller, fields)
+
+
+def _failed_after_a_restart(questions: Questions, caller: Any, fields: dict[str, Any]) -> None:
+    job = questions._find(fields["job"], ended=True)
+    if job.ledger.finished and not job.terms:
+        caller = _Changed(caller, {"phase": "failed"})
+    _JOB(questions, caller, fields)
+
+
+def _cancel_confirmed_and_forgotten(questions: Questions, caller: Any, fields: dict[str, Any]) -> None:
+    job = questions._find(fields["job"])
+    caller.answer({"job": job.id, "outcome": "cancelled", "reason": "", "late": False})
+
+
 def _labels_of_sorted_centers(job: Any, state: Any, local: Any, workspace: Any = None) -> Any:
     centers = state.arrays["centers"]
     arrays = State({**state.arrays, "centers": centers[centers[:, 0].argsort()]})
@@ -67,5 +86,8 @@ CLIENT_MUTANTS: Final[dict[str, tuple[tuple[Any, str, Any], ...]]] = {
     "request-id-not-looked-up": ((JobTable, "requested", _knows_no_request),),
     "cancelled-before-all-agreed": ((Questions, "_cancel", _cancelled_at_once),),
     "ended-before-a-majority": ((Questions, "_job", _ends_with_the_final_state),),
+    "end-shown-by-its-aggregator-only": ((Questions, "_job", _end_shown_by_its_aggregator_only),),
+    "failed-after-a-restart": ((Questions, "_job", _failed_after_a_restart),),
+    "cancel-confirmed-and-forgotten": ((Questions, "_cancel", _cancel_confirmed_and_forgotten),),
     "labels-of-other-centers": ((engine, "conclude", _labels_of_sorted_centers),),
 }

@@ -23,6 +23,7 @@ from p2pclust.peer.core.jobs import acceptance
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
+from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
@@ -220,6 +221,22 @@ def _takes_older_results(term: aggregator.AggregatorTerm, token: Any, outcome: A
 _COMPUTED: Final = aggregator.AggregatorTerm.computed
 
 
+def _greets_no_peer(probes: Probes, name: str) -> int:
+    probes._seq += 1
+    return probes._seq
+
+
+def _tells_new_links_only(core: Core, name: str, *, up: bool) -> None:
+    if up:
+        _LINKED(core, name, up=True)
+    elif name in core.membership.members and core.routing.link(name, up=False):
+        core.membership.link_vanished(name)
+        core.blobs.link_vanished(name)
+
+
+_LINKED: Final = Core._linked
+
+
 def _waits_once_more(headway: Headway, name: str, *, proven: bool) -> None:
     known = name in headway._doubtful
     _GIVEN_UP(headway, name, proven=proven)
@@ -253,6 +270,12 @@ MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "document-not-synced": ((Jobs, "_store", not_synced(Jobs._store, "job")),),
     "register-not-synced": ((Ledger, "_save_register", not_synced(Ledger._save_register, "register")),),
     "refutation-not-synced": ((OwnLife, "refute", not_synced(OwnLife.refute, "self")),),
+    "peers-not-greeted": ((Probes, "greet", _greets_no_peer),),
+}
+
+#: The same for overlays whose links change.
+LINK_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
+    "lost-links-not-told": ((Core, "_linked", _tells_new_links_only),),
 }
 
 
@@ -395,7 +418,7 @@ LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
     for swarm, group in (
-        ("", MUTANTS), ("", SHIPPED_MUTANTS), ("cancel", CANCEL_MUTANTS),
+        ("", MUTANTS), ("", SHIPPED_MUTANTS), ("all", LINK_MUTANTS), ("cancel", CANCEL_MUTANTS),
         ("secure", SECURE_MUTANTS), ("secure_groups", GROUP_MUTANTS), ("verified", VERIFIED_MUTANTS),
         ("disks", DISK_MUTANTS), ("disks-core", DISK_CORE_MUTANTS), ("rosters", ROSTER_MUTANTS),
         ("forgers", FORGER_MUTANTS), ("terms", TERM_MUTANTS),

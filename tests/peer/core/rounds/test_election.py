@@ -412,6 +412,22 @@ def test_what_is_fetched_from_a_peer_that_sent_a_refuted_state_is_not_waited_for
     assert follower.phase == "following"
 
 
+def test_a_wait_ends_soon_after_answers_become_fast_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where answers are slow, it is longer than drawn, by a factor that is looked at when it would be over."""
+    voter = Voter()
+    voter.ask("p2", FAR)
+    times, net = [40.0], voter.net
+    monkeypatch.setattr(voter.job._headway, "election_times", lambda: times[0])
+
+    def stood() -> bool:
+        return voter.job.election.role is not Role.FOLLOWER
+
+    net.advance(10.0)
+    assert not stood()
+    times[0] = 1.0
+    net.until(stood, limit_s=2.0)
+
+
 @pytest.mark.slow
 class TestLargeRosters:
     """A candidate of a large roster asks a few peers first."""

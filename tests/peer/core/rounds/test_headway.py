@@ -255,6 +255,22 @@ def test_the_wait_is_longer_once_a_peer_was_only_slow(in_time: bool) -> None:
     assert not headway.hung
 
 
+def test_a_slow_peer_is_counted_again_once_its_worker_has_ended_an_answer() -> None:
+    """It begins no answer to the states between, so its next one is to a round that waits for it."""
+    net = Net(2)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p2"
+    job = net.submit("p1", toy(400), aggregator="p1", patience_s=PATIENCE_S)
+    net.until(lambda: net.verbs("left-out") != [], limit_s=30.0)
+    net.until(lambda: net.job("p2", job).ledger.register.round > 3, limit_s=5.0)
+    assert [name for name, _, _ in net.tasks] == ["p2"]
+    net.do_work()
+    net.until(lambda: not net.job("p1", job)._headway.hung, limit_s=1.0)
+    net.do_work()
+    net.until(lambda: net.verbs("combined")[-1][1]["contributors"] == ["p1", "p2"], limit_s=1.0)
+    assert len(net.verbs("left-out")) == 1
+
+
 @pytest.mark.parametrize(
     ("term", "answer_s", "times"),
     [(1, 5.0, 1.0), (2, 0.05, 1.0), (2, 5.0, 2.0), (4, 5.0, 8.0), (4, 0.5, 5.0), (9, 5.0, 50.0), (2**40, 5.0, 50.0)],
