@@ -111,7 +111,9 @@ def _numbers(column: Any, file: Path, where: str, may_be_missing: bool) -> NDArr
     from pyarrow import types  # noqa: PLC0415 - an extra
 
     kind = column.type
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+    # Without any value a column has the type null; all of its cells are missing.
+    known = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    if not any(known_as(kind) for known_as in known):
         raise DataError(
             f"{file}: {where} holds {kind}: expected numbers; leave it out with columns, or name it as label_column "
             "or id_column"

@@ -308,10 +308,11 @@ class TextRows:
             found.setdefault(self.column(i).how, []).append(printable(self.titles.title(i)))
         plain = found.pop("numbers", [])
         said = [
-            f"{', '.join(names[:_NAMED])}{' and others' * (len(names) > _NAMED)}: {how}" for how, names in found.items()
+            f"{', '.join(names[:_NAMED])}{' and others' * (len(names) > _NAMED)} as {how}"
+            for how, names in found.items()
         ]
         if plain:
-            said.append(f"{'the others' if said else 'all columns'}: numbers")
+            said.append(f"{'the others' if said else 'all columns'} as numbers")
         return "; ".join([*said, self.no_header] if self.no_header else said)
 
     @property

@@ -257,7 +257,7 @@ class LabellingEstimator(
 
     def _fitting(self, X: ArrayLike) -> Floats:
         """Return rows of the columns that the estimator was fitted on."""
-        if isinstance(X, list | tuple) and X and all(getattr(item, "ndim", 0) == 2 for item in X):
+        if isinstance(X, list | tuple) and X and all(len(getattr(item, "shape", ())) == 2 for item in X):
             raise DataError(f"X is a list of {len(X)} arrays: give one at a time, or np.concatenate(X)")
         rows = matrix(X, "X")
         if rows.shape[1] != self.n_features_in_:

@@ -241,7 +241,7 @@ def column_names(rows: Any) -> list[str]:
 
 def _columns_by_type(rows: Any) -> list[int]:
     """Return which columns of a table are, by their types, of text or times."""
-    types = getattr(rows, "dtypes", None)
+    types: Any = getattr(rows, "dtypes", None)
     types = getattr(getattr(rows, "schema", None), "types", None) if types is None else types
     names = [str(kind).lower() for kind in types] if isinstance(types, Iterable) else []
     return [index for index, name in enumerate(names) if _NO_NUMBERS.match(name)]

@@ -238,13 +238,14 @@ class TestTimes:
 def test_what_is_said_of_a_file(tmp_path: Path) -> None:
     file = written(tmp_path, "temp;hum;n\n20,1;50,2;1\n21,2;1.051,3;2\n")
     hum = "numbers with points between thousands and decimal commas"
-    assert read(file).reading == f"temp: numbers with decimal commas; hum: {hum}; the others: numbers"
+    assert read(file).reading == f"temp as numbers with decimal commas; hum as {hum}; the others as numbers"
     assert (
-        read(written(tmp_path, "1.5,2\n3,4\n")).reading == "all columns: numbers; no header: row 1 (1.5, 2) has values"
+        read(written(tmp_path, "1.5,2\n3,4\n")).reading
+        == "all columns as numbers; no header: row 1 (1.5, 2) has values"
     )
     many = ";".join(f"c{k}" for k in range(12)) + "\n" + ";".join(["1,5"] * 12) + "\n"
     names = ", ".join(f"c{k}" for k in range(8))
-    assert read(written(tmp_path, many)).reading == f"{names} and others: numbers with decimal commas"
+    assert read(written(tmp_path, many)).reading == f"{names} and others as numbers with decimal commas"
 
 
 def test_forty_thousand_columns_by_name_are_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,8 @@ def test_a_first_row_that_may_be_either_is_refused(tmp_path: Path, text: str) ->
         "a,5,17,29\n" + body("b", "{k}", "1{k}", "2{k}"),
         "-5,3,1\n" + body("{k}", "3", "1"),
         "7\n" + body("{k}"),
+        "2,4,6\n" + body("{k}", "7", "1"),
+        "nan,NA,inf\n" + body("{k}", "7", "1"),
         "1,2\n",
     ],
 )

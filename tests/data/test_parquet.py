@@ -46,6 +46,25 @@ def test_missing_values(tmp_path: Path) -> None:
     assert (data.X.tolist(), data.dropped) == ([[1.0, 1.0]], 2)
 
 
+@pytest.mark.parametrize("absent", [None, float("nan")])
+def test_a_column_without_any_value_is_filled(tmp_path: Path, absent: float | None) -> None:
+    file = written(tmp_path, {"w": [1.0, 2.0], "co2": [absent, absent]})
+    assert read(file, missing_values={"fill": {"co2": 7.0}}).X.tolist() == [[1.0, 7.0], [2.0, 7.0]]
+    with pytest.raises(DataError, match=r"row 1, column 2 \(co2\): missing: fill it in or leave the row out"):
+        read(file)
+    with pytest.raises(DataError, match=r"a value is missing in every one of its 2 rows: choose other columns$"):
+        read(file, missing_values="drop")
+
+
+def test_ids_beside_a_gap_are_whole_numbers(tmp_path: Path) -> None:
+    data = read(
+        written(tmp_path, {"nr": [1.0, 2.0], "site": [7.0, None], "w": [5, 6]}), id_column="nr", group_column="site"
+    )
+    assert data.id is not None
+    assert data.group is not None
+    assert (data.id.tolist(), data.group.tolist()) == ([1, 2], ["7", "None"])
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

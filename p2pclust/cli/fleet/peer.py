@@ -120,7 +120,7 @@ def peer(
 
 
 def _reading(data: DataSet) -> str:
-    return f"; read as {data.reading}" if data.reading else ""
+    return f"; read {data.reading}" if data.reading else ""
 
 
 def _columns(data: DataSet) -> str:

@@ -42,7 +42,7 @@ def summarise(console: Console, result: Result) -> None:
     if result["left_out"]:
         facts.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
     if result["reading"]:
-        facts.add_row("read as", " · ".join(result["reading"][:_FILES_SHOWN]))
+        facts.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
     facts.add_row("seconds", _seconds(result))
     console.print()
     if console.is_terminal:

@@ -161,7 +161,9 @@ def test_a_command_runs_beside_its_file_and_only_when_it_is_asked_for(cli: Cli, 
 def test_check_names_the_first_columns(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text(",".join(f"c{n}" for n in range(9)) + "\n" + "1," * 8 + "1\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert ended.err.endswith("; 1 rows of 9 columns (c0, c1, c2, c3, c4, c5, c6, c7 and 1 more)\n")
+    assert ended.err.endswith(
+        "; 1 rows of 9 columns (c0, c1, c2, c3, c4, c5, c6, c7 and 1 more); read all columns as numbers\n"
+    )
 
 
 def test_check_starts_nothing(cli: Cli, device: Path) -> None:
@@ -169,17 +171,19 @@ def test_check_starts_nothing(cli: Cli, device: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (
         0,
         "",
-        "meter-01: the configuration is fine; 2 rows of 2 columns (w, h)\n",
+        "meter-01: the configuration is fine; 2 rows of 2 columns (w, h); read all columns as numbers\n",
     )
     assert not (device / "state").exists()
     (device / "rows.csv").write_text("w,h\n1,2\n,4\n5,6\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml", "--check", "--missing-values", "drop")
-    assert ended.err.endswith("; 2 rows of 2 columns (w, h), 1 more omitted because of missing values\n")
+    assert ended.err.endswith(
+        "; 2 rows of 2 columns (w, h), 1 more omitted because of missing values; read all columns as numbers\n"
+    )
 
 
 def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("meter,w,h\n7,1,2\n7,3,4\n", encoding="utf-8")
-    assert cli("peer", "--config", "peer.toml", "--check").err.endswith("2 rows of 3 columns (meter, w, h)\n")
+    assert cli("peer", "--config", "peer.toml", "--check").err.endswith(" (meter, w, h); read all columns as numbers\n")
     ended = cli("peer", "--config", "peer.toml", "--check", "--id-column", 1)
     assert (ended.code, ended.err) == (
         2,
@@ -189,7 +193,10 @@ def test_the_id_column_is_no_feature(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("meter,w,h\n7,1,2\n8,3,4\n", encoding="utf-8")
     write_toml(device / "peer.toml", CONFIG | {"id_column": "meter"})
     ended = cli("peer", "--config", "peer.toml", "--check")
-    assert (ended.code, ended.err) == (0, "meter-01: the configuration is fine; 2 rows of 2 columns (w, h)\n")
+    assert (ended.code, ended.err) == (
+        0,
+        "meter-01: the configuration is fine; 2 rows of 2 columns (w, h); read all columns as numbers\n",
+    )
 
 
 def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +334,7 @@ def test_a_nan_is_refused_before_the_peer_joins(cli: Cli, device: Path) -> None:
     (device / "rows.csv").write_text("w,h\n1,nan\n", encoding="utf-8")
     ended = cli("peer", "--config", "peer.toml")
     assert ended.code == 2
-    assert ended.err.startswith("error: rows.csv: row 2, column 2 (h): nan is not a finite number")
+    assert ended.err.startswith("error: rows.csv: row 2, column 2 (h): 'nan' means a missing value: fill it in")
 
 
 def keyless(device: Path, **changes: Any) -> None:

@@ -23,7 +23,7 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
     file.write_text("time,w,h\nx,1,2\ny,,4\nz,5,6\n", encoding="utf-8")
     config = {"data": str(file), "columns": ["h", "w"], "missing": "drop"}
     assert load(config, told).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
-    assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns: numbers"})
+    assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns as numbers"})
     refused = load(config | {"missing": "error"}, told)
     what_to_do = 'fill it in or leave the row out, as missing_values = "drop" (--missing-values drop) does'
     reason = f"{file}: row 3, column 2 (w): empty: {what_to_do}"
