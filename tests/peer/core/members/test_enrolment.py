@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from harness import Net, toy
@@ -454,3 +455,18 @@ def test_signed_facts_of_a_peer_with_new_keys_are_forgotten(signs_facts: bool) -
     paper = read_paper("", paper_roster(2, FIRST, signs_facts=signs_facts))
     net.step("p1", replace(paper, peers={**paper.peers, "p3": "new"}))
     assert (net.core("p1").facts.get("p3", "a") is None) is signs_facts
+
+
+def test_all_revoked_peers_are_barred_before_the_end_of_the_first_makes_this_peer_speak() -> None:
+    net = fleet(5)
+    core = net.core("p1")
+    barred: list[list[str]] = []
+    revoked = core.revoked
+
+    def look(name: str) -> None:
+        barred.append(sorted(core.barred))
+        revoked(name)
+
+    core.enrolment._changes = SimpleNamespace(revoked=look)  # type: ignore[assignment]
+    core.enrolment.read(read_paper("", paper_roster(2, FIRST)))
+    assert barred == [["p4", "p5"], ["p4", "p5"]]
