@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p2pclust.cli.fleet.operate import client_of
+from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.serving import page_of
 from p2pclust.errors import UsageError
 
@@ -49,7 +50,7 @@ def serve_fleet(
             )
         addresses += found
         title = f"The fleet of {inventory.name}"
-    with suppress(KeyboardInterrupt), ExitStack() as stack:
+    with ended_like_ctrl_c(), suppress(KeyboardInterrupt), ExitStack() as stack:
         clients = [stack.enter_context(client_of(one, bundle, roster)) for one in addresses or [None]]
         scene = Scene(title, f"asking {len(clients)} of its peers, one at a time", groups, links=(), testbed=False)
         shown = FollowedRun(scene, scene.progress(), mode="watch")

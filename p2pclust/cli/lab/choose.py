@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.run import BackendName, ended_like_ctrl_c
+from p2pclust.cli.lab.run import BackendName
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import FleetError, UsageError

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
 
@@ -54,5 +55,5 @@ def replay(
     if not events:
         raise UsageError(f"{run}: nothing happened in that run")
     shown = Replay(scene, events, speed)
-    with suppress(KeyboardInterrupt), page_of(shown, serve):
+    with ended_like_ctrl_c(), suppress(KeyboardInterrupt), page_of(shown, serve):
         shown.play(threading.Event())

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from p2pclust.fleet.spec import Event
     from p2pclust.scenario.file.schema import Scenario
 
-__all__ = ["BackendName", "ended_like_ctrl_c", "run"]
+__all__ = ["BackendName", "run"]
 
 
 class BackendName(StrEnum):
@@ -170,22 +168,3 @@ def _carry_out(
             else:
                 note(f"the page has ended; {again}")
     return result
-
-
-@contextmanager
-def ended_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: after every peer has ended."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
-    before = {number: signal.signal(number, interrupt) for number in ends}
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # In the background of a script, Ctrl-C is ignored: without a handler SIGTERM would end nothing either.
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.lab.run import ended_like_ctrl_c
 from p2pclust.cli.show.bar import progress_bar
+from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.tools.workers import n_cores

@@ -212,3 +212,21 @@ def test_peers_that_are_given_the_same_overlay_change_their_own_maps_only() -> N
     one.link("b", up=False)
     assert (one.neighbours_of("a"), other.neighbours_of("a")) == (("d",), ("b", "d"))
     assert overlay == RING
+
+
+def test_a_broken_link_is_used_for_no_message_as_long_as_there_is_another_way() -> None:
+    routing = Routing("a", RING)
+    assert (routing.hop("b"), routing.hop("d")) == ("b", "d")
+    assert routing.works("b", False)
+    assert (routing.hop("b"), routing.hop("c"), routing.hop("d")) == ("d", "d", "d")
+    assert routing.others("c") == []
+    assert routing.linked("b"), "it is kept, so that it can be probed"
+    assert msgpack.unpackb(routing.own_claim) == ["d"]
+    assert routing.works("b", True)
+    assert routing.hop("b") == "b"
+
+
+def test_a_broken_link_that_is_the_only_way_is_tried() -> None:
+    routing = Routing("a", LINE)
+    assert routing.works("b", False)
+    assert (routing.hop("b"), routing.hop("d")) == ("b", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -258,3 +259,15 @@ def test_hostile_documents_raise_nothing_else() -> None:
     for cut in range(0, len(good), 7):
         with pytest.raises(WireError):
             Document.decode(good[:cut])
+
+
+@pytest.mark.parametrize("epoch", [7, 10])
+def test_a_restarted_peer_enters_no_epoch_up_to_the_one_that_it_was_in(epoch: int) -> None:
+    """Others may hold masses of its former life."""
+    one = One(ballot=msgpack.packb([10, ""]))
+    one.circles.join()
+    assert not one.circles.heard("b", epoch, GossipMembers(epoch, (0, 1, 2, 3, 4)).mask)
+    circle = one.circles.circle
+    assert circle is None or circle.epoch > 10
+    assert one.ledger.term >= 10
+    assert (circle is None) is (epoch < 10), "who is in an older epoch hears of the newer one"

@@ -519,3 +519,20 @@ def test_a_copy_that_was_not_asked_for_is_checked_once_a_minute_from_each_peer()
     assert [[e for e in effects if isinstance(e, CheckRoster)] != [] for effects in checks] == [True, False, True]
     forged = net.core("p1").step(net.now, RosterRead("p3", b"", False, reason="the fleet did not sign it"))
     assert [report.verb for report in forged if isinstance(report, Report)] == ["roster-refused"]
+
+
+def test_all_revoked_peers_are_barred_before_the_end_of_the_first_makes_this_peer_speak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = fleet(5)
+    core = net.core("p1")
+    barred: list[list[str]] = []
+    revoked = core.revoked
+
+    def look(name: str) -> None:
+        barred.append(sorted(core.barred))
+        revoked(name)
+
+    monkeypatch.setattr(core, "revoked", look)
+    core.enrolment.read(read_paper("", paper_roster(2, FIRST)))
+    assert barred == [["p4", "p5"], ["p4", "p5"]]

@@ -593,3 +593,37 @@ def test_the_state_of_a_register_is_whole_after_a_restart() -> None:
     net.until(lambda: len(net.finished(job)) == 3)
     requests = [p.message.digest for p in net.sent[before:] if isinstance(p.message, BlobRequest)]
     assert not digests & set(requests)
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_after_a_restart_all_chunks_are_no_blob_until_they_are_hashed(adopted: bool) -> None:
+    """A crash may have come before the worker compared them with their name; what was adopted was hashed before."""
+    stored = {DIGEST: (len(CHUNKS), tuple(range(len(CHUNKS))))}
+    puller = Puller(stored, adopted=frozenset((DIGEST,)) if adopted else frozenset())
+    assert puller.blobs.has(DIGEST) is adopted
+    puller.blobs.pull(DIGEST, len(DATA), ["p2"])
+    assert [type(effect) for effect in puller.effects() if isinstance(effect, Compute)] == [Compute] * (not adopted)
+    assert puller.blobs.has(DIGEST) is adopted
+
+
+@pytest.mark.parametrize("size", [CHUNK - 1, CHUNK + 1, 0])
+def test_a_chunk_of_another_size_is_not_kept(size: int) -> None:
+    puller = Puller()
+    assert puller.pull("p2") == [("p2", 0)]
+    puller.hear(BlobChunk(DIGEST, 0, (bytes(size),)))
+    assert not any(isinstance(effect, StoreChunk) for effect in puller.effects())
+    assert puller.blobs.left(DIGEST) == len(CHUNKS)
+    last = len(CHUNKS) - 1
+    puller.hear(BlobChunk(DIGEST, last, (bytes(CHUNK),)))
+    assert not any(isinstance(effect, StoreChunk) for effect in puller.effects()), "the last one is shorter"
+
+
+def test_the_chunks_that_came_for_another_size_of_the_blob_are_dropped() -> None:
+    puller = Puller()
+    puller.pull("p2", size=len(DATA) + CHUNK)
+    puller.come(0, after=0.1)
+    puller.effects()
+    puller.blobs.pull(DIGEST, len(DATA), ["p2"])
+    effects = puller.effects()
+    assert DropBlob(DIGEST) in effects
+    assert puller.blobs.left(DIGEST) == len(CHUNKS)

@@ -354,3 +354,29 @@ def test_a_large_fact_is_named_to_neighbours_and_sent_once_to_those_that_lack_it
         assert value(core, "large", "p1") == b"x" * size
     deltas = [packet for packet in net.sent if packet.target == "p4" and isinstance(packet.message, FactDelta)]
     assert sum("large" in packet.message.keys for packet in deltas) == copies  # type: ignore[union-attr]
+
+
+def test_a_floor_stays_and_voids_what_lies_below_it() -> None:
+    core = alone()
+    told(core, delta(0, ("a", 5, b"void"), ("b", 6, b"void")))
+    told(core, delta(6, ("floor", 10, b""), ("b", 11, b"again")))
+    floor = core.facts.get("p2", "floor")
+    assert floor is not None, "it says what is void"
+    assert floor.version == 10
+    assert (value(core, "a"), value(core, "b")) == (None, b"again")
+    told(core, delta(0, ("a", 5, b"void")))
+    assert value(core, "a") is None
+
+
+def test_own_facts_rise_above_the_numbers_of_a_life_whose_store_is_lost() -> None:
+    """Others hold newer numbers of this peer: below them, no peer would take what it publishes now."""
+    core = alone()
+    core.facts.publish("here", b"published in this life")
+    core.facts.stands = lambda key, value: True
+    told(core, delta(0, ("job/a", 2**40, b"document"), owner="p1"))
+    core.facts.publish("later", b"published after others reminded it")
+    for key, said in (("here", b"published in this life"), ("job/a", b"document"), ("later", None)):
+        fact = core.facts.get("p1", key)
+        assert fact is not None
+        assert fact.version > 2**40
+        assert said is None or fact.value == said

@@ -304,3 +304,29 @@ def test_the_count_of_a_pause_goes_with_it() -> None:
     net.advance(0.3 * EVERY_S)
     for peer in net.peers.values():
         assert len(peer.disk.load().tables.get("pause", {})) <= 1
+
+
+def test_a_minority_that_is_present_proposes_no_turn() -> None:
+    """Its roster would have no majority of the fleet, and the others might agree on another turn."""
+    net, first = repeated(5)
+    net.until(lambda: at(net, 0))
+    for name in ("p3", "p4", "p5"):
+        net.crash(name)
+    net.until(lambda: all(net.core("p1").membership.status(name) == "dead" for name in ("p3", "p4", "p5")))
+    series, turn = net.core("p1").jobs.series, net.job("p1", first).document
+    assert series.propose(census_of(turn), turn.job) is None
+    net.start("p3")
+    net.until(lambda: net.core("p1").membership.status("p3") == "alive")
+    proposed = series.propose(census_of(turn), turn.job)
+    assert proposed is not None
+    assert Document.decode(proposed).roster == net.names
+
+
+def test_a_peer_that_told_of_an_old_turn_tells_of_the_newer_one() -> None:
+    """Otherwise other peers would repeat this peer's old turn as long as the fleet lives."""
+    net = Net(5, fitness={"p1": 0.9})
+    net.meet()
+    net.submit("p5", toy(1), every_s=EVERY_S)
+    net.until(lambda: at(net, 1))
+    told = [fact for fact in net.core("p5").facts.everything() if fact.owner == "p5" and fact.key.startswith("series/")]
+    assert [Document.decode(fact.value).number for fact in told] == [1], "neither aggregator nor one of the first three"

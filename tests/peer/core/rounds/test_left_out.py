@@ -1,0 +1,82 @@
+"""A peer that a round does not wait for is named with the reason, until it answers after all."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from harness import Net, toy
+
+from p2pclust.peer.core.effects import Compute
+from p2pclust.peer.core.rounds.answers import Answers
+from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.tree_sums import Part
+from p2pclust.peer.core.tasks import CombineRound, Ref
+from p2pclust.protocols.engine.reasons import NOT_ASKED
+
+NAMES = ("p1", "p2", "p3")
+
+
+def combined(net: Net, name: str) -> list[CombineRound]:
+    tasks = [effect.task for effect in net.peers[name].effects if isinstance(effect, Compute)]
+    return [task for task in tasks if isinstance(task, CombineRound)]
+
+
+def test_a_dead_peer_and_one_that_left_are_named_in_each_round() -> None:
+    net = Net(4)
+    net.meet()
+    net.crash("p3")
+    net.until(lambda: all(net.core(name).membership.status("p3") == "dead" for name in ("p1", "p2", "p4")))
+    job = net.submit("p1", toy(2), roster=("p1", "p2", "p3", "p4"), aggregator="p1")
+    net.until(lambda: net.finished(job) == ["p1", "p2", "p4"])
+    rounds = combined(net, "p1")
+    assert len(rounds) == 2
+    for task in rounds:
+        assert [index for indices, _ in task.contributions for index in indices] == [0, 1, 3]
+        assert task.abstained == {2: "left out: dead"}
+
+
+def test_a_late_peer_is_named_as_late() -> None:
+    net = Net(3)
+    net.meet()
+    net.hold_work = lambda name, effect: name == "p3"
+    net.submit("p1", toy(1), aggregator="p1", missing="drop", deadline_s=0.5)
+    net.until(lambda: bool(combined(net, "p1")))
+    assert combined(net, "p1")[0].abstained == {2: "left out: late"}
+
+
+def an_open_round() -> tuple[Answers, OpenRound]:
+    document = SimpleNamespace(roster=NAMES, index=NAMES.index)
+    suspicions = SimpleNamespace(add=lambda *what: None)
+    ctx = SimpleNamespace(barred={})
+    job = SimpleNamespace(context=ctx, document=document, membership=None, blobs=None, suspicions=suspicions)
+    patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
+    opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
+    opened.left_out[1] = None
+    return Answers(cast(Any, job), cast(Any, patience)), opened
+
+
+def test_a_peer_that_answers_after_all_is_not_left_out() -> None:
+    answers, opened = an_open_round()
+    assert answers.take(opened, "p2", Ref(b"c" * 32, 1, b"c"), "")
+    assert (list(opened.contributions), list(opened.left_out)) == ([1], [])
+
+
+def test_a_peer_that_abstains_after_all_is_not_left_out() -> None:
+    answers, opened = an_open_round()
+    assert answers.take(opened, "p2", None, "gate")
+    assert (opened.abstained, list(opened.left_out)) == ({1: "gate"}, [])
+
+
+def test_a_peer_that_says_that_it_was_not_asked_stays_left_out() -> None:
+    answers, opened = an_open_round()
+    assert answers.take(opened, "p2", None, NOT_ASKED)
+    assert (opened.abstained, list(opened.left_out)) == ({}, [1])
+
+
+@pytest.mark.parametrize(("abstained", "left_out"), [({}, []), ({1: "gate"}, []), ({1: NOT_ASKED}, [1])])
+def test_a_peer_whose_answer_comes_in_a_sum_is_not_left_out(abstained: dict[int, str], left_out: list[int]) -> None:
+    answers, opened = an_open_round()
+    answers.count(opened, Part(0b010, 0b010, 0b010 if not abstained else 0, abstained, None, False))
+    assert list(opened.left_out) == left_out
