@@ -208,3 +208,11 @@ def test_a_process_that_leaves_in_the_middle_of_a_task_did_not_die(tmp_path: Pat
 def test_a_note_that_a_power_cut_left_is_none(data: bytes, tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(data)
     assert TaskDeaths(tmp_path / NAME).of(("job-1", "contribute")) == 0
+
+
+def test_a_turn_of_a_repeated_job_is_not_kept_either() -> None:
+    net = net_of("p3")
+    job = net.submit("p1", toy(), every_s=3600.0)
+    net.until(lambda: len(net.finished(job)) == 2)
+    assert [name for name, _ in net.verbs("too-large")] == ["p3"]
+    assert not net.core("p3").jobs.table.documents

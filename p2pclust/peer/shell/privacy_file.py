@@ -26,7 +26,7 @@ LEDGER: Final = "privacy-ledger"
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_S: Final = 86400
 # What was promised before is not known, so promising more could be too much.
-_UNREADABLE: Final = "privacy ledger: it cannot be read: put back its newest copy"
+_UNREADABLE: Final = "privacy ledger: it cannot be read or written: mend its disk, or put back its newest copy"
 _OLDER: Final = "privacy ledger: it is older than this device's store, or missing: put back its newest copy"
 
 
@@ -89,11 +89,14 @@ class PrivacyFile:
         """
         if not (mu_squared or self._jobs or self._fixed):
             return ""
+        try:
+            return self._reserve(job, mu_squared, cohort, sets)
+        except (DataError, OSError):
+            return _UNREADABLE
+
+    def _reserve(self, job: str, mu_squared: float, cohort: int, sets: Callable[[], Sequence[PeerSet]]) -> str:
         with self._locked():
-            try:
-                ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
-            except (DataError, OSError):
-                return _UNREADABLE
+            ledger = PrivacyLedger.decode(self._path.read_bytes()) if self._path.exists() else PrivacyLedger()
             data = self._read_mark()
             known = LedgerMark() if data is None else LedgerMark.decode(data)
             if ledger.mark.below(known):

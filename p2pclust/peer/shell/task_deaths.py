@@ -1,10 +1,12 @@
 """In which tasks the process of a device died: a task that ends the process, again and again, is not begun a third time.
 
-A small file, written before and after each task and never synced: it outlives the process, and need not outlive a power cut.
+A small file in memory that is shared with the disk, written before and after each task and never synced: it outlives the
+process, and need not outlive a power cut.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ NAME: Final = "tasks"
 MOST_DEATHS: Final = 2
 _MOST_KNOWN: Final = 32
 _HEADER_BYTES: Final = 2
+_FILE_BYTES: Final = 2**14  # more than so many kinds take
 
 Kind = tuple[str, str]
 """A job, and what a task of it does."""
@@ -50,7 +53,14 @@ class TaskDeaths:
     def __init__(self, path: Path) -> None:
         self._deaths: dict[Kind, int] = {}
         self._dies = False  # whether a task has failed so that the process ends
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if os.fstat(file).st_size != _FILE_BYTES:
+                os.pwrite(file, bytes(_FILE_BYTES), 0)  # now, so that no disk is full later
+                os.ftruncate(file, _FILE_BYTES)
+            self._bytes = mmap.mmap(file, _FILE_BYTES)
+        finally:
+            os.close(file)
         unfinished = self._read()
         if unfinished is not None:
             self._deaths[unfinished] = self._deaths.pop(unfinished, 0) + 1
@@ -83,15 +93,14 @@ class TaskDeaths:
             self._write(None)
 
     def close(self) -> None:
-        """Close the file, when no task is under way."""
+        """Close the file, while no task runs."""
         self.leave()
-        os.close(self._file)
+        self._bytes.close()
 
     def _read(self) -> Kind | None:
         try:
-            data = os.read(self._file, 2**16)
-            size = int.from_bytes(data[:_HEADER_BYTES], "little")
-            task, deaths = msgpack.unpackb(data[_HEADER_BYTES : _HEADER_BYTES + size])
+            size = int.from_bytes(self._bytes[:_HEADER_BYTES], "little")
+            task, deaths = msgpack.unpackb(self._bytes[_HEADER_BYTES : _HEADER_BYTES + size])
             self._deaths = {(str(job), str(kind)): int(n) for job, kind, n in deaths}
             return None if task is None else (str(task[0]), str(task[1]))
         except (ValueError, TypeError, msgpack.UnpackException):  # a new file, or one that a power cut left
@@ -99,4 +108,4 @@ class TaskDeaths:
 
     def _write(self, kind: Kind | None) -> None:
         data = msgpack.packb([kind, [[*key, n] for key, n in self._deaths.items()]])
-        os.pwrite(self._file, len(data).to_bytes(_HEADER_BYTES, "little") + data, 0)
+        self._bytes[: _HEADER_BYTES + len(data)] = len(data).to_bytes(_HEADER_BYTES, "little") + data

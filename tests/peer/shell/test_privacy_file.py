@@ -39,5 +39,9 @@ def test_a_garbled_ledger_promises_nothing(tmp_path: Path) -> None:
     file = tmp_path / LEDGER
     file.write_bytes(file.read_bytes()[:-1])
     assert ledger_at(tmp_path, 100).reserve("job-b", 0.001) == (
-        "privacy ledger: it cannot be read: put back its newest copy"
+        "privacy ledger: it cannot be read or written: mend its disk, or put back its newest copy"
     )
+
+
+def test_a_ledger_that_cannot_be_written_promises_nothing(tmp_path: Path) -> None:
+    assert ledger_at(tmp_path / "absent", 100).reserve("job-a", HALF).startswith("privacy ledger: it cannot be")

@@ -238,6 +238,8 @@ class Jobs:
 
     def _take_turn(self, document: Document) -> None:
         """Go over to a newer document of a series."""
+        if document.id not in self.table.documents and self._too_large(document):
+            return
         older = self.series.advance(document)
         if older is not None:
             self._forget(older)
