@@ -25,6 +25,7 @@ from p2pclust.scenario.file.data_keys import missing_rule
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.tools.distribution import install_line
+from p2pclust.tools.files import expanded
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
@@ -164,7 +165,7 @@ def load_config(
     folder = Path() if file is None else file.parent
     for key in (*_FILES, "data"):
         if isinstance(document.get(key), str):
-            document[key] = str(folder / Path(document[key]).expanduser())
+            document[key] = str(folder / expanded(document[key]))
     document |= options
     for setting in settings:
         apply_override(document, setting)
