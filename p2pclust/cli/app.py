@@ -6,6 +6,7 @@ Exit codes: 0 done and all expectations held; 1 an expectation failed (or a bug,
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -87,6 +88,8 @@ class _Group(TyperGroup):
             lacking = missing_module(error) if isinstance(error, ModuleNotFoundError) else None
             if lacking is not None:
                 sys.exit(_refused(str(lacking), lacking.exit_code, as_json=as_json))
+            if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):  # of the system, or of libzmq
+                sys.exit(_refused(_few_files(), 3, as_json=as_json))
             traceback.print_exception(error)
             complain(f"this is a bug in p2pclust {__version__}: please report it with the lines above")
             sys.exit(1)
@@ -110,6 +113,13 @@ def _names_of_before() -> Iterator[None]:
         warnings.simplefilter("always", RenamedWarning)
         warnings.showwarning = show
         yield
+
+
+def _few_files() -> str:
+    import resource  # noqa: PLC0415 - absent on Windows, which has other errors
+
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"too many open files: {allowed} are allowed here at a time: raise the limit (`ulimit -n {4 * allowed}`)"
 
 
 def _refused(message: str, code: int, *, as_json: bool) -> int:

@@ -25,7 +25,7 @@ from p2pclust.data.npz import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
-from p2pclust.tools.files import regular
+from p2pclust.tools.files import expanded, regular
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["Fetched", "OnProgress", "fetch"]
@@ -79,12 +79,12 @@ def fetch(
         before is as it was.
     """
     entry = _entry(name)
-    folder = Path(to).expanduser() if to is not None else cache_dir()
+    folder = expanded(to) if to is not None else cache_dir()
     target = folder / f"{entry.name}.npz"
     if target.is_file():
         return Fetched(entry.name, target, new=False)
     if given is not None:
-        files = _given(entry, Path(given).expanduser())
+        files = _given(entry, expanded(given))
     elif not entry.files:
         raise UsageError(f"{entry.name}: {entry.by_hand}")
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from p2pclust.data.catalogue import ENTRIES, Entry, canonical
 from p2pclust.data.generate import GENERATORS
 from p2pclust.data.npz import shape_of
-from p2pclust.data.registry import cache_dir
+from p2pclust.data.registry import cached_files
 from p2pclust.tools.units import size
 
 __all__ = ["Item", "listing"]
@@ -68,7 +68,7 @@ def listing() -> list[Item]:
     >>> [item.name for item in listing() if item.here == "built in"]
     ['breast_cancer', 'digits', 'iris', 'wine']
     """
-    files = {canonical(file.stem): file for file in sorted(cache_dir().glob("*.npz"))}
+    files = {canonical(file.stem): file for file in cached_files()}
     generated = [Item(name, _GENERATED[name], *_sizes(name), "generated", "") for name in sorted(GENERATORS)]
     known = [
         _item(entry, files.get(entry.name))

@@ -22,6 +22,7 @@ from p2pclust.data.generate import GENERATORS, gaussians, generate
 from p2pclust.data.readers import SUFFIXES, read, read_chosen
 from p2pclust.data.table import Choice, Column, Missing
 from p2pclust.errors import UsageError
+from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
@@ -85,7 +86,7 @@ def load(
         raise UsageError(f"{source}: options are for generated data sets: {', '.join(GENERATORS)}")
     choice = Choice(columns, label_column, group_column, missing_values, id_column)
     if from_files:
-        return read_chosen(Path(base or ".") / Path(source).expanduser(), choice)
+        return read_chosen(Path(base or ".") / expanded(source), choice)
     if choice != Choice():
         raise UsageError(
             f"{source}: label_column, group_column, id_column, columns and missing_values are for files, not for a "
@@ -118,15 +119,26 @@ def cached(source: str) -> Path:
 
 def _find(source: str) -> Path | None:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_. -]*", source):
-        exact = cache_dir() / f"{source}.npz"  # a person's own files may be called as they like
-        if exact.is_file():
-            return exact
-        return next((file for file in _files() if canonical(file.stem) == canonical(source)), None)
+        files = cached_files()
+        exact = [file for file in files if file.stem == source]  # a person's own files may be called as they like
+        return next((file for file in [*exact, *files] if canonical(file.stem) == canonical(source)), None)
     return None
 
 
-def _files() -> list[Path]:
-    return sorted(cache_dir().glob("*.npz"))
+def cached_files() -> list[Path]:
+    """Return the files of the cached data sets, sorted; none where there is no folder for them."""
+    try:
+        return sorted(file for file in cache_dir().glob("*.npz") if file.is_file())
+    except UsageError:
+        return []
+
+
+def cache_in_words() -> str:
+    """Return where cached data sets are looked for, or why nowhere."""
+    try:
+        return str(cache_dir())
+    except UsageError as error:
+        return f"no folder ({error})"
 
 
 def is_file(source: str, base: str | Path | None = None) -> bool:
@@ -141,18 +153,24 @@ def is_file(source: str, base: str | Path | None = None) -> bool:
 
 
 def cache_dir() -> Path:
-    """Return the folder of the cached data sets; it need not exist."""
+    """Return the folder of the cached data sets; it need not exist. Raise UsageError for a user without a home folder."""
     named = os.environ.get("P2PCLUST_DATA")
     if named:
-        return Path(named).expanduser()
+        return expanded(named)
     from platformdirs import user_cache_path  # noqa: PLC0415 - a peer with a file of its own never needs it
 
-    return user_cache_path("p2pclust") / "data"
+    try:
+        folder = user_cache_path("p2pclust")
+    except (RuntimeError, KeyError):  # no HOME, and no entry for the user
+        folder = Path("~")
+    if not folder.is_absolute():  # what cannot be expanded stays as it is
+        raise UsageError("this user has no home folder: set P2PCLUST_DATA to a folder for data sets")
+    return folder / "data"
 
 
 def available() -> tuple[str, ...]:
     """Return the names that `load` finds now: first the built-in, then the cached ones, each sorted."""
-    return (*BUILT_IN, *sorted(file.stem for file in _files() if canonical(file.stem) not in BUILT_IN))
+    return (*BUILT_IN, *sorted(file.stem for file in cached_files() if canonical(file.stem) not in BUILT_IN))
 
 
 def _scikit_learn(name: str) -> DataSet:
@@ -179,9 +197,9 @@ def _absent(source: str) -> str:
     if entry is not None:
         # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
         first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
-        return f"{source} is not in {cache_dir()}: get it with: {first}p2pclust data fetch {entry.name}"
+        return f"{source} is not in {cache_in_words()}: get it with: {first}p2pclust data fetch {entry.name}"
     meant = did_you_mean(canonical(source), available())
     return (
         f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
-        f"y) from {cache_dir()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+        f"y) from {cache_in_words()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
     )

@@ -47,15 +47,20 @@ from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
+<<<<<<< HEAD
 from p2pclust.protocols.private.ledger import Budget, MostJobs
+=======
+from p2pclust.protocols.private.ledger import Budget
+from p2pclust.tools.platforms import allow_files
+>>>>>>> results
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.half_open import allow_most_files
 from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
 
+_FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
 _GOODBYE_S = 0.5
 _UNGUARDED = "no handler decides on incoming connections any more, so all are refused: the peer must be restarted"
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
@@ -86,7 +91,7 @@ def run_peer(config: Mapping[str, Any]) -> int:
         hide_memory()
     try:
         restrain(config)
-        allow_most_files()
+        allow_files(_FILES + _FILES_EACH * len(config.get("join", ())), "this peer and its links", most=True)
         return asyncio.run(_live(config))
     except P2PClustError as error:
         if config.get("log") == "json":

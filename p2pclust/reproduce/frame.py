@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from p2pclust import __version__
-from p2pclust.data.registry import available, cache_dir
+from p2pclust.data.registry import available, cache_in_words
 from p2pclust.errors import FleetError, P2PClustError
 from p2pclust.reproduce.model import Findings, Setup, Table, Values
 from p2pclust.reproduce.peers import Peers, stream
@@ -157,7 +157,7 @@ def _missing(setup: Setup) -> str:
     """Return why a set-up cannot be measured here and what to do, or an empty string."""
     if not setup.needs or setup.needs in available():
         return ""
-    return f"data set {setup.needs} is not in {cache_dir()}: p2pclust data fetch {setup.needs}"
+    return f"data set {setup.needs} is not in {cache_in_words()}: p2pclust data fetch {setup.needs}"
 
 
 def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:

@@ -10,11 +10,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from p2pclust.errors import UsageError
 from p2pclust.tools.platforms import is_unix
 
-__all__ = ["make_folder", "regular", "replacing", "sync"]
+__all__ = ["expanded", "make_folder", "regular", "replacing", "sync"]
 
 _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+def expanded(path: Path | str) -> Path:
+    """Return a path with the home folder in the place of ``~``.
+
+    Raises
+    ------
+    UsageError
+        If the user that is named, or this one, has no home folder: services and containers often have none.
+
+    Examples
+    --------
+    >>> str(expanded("rows/a.csv"))
+    'rows/a.csv'
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: there is no home folder for ~: write the whole path, or set HOME") from None
 
 
 def regular(path: Path) -> Path:

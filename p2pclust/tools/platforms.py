@@ -10,7 +10,7 @@ import platform
 
 from p2pclust.errors import UsageError
 
-__all__ = ["exclusive_lock", "is_unix", "require_unix"]
+__all__ = ["allow_files", "exclusive_lock", "is_unix", "require_unix"]
 
 
 def is_unix() -> bool:
@@ -35,6 +35,33 @@ def require_unix(what: str, instead: str) -> None:
     """
     if not is_unix():
         raise UsageError(f"{what} needs Linux or macOS, and this is {platform.system() or 'another system'}: {instead}")
+
+
+def allow_files(needed: int, what: str, *, most: bool = False) -> None:
+    """Raise the limit of open files of this process, and those that it starts, to that number, or to the `most` possible.
+
+    Raises
+    ------
+    UsageError
+        If it then is below the number that `what` needs.
+
+    Examples
+    --------
+    >>> allow_files(20, "2 peers")
+    """
+    try:
+        import resource  # noqa: PLC0415 - absent on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= needed:
+        if most or soft not in (resource.RLIM_INFINITY, max(soft, needed)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if most else needed, hard))
+    else:
+        raise UsageError(
+            f"{what} need about {needed} open files at a time, and {hard} are allowed here: raise the limit "
+            f"(`ulimit -n {needed}`; LimitNOFILE of a service)"
+        )
 
 
 def exclusive_lock(descriptor: int, *, wait: bool = False) -> None:

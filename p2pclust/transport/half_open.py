@@ -17,21 +17,13 @@ from typing import Final
 from p2pclust.transport.arrivals import Arrivals
 from p2pclust.transport.links import parse_address
 
-__all__ = ["HalfOpen", "allow_most_files"]
+__all__ = ["HalfOpen"]
 
 _OPEN_FILES: Final = "/dev/fd"
 _PAUSE_S: Final = 1.0  # after a look that found nothing to end
 #: A listening socket wakes the loop until libzmq's thread has accepted the connection, which takes long where processors are
 #: short: so after each wake-up it is not watched for a while.
 _BLINK_S: Final = 0.02
-
-
-def allow_most_files() -> None:
-    """Raise the limit of open files of this process as far as it may be raised without privileges."""
-    import resource  # noqa: PLC0415 - absent on Windows
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class HalfOpen:

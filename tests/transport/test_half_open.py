@@ -12,8 +12,8 @@ import time
 import pytest
 from tests.transport.clock import Clock
 
+from p2pclust.tools.platforms import allow_files
 from p2pclust.transport import half_open
-from p2pclust.transport.half_open import allow_most_files
 from p2pclust.transport.links import Lane
 
 
@@ -170,7 +170,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch):
     limits = []
     monkeypatch.setattr(resource, "getrlimit", lambda what: (256, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append((what, limit)))
-    allow_most_files()
+    allow_files(1, "this", most=True)
     assert limits == [(resource.RLIMIT_NOFILE, (4096, 4096))]
 
 

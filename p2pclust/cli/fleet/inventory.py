@@ -25,6 +25,7 @@ from p2pclust.scenario.file.fields import TomlTable, device_name, not_empty, ref
 from p2pclust.scenario.file.fleet_keys import OverlaySpec
 from p2pclust.scenario.file.load import read_toml
 from p2pclust.tools.commands import command
+from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import nearest
 from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_public_roster, load_roster
@@ -185,7 +186,7 @@ def check_names(inventory: Inventory, names: Sequence[str]) -> None:
 
 
 def _beside(path: Path, name: str) -> Path:
-    return (path.parent / Path(name).expanduser()).absolute()
+    return (path.parent / expanded(name)).absolute()
 
 
 def _host(path: Path, file: InventoryFile, name: str) -> Host:

@@ -26,6 +26,7 @@ from p2pclust.scenario.file.data_keys import missing_rule
 from p2pclust.scenario.file.explain import explain
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.tools.distribution import install_line
+from p2pclust.tools.files import expanded
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
 
@@ -178,10 +179,16 @@ def load_config(
         document = fields.renamed(document, former, name, str(file))
         settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
+<<<<<<< HEAD
     privacy = document.get("privacy")
     for table, key in [(document, key) for key in (*_FILES, "data")] + [(privacy, "ledger")]:
         if isinstance(table, dict) and isinstance(table.get(key), str):
             table[key] = str(folder / Path(table[key]).expanduser())
+=======
+    for key in (*_FILES, "data"):
+        if isinstance(document.get(key), str):
+            document[key] = str(folder / expanded(document[key]))
+>>>>>>> results
     document |= options
     for setting in settings:
         apply_override(document, setting)

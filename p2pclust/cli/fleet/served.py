@@ -14,6 +14,7 @@ from p2pclust.cli.fleet.operate import client_of
 from p2pclust.cli.show.interrupts import ended_like_ctrl_c
 from p2pclust.cli.show.serving import page_of
 from p2pclust.errors import UsageError
+from p2pclust.tools.files import expanded
 
 if TYPE_CHECKING:
     from p2pclust.fleet.hosts.inventory import Inventory
@@ -63,6 +64,6 @@ def _controls(inventory: Inventory, *, with_key: bool) -> Iterator[str]:
     for device in inventory.devices:
         host = inventory.hosts[device.host]
         if host.ssh is None:
-            yield str(Path(host.state_dir).expanduser() / "peers" / device.name)
+            yield str(expanded(host.state_dir) / "peers" / device.name)
         elif with_key and device.config.get("control"):
             yield f"{device.name}@{device.config['control']}"

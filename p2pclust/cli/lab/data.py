@@ -42,11 +42,11 @@ def list_(as_json: AsJson = False) -> None:
       p2pclust data list
     """
     from p2pclust.data.listing import listing  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.registry import cache_dir  # noqa: PLC0415
+    from p2pclust.data.registry import cache_in_words  # noqa: PLC0415
 
     found = listing()
     if as_json:
-        put_json({"folder": str(cache_dir()), "data": [item.to_dict() for item in found]})
+        put_json({"folder": cache_in_words(), "data": [item.to_dict() for item in found]})
         return
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def list_(as_json: AsJson = False) -> None:
         shown.add_row(item.name, *sizes, item.here, item.size, item.title)
     console = stdout()
     console.print(shown)
-    console.print(f"\nhere: in {cache_dir()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
+    console.print(f"\nhere: in {cache_in_words()}; p2pclust data fetch NAME gets what is not", soft_wrap=True)
 
 
 @app.command(short_help="Download data sets and check them.")

@@ -27,7 +27,7 @@ from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.fleet.hosts.log_files import added, last_line, tail
 from p2pclust.fleet.hosts.restarts import ORDERS
 from p2pclust.fleet.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
-from p2pclust.tools.files import make_folder, replacing
+from p2pclust.tools.files import expanded, make_folder, replacing
 from p2pclust.tools.platforms import exclusive_lock
 
 __all__ = ["main"]
@@ -315,7 +315,7 @@ def _put(out: IO[str], name: str, lines: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb in a folder, and print one JSON object (``logs``: lines)."""
     asked = _parser().parse_args(arguments)
-    folder = Path(asked.folder).expanduser()
+    folder = expanded(asked.folder)
     os.umask(0o077)  # keys, stores and logs are private to their owner
     try:
         if asked.verb == "up":

@@ -28,6 +28,7 @@ from p2pclust.fleet.processes.forking import ForkServer
 from p2pclust.fleet.record import Record
 from p2pclust.fleet.run_async import run_async
 from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, OnEvent
+from p2pclust.tools.platforms import allow_files
 
 __all__ = ["DeviceNetwork", "ProcessFleet", "carry_out", "preload"]
 
@@ -35,6 +36,8 @@ _START_S = 60.0  # forty peers on two cores take some ten seconds, beside much o
 _START_EACH_S = 2.0
 _ANSWER_S = 10.0
 _LEAVE_S = 5.0
+_FILES, _FILES_EACH = 32, 8  # that this process opens at most, in all and for each peer
+_FILES_OF_PEER, _FILES_OF_LINK = 40, 5  # and a peer, with the bulk lane
 _COUNTED = ("messages_sent", "messages_received", "bytes_sent", "bytes_received", "max_rss_mb", "dropped")
 
 
@@ -54,6 +57,11 @@ def carry_out(
     Raise FleetError if the fleet did not even start; UsageError if a job is not meant for so many peers.
     """
     spec.refuse_floods()
+    n_peers = len(spec.peers)
+    most = n_peers if spec.overlay is None else 1 + max(map(len, spec.overlay.values()), default=0)
+    allow_files(
+        max(_FILES + _FILES_EACH * n_peers, _FILES_OF_PEER + _FILES_OF_LINK * most), f"{n_peers} peers on this machine"
+    )
     with contextlib.ExitStack() as stack:
         directory = spec.directory
         if directory is None:

@@ -26,6 +26,7 @@ from p2pclust.scenario.file.fields import renamed, renamed_settings
 from p2pclust.scenario.file.requests import job_of
 from p2pclust.scenario.file.schema import Scenario
 from p2pclust.scenario.file.toml_files import apply_override, read_toml
+from p2pclust.tools.files import expanded
 from p2pclust.topology import LinkChange, Overlay, make_overlay, make_trace, read_trace
 
 __all__ = [
@@ -307,4 +308,4 @@ def _anchor_files(document: dict[str, Any], folder: Path) -> None:
 
 def _anchored(folder: Path, name: str) -> str:
     # A Path drops the "/" at its end, which distinguishes a folder from a data set of that name.
-    return str(folder / Path(name).expanduser()) + ("/" if name.endswith("/") else "")
+    return str(folder / expanded(name)) + ("/" if name.endswith("/") else "")
