@@ -47,12 +47,8 @@ from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
-<<<<<<< HEAD
 from p2pclust.protocols.private.ledger import Budget, MostJobs
-=======
-from p2pclust.protocols.private.ledger import Budget
 from p2pclust.tools.platforms import allow_files
->>>>>>> results
 from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.shaping import Shape

@@ -179,16 +179,10 @@ def load_config(
         document = fields.renamed(document, former, name, str(file))
         settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
-<<<<<<< HEAD
     privacy = document.get("privacy")
     for table, key in [(document, key) for key in (*_FILES, "data")] + [(privacy, "ledger")]:
         if isinstance(table, dict) and isinstance(table.get(key), str):
-            table[key] = str(folder / Path(table[key]).expanduser())
-=======
-    for key in (*_FILES, "data"):
-        if isinstance(document.get(key), str):
-            document[key] = str(folder / expanded(document[key]))
->>>>>>> results
+            table[key] = str(folder / expanded(table[key]))
     document |= options
     for setting in settings:
         apply_override(document, setting)
