@@ -27,6 +27,7 @@ from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, FinishRound, RenewKeys, SumPadded
 from p2pclust.peer.core.tokens import JobToken, TermToken
+from p2pclust.simulation.checks.agreement import Agreement, majority
 from p2pclust.simulation.checks.revealed import Revealed
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
@@ -47,11 +48,6 @@ def _shown(what: str | Report) -> str:
     return f"{what.verb} " + " ".join(f"{k}={v}" for k, v in what.fields.items() if k not in ("job", "roster"))
 
 
-def majority(n: int) -> int:
-    """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""
-    return next(k for k in range(n + 1) if 2 * k > n)
-
-
 def _repeated(peers: list[int]) -> list[int]:
     return [index for index, times in Counter(peers).items() if times > 1]
 
@@ -62,15 +58,8 @@ class Invariants(Observer):
     watches = (Send, Persist, Compute, Report)
 
     def __init__(self) -> None:
-        self._aggregators: dict[tuple[str, int], str] = {}
-        self._states: dict[tuple[str, int, int], bytes] = {}
-        self._parents: dict[tuple[str, bytes], bytes] = {}  # two jobs may have the same state
-        # By stores that were intact at the time: a store that is lost later counts for no majority any more either, so
-        # what it had promised before still meets every majority that can come.
-        self._adopted: dict[tuple[str, int, bytes], dict[str, None]] = {}
-        self._votes: dict[tuple[str, int, str], dict[str, None]] = {}
-        self._committed: dict[str, list[bytes]] = {}
-        self._final: dict[str, bytes] = {}
+        self._parents: dict[str, dict[bytes, bytes]] = {}  # two jobs may have the same state
+        self._agreements: dict[str, Agreement] = {}
         self._documents: dict[str, Document] = {}
         self._unsynced: dict[str, list[tuple[str, int, bytes]]] = {}
         self._learns: dict[tuple[str, str], None] = {}  # who takes over the register of another peer in this step
@@ -122,6 +111,17 @@ class Invariants(Observer):
         if not holds:
             self._broken(name, what)
 
+    def _holds(self, name: str, job: str, flaw: str) -> None:
+        if flaw:
+            self._broken(name, f"{job}: {flaw}")
+
+    def _agreement(self, job: str) -> Agreement:
+        if job not in self._agreements:
+            self._agreements[job] = Agreement(
+                len(self._documents[job].roster), self._parents.setdefault(job, {})
+            )  # fmt: skip
+        return self._agreements[job]
+
     def _broken(self, name: str, what: str) -> NoReturn:
         raise AssertionError(f"{name}: {what}\n" + "\n".join(self.story))
 
@@ -134,7 +134,8 @@ class Invariants(Observer):
         elif effect.table == "ballot" and effect.value is not None:
             term, voted_for = msgpack.unpackb(effect.value)
             if voted_for and self._intact(peer, effect.key):
-                self._votes.setdefault((effect.key, term, voted_for), {})[peer.name] = None
+                # An older store that was put back may vote again: what counts is that no two peers are elected.
+                self._agreement(effect.key).voted(term, voted_for, peer.name)
             self._assert(term >= self._terms.get(key, 0), "S7", f"{peer.name}: term fell to {term}")
             self._terms[key] = term
         elif effect.table == "register" and effect.value is not None:
@@ -165,12 +166,14 @@ class Invariants(Observer):
             "S7",
             f"{peer.name} adopts in term {term} after term {self._terms.get(key)}",
         )
-        opened = not learns or (effect.key, *position) in self._states
+        agreement = self._agreement(effect.key)
         self._assert(
-            opened, "S4", f"{peer.name} takes over a state that was never opened at term {term} round {round_}"
+            not learns or agreement.is_open(*position),
+            "S4",
+            f"{peer.name} takes over a state of term {term} round {round_} that was never opened",
         )
-        known = digest if own else self._states.setdefault((effect.key, *position), digest)
-        self._assert(known == digest, "S4", f"{effect.key}: two states at term {term} round {round_}")
+        if not own:
+            self._holds("S4", effect.key, agreement.opened(*position, digest))
 
     def _goes_on(
         self, peer: Peer, token: TermToken, task: CombineRound | SumPadded | FinishRound | RenewKeys
@@ -184,13 +187,13 @@ class Invariants(Observer):
         twice = [*_repeated(peers), *_repeated(added)]
         self._assert(not twice, "S2", f"{token}: a peer is counted twice: {twice}")
         self._brought(peer, token, peers)
-        opened = (token.job, token.term, state) in self._adopted
+        agreement = self._agreement(token.job)
+        opened = agreement.was_adopted(token.term, state)
         if isinstance(task, CombineRound | SumPadded) or opened:
             self._rests_on_a_majority(peer, token, state)
         elif isinstance(task, FinishRound):
             # The round of an aggregator before: it had a majority in its own term.
-            held = [len(names) for (job, _, of), names in self._adopted.items() if (job, of) == (token.job, state)]
-            enough = max(held, default=0) >= majority(len(self._documents[token.job].roster))
+            enough = agreement.most_holders(state) >= majority(len(self._documents[token.job].roster))
             self._assert(enough, "S10", f"{peer.name} finishes a round whose state no majority has held in one term")
 
     def _brought(self, peer: Peer, token: TermToken, contributors: list[int]) -> None:
@@ -201,24 +204,15 @@ class Invariants(Observer):
 
     def _rests_on_a_majority(self, peer: Peer, token: TermToken, state: bytes) -> None:
         assert peer.core is not None
-        holders = self._adopted.get((token.job, token.term, state), {})
+        holders = self._agreement(token.job).holders(token.term, state)
         held = len([name for name in holders if name not in peer.core.barred])
         enough = held >= majority(len(self._documents[token.job].roster))
         self._assert(enough, "S10", f"{peer.name} combines what {held} intact stores hold that are not revoked")
 
     def _count(self, peer: Peer, job: str, term: int, digest: bytes) -> None:
-        """S3, whenever an adoption completes a majority."""
-        holders = self._adopted.setdefault((job, term, digest), {})
-        if not self._intact(peer, job) or peer.name in holders:
-            return
-        holders[peer.name] = None
-        if len(holders) != majority(len(self._documents[job].roster)):
-            return
-        committed, line = self._committed.setdefault(job, []), self._line(job, digest)
-        for other in committed:
-            related = other in line or digest in self._line(job, other)
-            self._assert(related, "S3", f"{job}: a majority adopted {digest.hex()[:8]} beside {other.hex()[:8]}")
-        committed.append(digest)
+        """S3, of adoptions on intact stores."""
+        agreement = self._agreement(job)
+        self._holds("S3", job, agreement.adopted(term, digest, peer.name if self._intact(peer, job) else ""))
 
     def _report(self, world: World, peer: Peer, effect: Report) -> None:
         if effect.verb not in ("member", "combined"):
@@ -238,30 +232,23 @@ class Invariants(Observer):
             self._finished(peer, str(fields["job"]), bytes.fromhex(str(fields["digest"])))
 
     def _elected(self, peer: Peer, job: str, term: int) -> None:
-        known = self._aggregators.setdefault((job, term), peer.name)
-        self._assert(known == peer.name, "S1", f"{job}: {known} and {peer.name} aggregate in term {term}")
         assert peer.core is not None
-        voters = self._votes.get((job, term, peer.name), {})
-        votes = len(voters)
-        document = self._documents[job]
-        if not (term == 1 and document.treatment.aggregator == peer.name):
-            enough = votes >= majority(len(document.roster))
-            self._assert(enough, "S1", f"{peer.name} is elected in term {term} by {votes} intact votes")
-            votes = len([name for name in voters if name not in peer.core.barred])
+        document, agreement = self._documents[job], self._agreement(job)
+        named = term == 1 and document.treatment.aggregator == peer.name
+        self._holds("S1", job, agreement.elected(term, peer.name, named=named))
+        if not named:
+            votes = len([name for name in agreement.voters(term, peer.name) if name not in peer.core.barred])
             enough = votes >= majority(len(document.roster))
             self._assert(enough, "S10", f"{peer.name} is elected in term {term} by {votes} votes that are not revoked")
 
     def _finished(self, peer: Peer, job: str, digest: bytes) -> None:
-        known = self._final.setdefault(job, digest)
-        self._assert(known == digest, "S5", f"{job}: {peer.name} finished with other bits")
+        agreement = self._agreement(job)
+        self._holds("S5", job, agreement.ended(digest, peer.name))
         row = peer.disk.read_synced("register", job)
         self._assert(
             row is not None and msgpack.unpackb(row)[6], "S6", f"{peer.name} reports an end that is not synced"
         )
-        holders = [len(names) for (of, _, state), names in self._adopted.items() if (of, state) == (job, digest)]
-        held = max(holders, default=0)
-        enough = held >= majority(len(self._documents[job].roster))
-        self._assert(enough, "S8", f"{job}: {peer.name} finished while {held} intact stores hold the final state")
+        self._holds("S8", job, agreement.ended_early(digest, peer.name))
 
     # -- what the world did -----------------------------------------------------------------------------------------
 
@@ -274,15 +261,7 @@ class Invariants(Observer):
         """A state came out of another."""
         if isinstance(effect.task, CombineRound | RenewKeys | FinishRound | CancelJob | CloseGossipRound):
             assert isinstance(effect.token, JobToken)
-            self._parents[effect.token.job, digest] = effect.task.state.digest
-
-    def _line(self, job: str, digest: bytes) -> set[bytes]:
-        """The state and all that it descends from."""
-        line = {digest}
-        while (job, digest) in self._parents:
-            digest = self._parents[job, digest]
-            line.add(digest)
-        return line
+            self._parents.setdefault(effect.token.job, {})[digest] = effect.task.state.digest
 
     def _intact(self, peer: Peer, job: str) -> bool:
         # Written out instead of asking the document, whose own rule is among what is checked.
