@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs arm long check check-types check-tests format explore fuzz mutants scenarios swarms soak benchmarks clean
+.PHONY: demo test docs arm long check check-types check-tests format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -85,6 +85,11 @@ scenarios: $(VENV)/.dev
 swarms: $(VENV)/.dev
 	$(BIN)/p2pclust simulate --seeds 0:3000 --protocol all
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m swarms --timeout 1800
+
+# All histories of three peers within bounds: every order of messages, losses and ends of tasks, and a crash after any effect.
+# It prints a table, and checks that planted bugs are found; a row that takes longer than SECONDS is cut off.
+exhaustive: $(VENV)/.dev
+	$(BIN)/python -m tests.exhaustive --seconds $(SECONDS)
 
 # Long proofs on real processes: a fault at every phase of a job; then jobs one after another while peers are killed, stopped
 # and cut off at random moments, with a table at the end. Longer: make soak SECONDS=28800. Kills alone, in pieces:

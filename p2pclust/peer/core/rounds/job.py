@@ -77,9 +77,7 @@ class AggregatedJob:
         self._term: AggregatorTerm | None = None
         self._notes = PadNotes(job.context, job.document, pads)
         self.reported_sets = ReportedSets(job, self._notes)
-        self._follower = Follower(
-            job, self.election, self.workspace, self._headway, self._notes, lambda: self._term
-        )  # fmt: skip
+        self._follower = Follower(job, self.election, self.workspace, self._headway, self._notes, self._own_term)
         self._final: tuple[str, Close] | None = None  # a final state whose blob is on its way
         self._offered: tuple[str, HeldState] | None = None  # a newer register whose blob is on its way
         self._unconfirmed: dict[str, None] = {}
@@ -87,6 +85,9 @@ class AggregatedJob:
         self._leapt: dict[str, None] = {}  # peers that sent an impossible term or round
         #: The newest term and round that each peer reported to have adopted in this term, and its store.
         self._adopted: dict[str, tuple[int, int, str]] = {}
+
+    def _own_term(self) -> AggregatorTerm | None:
+        return self._term
 
     def start(self, *, fresh: bool) -> None:
         """Begin, or go on after a restart."""
