@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p2pclust.peer.core.effects import Effect, Persist, Send
-from p2pclust.peer.core.fleet_roster import Rosters
+from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.messages import JobMessage, Message, Relay, frames_of
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
@@ -96,7 +96,7 @@ class Context:
     store_id: str
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
-    rosters: Rosters = field(default_factory=Rosters)  # in a fleet with keys
+    rosters: HeldRosters = field(default_factory=HeldRosters)  # in a fleet with keys
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
     too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them

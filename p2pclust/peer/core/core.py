@@ -35,7 +35,7 @@ from p2pclust.peer.core.events import (
     Started,
     Submit,
 )  # fmt: skip
-from p2pclust.peer.core.fleet_roster import FleetRoster, Rosters
+from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters
 from p2pclust.peer.core.jobs.jobs import FACTS_OF_JOBS, Jobs
 from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.core.members.enrolment import TABLE as ROSTERS
@@ -131,7 +131,7 @@ class Core:
         self.limits = limits
         self.routing = Routing(identity.name, identity.overlay, identity.links)
         held = identity.fleet_rosters
-        rosters = Rosters(held[0] if held else None, identity.before, held)
+        rosters = HeldRosters(held[0] if held else None, identity.before, held)
         self._ctx = Context(
             identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, rosters,
             too_large, {name: None for roster in held for name in roster.devices if name not in identity.roster},

@@ -13,7 +13,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.fleet_roster import RosterName, Rosters
+from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
@@ -156,7 +156,7 @@ class Document:
         """The round of the parent that a child job belongs to."""
         return int(self.nonce.split("/")[1])
 
-    def keys(self, rosters: Rosters, barred: Sequence[str] = ()) -> JobKeys | None:
+    def keys(self, rosters: HeldRosters, barred: Sequence[str] = ()) -> JobKeys | None:
         """Return what tasks need where devices sign; None elsewhere. `barred` are peers of the roster."""
         treatment, named = self.treatment, self.fleet_roster
         if not treatment.keyed or named is None:
@@ -334,7 +334,7 @@ def links_of(routing: Routing, treatment: Treatment, roster: tuple[str, ...]) ->
     return links
 
 
-def roster_for(rosters: Rosters, treatment: Treatment, peers: Sequence[str]) -> RosterName | None:
+def roster_for(rosters: HeldRosters, treatment: Treatment, peers: Sequence[str]) -> RosterName | None:
     """Return the fleet roster that the document of a new job names; None in a fleet without keys.
 
     Raises

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from p2pclust.errors import UsageError
 
-__all__ = ["FleetRoster", "RosterName", "Rosters"]
+__all__ = ["FleetRoster", "HeldRosters", "RosterName"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class FleetRoster:
     devices: Mapping[str, bytes]
 
 
-class Rosters:
+class HeldRosters:
     """The fleet rosters that a peer of a fleet with keys holds; none in other fleets.
 
     Parameters

@@ -16,7 +16,7 @@ import numpy as np
 from p2pclust.clustering.kernels import NUMPY
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.fleet_roster import Rosters
+from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import VoteReply
 from p2pclust.peer.core.jobs import acceptance
@@ -29,7 +29,6 @@ from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.headway import Headway
-from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
@@ -248,16 +247,16 @@ _GIVEN_UP: Final = Headway.given_up
 _BUSY_LIMIT: Final = Headway.busy_limit_s
 
 
-def _takes_invented_peers(rosters: Rosters, named: Any, peers: Any, *, met: bool) -> str:
+def _takes_invented_peers(rosters: HeldRosters, named: Any, peers: Any, *, met: bool) -> str:
     known = [] if named is None or named.digest not in rosters.held else rosters.held[named.digest].devices
     return _FLAW(rosters, named, [name for name in peers if name in known], met=met)
 
 
-def _takes_old_rosters(rosters: Rosters, named: Any, peers: Any, *, met: bool) -> str:
+def _takes_old_rosters(rosters: HeldRosters, named: Any, peers: Any, *, met: bool) -> str:
     return _FLAW(rosters, named, peers, met=True)
 
 
-_FLAW: Final = Rosters.flaw
+_FLAW: Final = HeldRosters.flaw
 
 
 _Patch = tuple[Any, str, Any]
@@ -348,10 +347,9 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
-    "invented-peers-taken": ((Rosters, "flaw", _takes_invented_peers),),
-    "old-fleet-roster-taken": ((Rosters, "flaw", _takes_old_rosters),),
-    "new-keys-not-barred": ((Rosters, "other_key", _never),),
-    "pads-for-a-barred-peer": ((Keeper, "_barred", lambda keeper, members: ""),),
+    "invented-peers-taken": ((HeldRosters, "flaw", _takes_invented_peers),),
+    "old-fleet-roster-taken": ((HeldRosters, "flaw", _takes_old_rosters),),
+    "new-keys-not-barred": ((HeldRosters, "other_key", _never),),
     "newer-job-for-an-older-peer": ((Core, "kernel_of", lambda core, name: NUMPY),),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName, Rosters
+from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters, RosterName
 
 PEERS = ("a", "b")
 
@@ -16,7 +16,7 @@ def roster(serial: int, names: str = "abc", *, version: str = "") -> FleetRoster
 
 
 def test_the_roster_in_force_and_the_one_before_are_taken() -> None:
-    rosters = Rosters(roster(7), roster(6).name.digest, [roster(6), roster(5)])
+    rosters = HeldRosters(roster(7), roster(6).name.digest, [roster(6), roster(5)])
     for serial in (6, 7):
         assert rosters.flaw(roster(serial).name, PEERS, met=False) == ""
         assert rosters.has(roster(serial).name)
@@ -25,14 +25,14 @@ def test_the_roster_in_force_and_the_one_before_are_taken() -> None:
 
 
 def test_of_rosters_that_were_missed_all_since_the_last_are_taken() -> None:
-    rosters = Rosters(roster(3))
+    rosters = HeldRosters(roster(3))
     rosters.take(roster(9))
     assert [rosters.flaw(RosterName(serial, b"x" * 32), PEERS, met=False) == "" for serial in (2, 4, 8, 10)] == [
         False, True, True, True,
     ]  # fmt: skip
     assert not rosters.has(RosterName(4, b"x" * 32))
-    assert Rosters(roster(9)).flaw(RosterName(7, b"x" * 32), PEERS, met=False) != "", "it knows of none before"
-    assert Rosters(roster(9)).flaw(RosterName(8, b"x" * 32), PEERS, met=False) == ""
+    assert HeldRosters(roster(9)).flaw(RosterName(7, b"x" * 32), PEERS, met=False) != "", "it knows of none before"
+    assert HeldRosters(roster(9)).flaw(RosterName(8, b"x" * 32), PEERS, met=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def test_of_rosters_that_were_missed_all_since_the_last_are_taken() -> None:
 )
 @pytest.mark.parametrize("met", [False, True])
 def test_a_document_is_refused(named: RosterName | None, peers: tuple[str, ...], reason: str, met: bool) -> None:
-    assert Rosters(roster(7)).flaw(named, peers, met=met) == reason
+    assert HeldRosters(roster(7)).flaw(named, peers, met=met) == reason
 
 
 def test_in_a_fleet_without_keys_documents_name_none() -> None:
-    rosters = Rosters()
+    rosters = HeldRosters()
     assert rosters.flaw(None, PEERS, met=False) == ""
     assert rosters.has(None)
     assert rosters.flaw(roster(1).name, PEERS, met=False) == "it names a fleet roster, and this fleet has no keys"
     assert rosters.name_for(("a", "x")) is None
     with pytest.raises(UsageError, match="not on the fleet roster of this peer: x"):
-        Rosters(roster(1)).name_for(("a", "x"))
+        HeldRosters(roster(1)).name_for(("a", "x"))
 
 
 def test_another_key_or_none_bars_a_peer_from_the_jobs_that_know_the_key_before() -> None:
-    rosters, first = Rosters(roster(1)), roster(1).name
+    rosters, first = HeldRosters(roster(1)), roster(1).name
     assert not any(rosters.other_key(first, name) for name in "abc")
     rosters.take(
         FleetRoster(RosterName(2, b"2" * 32), {**roster(2, "a").devices, **roster(2, "b", version="new").devices})
@@ -72,7 +72,7 @@ def test_another_key_or_none_bars_a_peer_from_the_jobs_that_know_the_key_before(
 
 
 def test_only_what_is_needed_is_held() -> None:
-    rosters = Rosters(roster(3), roster(2).name.digest, [roster(1), roster(2)])
+    rosters = HeldRosters(roster(3), roster(2).name.digest, [roster(1), roster(2)])
     rosters.wanted[roster(0).name.digest] = ("a",)
     rosters.hold(roster(0))
     assert rosters.wanted == {}

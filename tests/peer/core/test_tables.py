@@ -11,7 +11,7 @@ import pytest
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.document import Document, Turn, roster_for
-from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName, Rosters
+from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters, RosterName
 from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.timing import PRESETS, Timing, preset
 from p2pclust.peer.core.treatment import Treatment
@@ -151,7 +151,7 @@ def test_the_id_depends_on_every_field(field: str) -> None:
 
 
 NAMED = RosterName(4, bytes(range(32)))
-ROSTERS = Rosters(FleetRoster(NAMED, {name: name.encode() * 32 for name in "abcdefghi"}))
+ROSTERS = HeldRosters(FleetRoster(NAMED, {name: name.encode() * 32 for name in "abcdefghi"}))
 SECURE: dict[str, Any] = {
     "secure": True, "keepers": 2, "cohort": 3, "burnt": "record", "leave": "groups", "fleet_roster": NAMED,
 }  # fmt: skip
@@ -295,11 +295,11 @@ def test_a_document_names_the_fleet_roster_in_force_and_no_peer_that_is_not_on_i
     assert roster_for(ROSTERS, Treatment(), ("a", "b")) == NAMED
     with pytest.raises(UsageError, match="not on the fleet roster of this peer: x"):
         roster_for(ROSTERS, Treatment(), ("a", "b", "x"))
-    assert roster_for(Rosters(), Treatment(), ("a", "b")) is None
+    assert roster_for(HeldRosters(), Treatment(), ("a", "b")) is None
     with pytest.raises(UsageError, match="secure: this fleet has no keys"):
-        roster_for(Rosters(), Treatment(secure=True), ("a", "b"))
+        roster_for(HeldRosters(), Treatment(secure=True), ("a", "b"))
     with pytest.raises(UsageError, match="verify: this fleet has no keys"):
-        roster_for(Rosters(), Treatment(verify="all"), ("a", "b"))
+        roster_for(HeldRosters(), Treatment(verify="all"), ("a", "b"))
 
 
 def test_a_document_too_large_to_be_a_fact_is_refused() -> None:

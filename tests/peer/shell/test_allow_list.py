@@ -12,6 +12,7 @@ import pytest
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.effects import CheckRoster, Effect, Send, SendRoster, TakeRoster
 from p2pclust.peer.core.events import Event, Expired, RosterRead
+from p2pclust.peer.core.members.enrolment import rows_in_force
 from p2pclust.peer.core.messages import RosterCopy
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.store import Store
@@ -300,7 +301,7 @@ class TestBegin:
     def test_another_fleets_roster_in_the_store_binds_nobody(self, fleet: Fleet, tmp_path: Path) -> None:
         other, _ = throwaway_fleet(["x"] + [f"y{number}" for number in range(9)])
         store = Store(tmp_path / "state")
-        store.write([("roster", "current", other.to_bytes())])
+        store.write(rows_in_force(other.to_bytes(), None))
 
         async def names() -> tuple[str, ...]:
             return begin(self.config(fleet), store, fleet.watch)[1].roster.names
@@ -314,7 +315,7 @@ class TestBegin:
         (tmp_path / "a.bundle").write_bytes(secret)
         (tmp_path / "a.bundle").chmod(0o600)
         store = Store(tmp_path / "state")
-        store.write([("roster", "current", (fleet.home / "roster.json").read_bytes())])
+        store.write(rows_in_force((fleet.home / "roster.json").read_bytes(), None))
 
         async def start() -> None:
             begin({"bundle": str(tmp_path / "a.bundle")}, store, fleet.watch)

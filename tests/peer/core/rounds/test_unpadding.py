@@ -12,7 +12,7 @@ import pytest
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Send
-from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName, Rosters
+from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters, RosterName
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.round_reports import OutOfReach
 from p2pclust.peer.core.rounds.headway import Headway
@@ -43,7 +43,7 @@ class Closing:
 
     def __init__(self) -> None:
         self.ctx = Context(
-            "p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1", rosters=Rosters(ROSTER)
+            "p1", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p1", rosters=HeldRosters(ROSTER)
         )
         self.chunks_left = 0
         self.here: set[bytes] = set()
