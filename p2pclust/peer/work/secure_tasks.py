@@ -124,9 +124,10 @@ def contribute_padded(
     assert task.pads is not None
     sets = secure_rounds.segments_of(job, state, part.asked)
     refusal = secrets.flaw(keys, part) or _refusal(task, rows, keepers, terms, secrets)
-    refusal = refusal or _small(keys, part, task.pads, sets, secrets)
     if refusal := refusal or _spent(job, state, task):
         return NoResult(refusal)
+    if refusal := _hides(keys, part, task.pads, sets, secrets):
+        return NoResult(f"{LEFT_OUT}: {refusal}")  # the next aggregator may do better
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
     # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
     entropy = pair.noise_source(context) if secure_rounds.is_noisy(job, state) else None
@@ -140,13 +141,17 @@ def contribute_padded(
     return Arrays({PADDED: padded.view(np.int64)}), rows
 
 
-def _small(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
-    """Return why the sums of these sets may not be revealed beside those that this peer knows, or an empty string.
+def _hides(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
+    """Return why the sums of these sets may not be revealed after a state, or an empty string.
 
-    It does not matter whether the numbers are the same as before: whoever writes the state also chooses these.
+    What peers report must be in the state. And with ``leave = "groups"`` no class with sets that this peer knows may be too
+    small. It does not matter whether the numbers are the same as before: whoever writes the state also chooses these.
     """
-    known, secure = secrets.known_sets(keys, part, pads), secrets.terms(keys).secure
-    return f"{LEFT_OUT}: {_SMALL_CLASS}" if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
+    secure = secrets.terms(keys).secure
+    if flaw := secure_rounds.answers_flaw(part, secure):
+        return flaw
+    known = secrets.known_sets(keys, part, pads)
+    return _SMALL_CLASS if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:
@@ -211,7 +216,7 @@ def _withheld(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     sets = secure_rounds.segments_of(job, state, task.members)
     if len({*task.pads.released, *sets}) > MOST_SETS:
         return f"it has taken its pads away for {MOST_SETS} different sets of peers"
-    return secrets.flaw(keys, part) or _small(keys, part, task.pads, sets, secrets)
+    return secrets.flaw(keys, part) or _hides(keys, part, task.pads, sets, secrets)
 
 
 def own_pads(
