@@ -94,7 +94,7 @@ def test_a_refusal_leaves_no_key_that_a_contribution_can_be_padded_with(tmp_path
         life.secrets.reserve = lambda *_, answers=answers: next(answers, "")  # type: ignore[misc]
     refusals, outcomes = devices.ask_all_the_same(private_job(1.0))
     assert refusals == ["not now"] * N
-    assert reasons(outcomes) == ["a peer is asked that has refused"] * N
+    assert reasons(outcomes) == ["left out: a peer is asked that has refused"] * N
 
 
 def test_jobs_that_are_unfit_for_secure_sums_get_nothing(tmp_path: Path) -> None:

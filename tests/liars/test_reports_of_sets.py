@@ -54,4 +54,4 @@ def test_an_aggregator_cannot_leave_a_report_out() -> None:
     state = replace(honest, secured=replace(part, revealed=(EIGHT,)))
     _, contributed, why = liar.padded_round(state)
     assert list(contributed) == [liar.index], "the liar's own"
-    assert set(why.values()) == {"a set of peers that a peer reported is left out"}
+    assert set(why.values()) == {"left out: the state hides a set of peers that a peer reported"}

@@ -150,16 +150,13 @@ class Secrets:
         return self._rows[1]
 
     def flaw(self, keys: JobKeys, part: Secured) -> str:
-        """Return why the list of keys of a padded state must not be used, or an empty string; each list is checked once.
-
-        What the answers on it report is compared with each state.
-        """
+        """Return why the list of keys of a padded state is not believed, or an empty string; each list is checked once."""
         known = self._of(keys)
         if known.believed != part.entries:
             if flaw := KeyList(part.entries).flaw(known.terms.keys, keys.job, part.asks):
                 return flaw
             known.believed = part.entries
-        return secure_rounds.answers_flaw(part, known.terms.secure)
+        return ""
 
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:
         """Return who keeps pads of a padded state, with their public keys."""

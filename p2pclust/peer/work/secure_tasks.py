@@ -129,13 +129,15 @@ def contribute_padded(
     sets = secure_rounds.segments_of(job, state, part.asked)
     # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
     refusal = _unusable(job, local) or secrets.flaw(keys, part)
-    refusal = refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task)
-    refusal = refusal or _small(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms)
+    if refusal := refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task):
+        return NoResult(refusal)
+    if refusal := _hides(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms):
+        return NoResult(f"{LEFT_OUT}: {refusal}")  # the next aggregator may do better
 
     def named() -> Sequence[PeerSet]:
         return [PeerSet.of(keys.job, rows, [terms.keys.devices[i] for i in members_of(one)]) for one in sets]
 
-    if refusal := refusal or _reserved(job, keys, secrets, named):
+    if refusal := _reserved(job, keys, secrets, named):
         return NoResult(refusal)
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
     # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.
@@ -150,13 +152,17 @@ def contribute_padded(
     return Arrays({PADDED: padded.view(np.int64)}), rows
 
 
-def _small(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
-    """Return why the sums of these sets may not be revealed beside those that this peer knows, or an empty string.
+def _hides(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], secrets: Secrets) -> str:
+    """Return why the sums of these sets may not be revealed after a state, or an empty string.
 
-    It does not matter whether the numbers are the same as before: the peer that writes the state also chooses them.
+    What peers report must be in the state. And with ``leave = "groups"`` no class with sets that this peer knows may be too
+    small. It does not matter whether the numbers are the same as before: the peer that writes the state also chooses them.
     """
-    known, secure = secrets.known_sets(keys, part, pads), secrets.terms(keys).secure
-    return f"{LEFT_OUT}: {_SMALL_CLASS}" if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
+    secure = secrets.terms(keys).secure
+    if flaw := secure_rounds.answers_flaw(part, secure):
+        return flaw
+    known = secrets.known_sets(keys, part, pads)
+    return _SMALL_CLASS if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:
@@ -194,7 +200,7 @@ def _barred(
     others = secure_rounds.secured_of(state).asked & ~keys.barred
     keep = len([keeper for keeper in keepers if not keys.barred >> keeper & 1])
     if others.bit_count() < secure_rounds.least_members(job, state, terms) or keep <= terms.secure.colluders:
-        return f"{LEFT_OUT}: without peers that were revoked, or have new keys, too few are asked or keep pads"
+        return "without peers that were revoked, or have new keys, too few are asked or keep pads"
     return ""
 
 
@@ -236,7 +242,7 @@ def _withheld(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     sets = secure_rounds.segments_of(job, state, task.members)
     if len({*task.pads.released, *sets}) > MOST_SETS:
         return f"it has taken its pads away for {MOST_SETS} different sets of peers"
-    return secrets.flaw(keys, part) or _small(keys, part, task.pads, sets, secrets)
+    return secrets.flaw(keys, part) or _hides(keys, part, task.pads, sets, secrets)
 
 
 def own_pads(

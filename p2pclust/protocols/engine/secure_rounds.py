@@ -387,7 +387,7 @@ def answers_flaw(part: Secured, secure: SecureSums) -> str:
     if any(entry.refusal and part.asked >> entry.index & 1 for entry in part.entries):
         return "a peer is asked that has refused"
     if unnamed(part, (own for entry in part.entries for own in (*entry.sets, *([entry.taken] if entry.taken else [])))):
-        return "a set of peers that a peer reported is left out"
+        return "the state hides a set of peers that a peer reported"
     u = part.unsettled
     if u is None or u.asked in part.unknown or any(not one & ~u.asked for one in part.revealed):
         return ""

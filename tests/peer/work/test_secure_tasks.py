@@ -481,7 +481,7 @@ def test_it_forgets_a_set_when_enough_keepers_say_on_the_list_that_they_took_no_
         assert part.unknown == (2**9 - 1,)
         hidden = workers.other(after, unknown=(), asked=2**9 - 1 & ~as_mask(missing))
         assert refusal(workers.contribute(hidden, 3)) == (
-            "too few keepers say that nothing was revealed in the context before"
+            "left out: too few keepers say that nothing was revealed in the context before"
         )
     else:
         assert part.asked == 2**9 - 1 & ~as_mask(missing), "nothing was revealed: no class is too small"

@@ -198,7 +198,7 @@ def test_a_set_that_one_peer_reports_was_revealed() -> None:
     assert of(part) == ((0b111110111,), (0b111110111,), ())
     assert secure_rounds.answers_flaw(part, fleet.secure) == ""
     assert secure_rounds.answers_flaw(replace(part, revealed=()), fleet.secure) == (
-        "a set of peers that a peer reported is left out"
+        "the state hides a set of peers that a peer reported"
     )
 
 
