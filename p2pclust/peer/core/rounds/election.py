@@ -149,7 +149,7 @@ class Election:
     def hand_over(self) -> None:
         """Stop aggregating, and let the other peers stand first."""
         self.resign()
-        self._wait(2 * self._ctx.timing.election_max_s)
+        self._wait(2 * self._ctx.timing.election_max_s * self._headway.courtesy_times())
 
     def withdraw(self) -> None:
         """Stop aggregating, and do not stand again in this life: this peer cannot aggregate the job."""
@@ -378,7 +378,7 @@ class Election:
         too.
         """
         if self._ctx.me in self._headway.tried or self._headway.may_hang():
-            return at_most_s
+            return at_most_s * self._headway.courtesy_times()
 
         def able(name: str) -> bool:
             own_store = self._document.counts(name, self._membership.store_id(name))

@@ -47,6 +47,7 @@ class Headway:
         self._ended: dict[str, int] = {}  # how many answers each peer's worker has ended, as it last reported
         self.ended = 0  # and this peer's
         self.tried: dict[str, None] = {}  # peers that have aggregated since that newest state, and that got no further
+        self._own_terms = 0  # how many terms of this peer itself those are
         self._computing: dict[AnswerToken, float] = {}  # this peer's answers that are computed, and since when
 
     # -- what happens -----------------------------------------------------------------------------------------------
@@ -59,6 +60,7 @@ class Headway:
             self._term, self._aggregator = term, aggregator
             self._terms += 1
             self.tried[aggregator] = None
+            self._own_terms += aggregator == self._ctx.me
 
     def adopts(self, term: int, round_: int) -> None:
         """Note a state that this peer adopted; a majority had adopted the one before it."""
@@ -71,6 +73,7 @@ class Headway:
         """Note that a majority has adopted the state of a round."""
         if round_ > self._reached:
             self._reached, self._terms = round_, 0
+            self._own_terms = 0
             self.tried.clear()
 
     def answered(self, name: str) -> None:
@@ -116,6 +119,13 @@ class Headway:
         """
         required = _ANSWERS * self._membership.answer_s() / self._ctx.timing.election_min_s
         return max(1.0, min(required, 2.0 ** min(self._ledger.term - 1, _MOST_DOUBLINGS)))
+
+    def courtesy_times(self) -> float:
+        """Return how many times as long as usual this peer lets others stand first: twice with each own term in vain.
+
+        Or else, a peer whose answers come sooner than those of others would always stand before them.
+        """
+        return 2.0 ** min(max(self._own_terms - 1, 0), _MOST_DOUBLINGS)
 
     @property
     def busy(self) -> bool:

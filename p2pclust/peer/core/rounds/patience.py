@@ -202,7 +202,7 @@ class Patience:
             settled = name == self._ctx.me or name in opened.answered or index in opened.left_out
             if settled or (missing == "all" and self._membership.gone(name)):
                 continue
-            if missing != "all" and self._busy_too_long(opened, name):
+            if missing != "all" and name not in self._headway.hung and self._busy_too_long(opened, name):
                 yield name, Resort.GIVE_UP_BUSY
             elif self._ctx.now - max(self._works.get(name, 0.0), opened.opened_at) < patience_s:
                 continue

@@ -175,6 +175,17 @@ def test_an_aggregator_that_got_no_further_lets_the_others_stand_first() -> None
     assert list(headway.tried) == []
 
 
+def test_it_lets_them_stand_first_for_twice_as_long_with_each_term_of_its_own() -> None:
+    """A peer whose large messages were lost was elected seven times: its answers came sooner than those of the others."""
+    headway, _ = a_headway()
+    times = []
+    for term, aggregator in [(1, "p1"), (2, "p2"), (3, "p1"), (4, "p1")]:
+        headway.begins(term, aggregator)
+        times.append(headway.courtesy_times())
+    headway.reached(0)
+    assert [*times, headway.courtesy_times()] == [1.0, 1.0, 2.0, 4.0, 1.0]
+
+
 def test_the_first_two_terms_of_a_round_may_stand_still_for_equally_long_and_the_next_for_twice_as_long() -> None:
     """The first of them has made the state."""
     headway, _ = a_headway()
