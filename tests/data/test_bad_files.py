@@ -111,14 +111,15 @@ def test_an_npz_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None
     whole = io.BytesIO()
     np.savez(whole, X=np.eye(9), y=np.arange(9))
     good, file = whole.getvalue(), tmp_path / "odd.npz"
-    lines = []
+    lines, n_read = [], 0
     for position in range(0, len(good), 7):
         file.write_bytes(good[:position] + bytes([good[position] ^ 0x5A]) + good[position + 1 :])
         try:
             assert np.isfinite(read(file).X).all()
+            n_read += 1
         except DataError as error:
             lines.append(str(error))
-    assert lines
+    assert min(len(lines), n_read) > 0, (len(lines), n_read)
     assert all(len(line.splitlines()) == 1 for line in lines)
 
 

@@ -69,7 +69,7 @@ FOUND_BY = {
     "late-vote-counted": (2, "S1: "),
     "result-of-an-older-term": (33, "S3: "),
     "gossip-ends-without-stores": (64, "S8: "),
-    "accepted-by-one": (4, "L1: "),
+    "accepted-by-one": (1, "S13: "),
     "silent-peer-waited-for": (15, "L3: "),
     "wiped-store-hoped-for": (7, "L3: "),
     "note-not-synced": (0, "S6: "),
@@ -99,11 +99,11 @@ FOUND_BY = {
     "pause-without-end": (0, "L5: "),
     "serial-not-synced": (2, "S6: "),
     "roster-asked-for-once": (2, "L5: "),
-    "padded-by-a-revoked-peer": (0, "S10: "),
-    "sum-with-a-revoked-peer": (0, "S10: "),
+    "padded-by-a-revoked-peer": (14, "S10: "),
     "child-counted-twice": (16, "S2: "),
     "store-ids-asked-for-once": (9, "L5: "),
     "day-without-end": (0, "L5: "),
+    "ended-jobs-forgotten": (0, "L1: "),
     "tombstone-not-synced": (0, "S6: "),
 }
 

@@ -71,13 +71,12 @@ class TestJob:
 
     def test_how_good_the_labels_are(self) -> None:
         found = job_on("ring")
-        assert found["ari"] <= 1.0
-        assert 0.5 <= found["accuracy"] <= 1.0
+        assert (found["ari"], found["accuracy"]) == (1.0, 1.0), "two clusters that are far apart"
         assert (found["gap"], found["communities"]) == (None, None)
         axes = USUAL | {"protocol": "k-fed"}
         settings = f'{{{DATA},{FLEET},"job":{{"clusters":2}}}}'
         other = run_cell(Cell("job", "ring", "ring", "{}", 7, 0, tuple(axes.items()), settings))
-        assert other["gap"] >= 0.0
+        assert 0.0 < other["gap"] < 0.05, "one round is a little worse than all data in one place"
         assert other["relative_difference"] is None
 
     def test_what_fedcref_finds(self) -> None:
@@ -87,8 +86,8 @@ class TestJob:
         job = '"job":{"epochs":4,"hidden":[8,4,8],"max_refinements":1,"n_local_clusters":"classes"}'
         axes = USUAL | {"protocol": "fedcref"}
         found = run_cell(Cell("job", "ring", "ring", "{}", 4, 0, tuple(axes.items()), f"{{{data},{FLEET},{job}}}"))
-        assert found["communities"] >= 0
-        assert 0.5 <= found["accuracy"] <= 1.0, "of two classes each"
+        assert 1 <= found["communities"] < 8, "some of the two clusters of each peer belong together"
+        assert 0.5 <= found["accuracy"] < 1.0, "of two classes each, after four epochs"
         assert found["ari"] is None
 
     def test_a_contribution_crosses_as_many_links_as_its_peer_is_away(self) -> None:

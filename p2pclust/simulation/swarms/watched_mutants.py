@@ -19,12 +19,10 @@ from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import Given, Ref, Summed
-from p2pclust.tools.bit_sets import as_mask
+from p2pclust.peer.core.tasks import Given, Ref
 
 __all__ = ["WATCHED_MUTANTS", "not_synced", "without_timer"]
 
@@ -120,16 +118,6 @@ def _keeps_what_is_padded(answers: Answers, opened: OpenRound, name: str) -> lis
 _DROP: Final = Answers.drop
 
 
-def _asks_whatever_the_set(term: SecureTerm, outcome: Summed) -> None:
-    closing = term._closing
-    if closing is not None and closing.held is None and outcome.ref is not None:
-        term._ask(closing, as_mask(outcome.peers), outcome.ref)
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
 #: By swarm: name of the bug -> the attributes that it replaces.
 WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
     "": {
@@ -156,12 +144,12 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
         "serial-not-synced": ((Enrolment, "_adopt", not_synced(Enrolment._adopt, "roster")),),
         "roster-asked-for-once": ((Enrolment, "_ask", without_timer(Enrolment._ask)),),
         "padded-by-a-revoked-peer": ((Answers, "drop", _keeps_what_is_padded),),
-        "sum-with-a-revoked-peer": ((SecureTerm, "revoked", _nothing), (SecureTerm, "summed", _asks_whatever_the_set)),
     },
     "any": {
         "child-counted-twice": ((OpenRound, "_usable", _counts_children_twice),),
         "store-ids-asked-for-once": ((Submissions, "_go_on", without_timer(Submissions._go_on)),),
         "day-without-end": ((Elapsed, "begin", without_timer(Elapsed.begin)),),
+        "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
         "tombstone-not-synced": (
             (announcements, "_MOST_KEPT", 0),
             (Tombstones, "bury", not_synced(Tombstones.bury, "ended")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections import Counter
 from dataclasses import replace
 
 import msgpack
@@ -70,22 +70,53 @@ def test_a_proof_that_cannot_be_is_refused(proof: Proof) -> None:
         Proof.decode(proof.encode())
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for kind in (SignedAnswer, OpenPads, Proof):
-        try:
-            read = kind.decode(data)
-        except WireError:
-            continue
-        assert kind.decode(read.encode()) == read
+KINDS: dict[type[SignedAnswer | OpenPads | Proof], SignedAnswer | OpenPads | Proof] = {
+    SignedAnswer: ANSWER, OpenPads: PADS, Proof: PROOF,
+}  # fmt: skip
 
 
-@given(st.recursive(st.none() | st.integers() | st.binary(max_size=8) | st.text(max_size=8), st.lists, max_leaves=12))
-def test_any_values_are_read_or_refused(value: object) -> None:
+def refused_or_as_it_says(kind: type[SignedAnswer | OpenPads | Proof], data: bytes) -> str:
+    """Decode bytes; return what became of them."""
     try:
-        data = msgpack.packb(value)
-    except OverflowError:
-        return
-    for kind in (SignedAnswer, OpenPads, Proof):
-        with contextlib.suppress(WireError):
-            assert isinstance(kind.decode(data), kind)
+        read = kind.decode(data)
+    except WireError:
+        return "refused"
+    assert isinstance(read, kind)
+    assert kind.decode(read.encode()) == read
+    return "as it was" if read == KINDS[kind] else "another one"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_with_a_changed_one_are_read_or_refused(kind: type[SignedAnswer | OpenPads | Proof]) -> None:
+    good, outcomes = KINDS[kind].encode(), Counter[str]()
+
+    @given(st.integers(0, len(good) - 1), st.integers(1, 255), st.binary(max_size=3))
+    def check(place: int, flip: int, more: bytes) -> None:
+        changed = good[:place] + bytes([good[place] ^ flip]) + good[place + 1 :]
+        outcomes[refused_or_as_it_says(kind, changed)] += 1
+        assert refused_or_as_it_says(kind, more) == "refused"
+
+    check()
+    assert min(outcomes["refused"], outcomes["another one"]) > 0, outcomes
+
+
+VALUES = st.recursive(
+    st.none() | st.integers(-(2**63), 2**64 - 1) | st.integers(0, 5) | st.binary(max_size=8) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_value_in_one_place_is_read_or_refused(kind: type[SignedAnswer | OpenPads | Proof]) -> None:
+    outcomes: Counter[str] = Counter()
+
+    @given(st.integers(0, 20), VALUES)
+    def check(place: int, value: object) -> None:
+        fields = msgpack.unpackb(KINDS[kind].encode())
+        fields[place % len(fields)] = value
+        outcomes[refused_or_as_it_says(kind, msgpack.packb(fields))] += 1
+        assert refused_or_as_it_says(kind, msgpack.packb(value)) == "refused"
+
+    check()
+    assert min(outcomes["refused"], outcomes["another one"]) > 0, outcomes
