@@ -227,7 +227,7 @@ def _plain(cell: str) -> str:
 
 def _with_point(cell: str, convention: str) -> str:
     """Return a number as every program reads it."""
-    decimal, between = convention
+    decimal, between = convention[0], convention[1]
     plain = _plain(cell).replace(between, "").replace("'", "")
     return plain.replace(",", ".") if decimal == "," else plain
 

@@ -378,7 +378,7 @@ def finished(
     DataError
         If no row is left, or the rest is not a matrix of finite numbers.
     """
-    by_row = dict(by_row or {})
+    by_row: dict[str, Any] = dict(by_row or {})
     dropped, row = 0, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
