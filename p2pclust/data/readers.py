@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.dataset import DataSet
+from p2pclust.data.dataset import DataSet, filled_in
 from p2pclust.data.hints import delimiter_of, is_number, unlocalised
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
@@ -165,6 +165,7 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
         dropped=sum(part.dropped for part in parts),
         row=np.concatenate([part.row_numbers for part in parts]),
         file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
+        filled=filled_in(parts),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.dataset import fills_outside
 from p2pclust.data.sources import public_reason, read_source
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
@@ -34,7 +35,7 @@ def load_rows(
         See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
         ``n_clusters`` and ``threads`` as well.
     report : callable
-        Receives the report ``data`` with rows, columns and rows left out, or ``data-refused`` with the reason.
+        Receives the report ``data`` with rows, columns and rows left out, and ``data-doubtful``; or ``data-refused``.
     cancelled : callable
         Whether the peer leaves meanwhile.
 
@@ -51,7 +52,7 @@ def load_rows(
     'its data cannot be used'
     """
     try:
-        local, dropped = _read(config, cancelled)
+        local, dropped, doubts = _read(config, cancelled)
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
@@ -59,12 +60,15 @@ def load_rows(
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
         report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
+        for reason in doubts:
+            report("data-doubtful", {"reason": reason})
     local.n_clusters = config.get("n_clusters")
     local.threads = int(config.get("threads", 1))
     return local
 
 
-def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int]:
+def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int, list[str]]:
+    """Return the rows, how many were left out, and what is doubtful about them."""
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
@@ -72,11 +76,11 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
-        return Local(read_array(path), **more), 0
+        return Local(read_array(path), **more), 0, []
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
-    return local, data.dropped
+    return local, data.dropped, fills_outside([data])
 
 
 def read_array(path: str) -> NDArray[Any]:
