@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
-__all__ = ["DataSet", "what_to_do"]
+__all__ = ["DataSet", "filled_in", "fills_outside", "what_to_do"]
 
 _BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
 
@@ -42,6 +43,8 @@ class DataSet:
         The name of the file that each row came from, where several were read as one.
     reading : str
         How the columns of a text file were read, in words; empty for other files.
+    filled : ndarray of shape (n_rows, n_features), bool, or None
+        Where a reader filled in a value that was missing; None: nowhere.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class DataSet:
     row: NDArray[np.int64] | None = None
     file: NDArray[Any] | None = None
     reading: str = ""
+    filled: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", _as_rows(self.name, self.X))
@@ -115,7 +119,8 @@ class DataSet:
     def take(self, rows: NDArray[np.int64]) -> DataSet:
         """Return these rows as a data set, in the given order: indices from 0, at least one."""
         by_row: dict[str, Any] = {what: values[rows] for what in _BY_ROW if (values := getattr(self, what)) is not None}
-        return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows]})
+        filled = None if self.filled is None else self.filled[rows]
+        return replace(self, **by_row | {"X": self.X[rows], "row": self.row_numbers[rows], "filled": filled})
 
     def by_group(self) -> list[DataSet]:
         """Return the rows of each group as a data set, the groups in ascending order."""
@@ -125,7 +130,8 @@ class DataSet:
     def take_columns(self, columns: NDArray[np.int64]) -> DataSet:
         """Return these columns as a data set, in the given order: indices from 0, at least one."""
         names = tuple(self.feature_names[column] for column in columns)
-        return replace(self, X=self.X[:, columns], feature_names=names)
+        filled = None if self.filled is None else self.filled[:, columns]
+        return replace(self, X=self.X[:, columns], feature_names=names, filled=filled)
 
 
 def _as_rows(name: str, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -153,3 +159,37 @@ def what_to_do(*, missing: bool) -> str:
     return "fill it in or leave the row out" + (
         ', as missing_values = "drop" (--missing-values drop) does' if missing else ""
     )
+
+
+def filled_in(shares: Sequence[DataSet]) -> NDArray[np.bool_] | None:
+    """Return where a reader filled in a value, for the rows of all shares together; None: nowhere."""
+    if all(share.filled is None for share in shares):
+        return None
+    return np.concatenate([np.zeros(s.X.shape, dtype=bool) if s.filled is None else s.filled for s in shares])
+
+
+def fills_outside(shares: Sequence[DataSet]) -> list[str]:
+    """Return a warning for each column in which the value that was filled in lies outside the range of all others.
+
+    Such a value stands for "unknown", and yet it is far from every known one: its rows become a cluster of their own.
+
+    Examples
+    --------
+    >>> data = DataSet("rows", np.array([[1.0], [2.0], [-9.0]]), filled=np.array([[False], [False], [True]]))
+    >>> fills_outside([data])[0].partition(": they")[0]
+    'x1: 1 value is the fill -9, outside the range of the others, 1 to 2'
+    """
+    filled, found = filled_in(shares), []
+    if filled is None:
+        return []
+    X = np.concatenate([share.X for share in shares])
+    for name, values, here in zip(shares[0].feature_names, X.T, filled.T, strict=True):
+        n, others = int(here.sum()), values[~here]
+        if not n or not others.size or others.min() <= (fill := values[here][0]) <= others.max():
+            continue
+        found.append(
+            f"{name}: {n} value{'s are' if n > 1 else ' is'} the fill {fill:g}, outside the range of the others, "
+            f"{others.min():g} to {others.max():g}: they form a cluster of their own; fill in a value within the range, or "
+            "drop these rows"
+        )
+    return found

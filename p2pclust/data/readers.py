@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.data.dataset import DataSet
+from p2pclust.data.dataset import DataSet, filled_in
 from p2pclust.data.delimited import read_csv_table
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
@@ -165,6 +165,7 @@ def _folder(folder: Path, choice: Choice) -> DataSet:
         reading="; ".join(dict.fromkeys(part.reading for part in parts if part.reading)),
         row=np.concatenate([part.row_numbers for part in parts]),
         file=np.concatenate([np.full(part.n_rows, file.name) for file, part in zip(files, parts, strict=True)]),
+        filled=filled_in(parts),
     )
 
 
@@ -233,6 +234,7 @@ def _numpy(file: Path, choice: Choice, *, named: bool) -> DataSet:
 
 def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a NumPy file by name; one without names is called by the first name wanted."""
+    culprit = ""
     try:
         # Opened here: numpy leaves it open when it finds the archive damaged. Its warning is about the age of a file.
         with regular(file).open("rb") as content, warnings.catch_warnings():
@@ -241,11 +243,19 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
             if isinstance(loaded, np.ndarray):
                 return {wanted[0]: loaded}
             with loaded:
-                arrays = {name: loaded[name] for name in wanted if name in loaded.files}
+                arrays = {}
+                for name in wanted:
+                    if name in loaded.files:
+                        culprit = f"array {name!r} holds"
+                        arrays[name] = loaded[name]
                 found = ", ".join(loaded.files) or "nothing"
     except _DAMAGED as error:
         if "pickle" in str(error).lower() or "object array" in str(error).lower():
-            raise DataError(f"{file}: not a NumPy file of numbers, or it holds Python objects: never loaded") from error
+            what = culprit or "not a NumPy file of numbers, or it holds"
+            raise DataError(
+                f"{file}: {what} Python objects, which are never loaded: save text with astype(str), numbers with "
+                "astype(float)"
+            ) from error
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{file}: damaged or not a NumPy file ({said})") from error
     except MemoryError as error:

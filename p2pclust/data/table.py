@@ -379,12 +379,12 @@ def finished(
         If no row is left, or the rest is not a matrix of finite numbers.
     """
     by_row: dict[str, Any] = dict(by_row or {})
-    dropped, row = 0, None
+    dropped, row, filled = 0, None, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
         fills = choice.fills(file, titles or [f"x{i}" for i in range(1, X.shape[1] + 1)])
         if X.dtype.kind == "f" and (absent := np.isnan(X)).any():
-            X = np.where(absent, fills, X)
+            X, filled = np.where(absent, fills, X), absent
     if choice.missing_values == "drop" and X.ndim == 2 and X.dtype.kind == "f" and X.size:
         kept = ~np.isnan(X).any(axis=1)
         dropped = int((~kept).sum())
@@ -399,7 +399,7 @@ def finished(
                     )
                 by_row[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
-    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, **by_row)
+    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, **by_row)
 
 
 def unreadable(file: Path, error: OSError) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
+from p2pclust.data.dataset import fills_outside
 from p2pclust.errors import FleetError
 from p2pclust.fleet import backend as backend_called
 from p2pclust.fleet.power import Rest
@@ -315,8 +316,10 @@ def _result(
     for entry in entries:
         entry["suspects"] += suspects_by_report(found.events, entry["job"])
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
+    doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
         entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
+        entry["doubts"] += doubts
         if not jobs[0].by_columns:
             abstained = entry["abstained"]
             reasons = [{name: with_columns(why, run.features) for name, why in of.items()} for of in abstained]

@@ -28,6 +28,14 @@ from p2pclust.topology.plans import read_bytes, write_bytes
 
 __all__ = ["SUFFIXES", "read_overlay", "write_overlay"]
 
+_MARKS: Final = (",", ";")  # what other programs write between names
+_HEADS: Final = tuple(
+    {one, other}
+    for one, other in (
+        ("source", "target"), ("from", "to"), ("src", "dst"), ("node1", "node2"), ("u", "v"), ("peer", "neighbour"),
+        ("peer", "neighbor"), ("start", "end"), ("id1", "id2"), ("source", "destination"),
+    )
+)  # fmt: skip
 SUFFIXES: Final = (".graphml", ".edges", ".adj")
 
 # An adjacency list of as many peers may have each link twice.
@@ -148,6 +156,8 @@ def _lines(content: bytes, found: Content) -> Iterable[tuple[int, list[str]]]:
         found.refuse(content.count(b"\n", 0, error.start) + 1, "not UTF-8 text: save it as such")
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.partition("#")[0].split()
+        if any(mark in line.partition("#")[0].partition("{")[0] for mark in _MARKS):
+            found.refuse(number, f"expected names with spaces between them, found {line.strip()!r:.40}")
         if words:
             yield number, words
 
@@ -160,11 +170,19 @@ def _read_edges(content: bytes, found: Content) -> None:
             found.peer(words[0], line)
         else:
             found.link(words[0], words[1], line)
-    if not found.peers:  # then every linked name is a peer
+    if not found.peers and found.links:  # then every linked name is a peer
+        _check_no_header(found)
         for a, b, line in found.links:
             for name in (a, b):
                 if name not in found.peers:
                     found.peer(name, line)
+
+
+def _check_no_header(found: Content) -> None:
+    """Refuse a first line that names two columns: it would be a link of two peers that have no other."""
+    (a, b, line), *others = found.links
+    if {a.lower(), b.lower()} in _HEADS and others and not any({a, b} & {c, d} for c, d, _ in others):
+        found.refuse(line, f"{a} {b} looks like a header: leave it out, or begin the line with #")
 
 
 def _read_adjacency(content: bytes, found: Content) -> None:
@@ -203,8 +221,13 @@ def _check_names(names: Sequence[str], file: Path) -> None:
     """Refuse names that could not be read again."""
     for name in names:
         words = name.split()
-        if words != [name] or "#" in name or name.startswith("{") or not name.isprintable():
-            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without #")
+        if (
+            words != [name]
+            or any(mark in name for mark in ("#", *_MARKS))
+            or name.startswith("{")
+            or not name.isprintable()
+        ):
+            raise UsageError(f"{file}: peer {shown(name)}: no name for a file: expected one word, without # , ;")
 
 
 _Format = tuple[Callable[[bytes, Content], None], Callable[[Overlay], Iterable[str]]]

@@ -60,7 +60,10 @@ def test_few_open_files_are_no_bug(tmp_path: Path, allowed: int, command: str, s
     (tmp_path / "s.toml").write_text(scenario, encoding="utf-8")
     write_fleet(tmp_path / "keys", *throwaway_fleet(["m1"]))
     np.save(tmp_path / "rows.npy", np.zeros((3, 1)))
-    peer = 'name = "m1"\nlisten = "127.0.0.1:1"\ndata = "rows.npy"\nbundle = "keys/m1.bundle"\nstate_dir = "state"\n'
+    peer = (
+        'name = "m1"\nlisten = "127.0.0.1:1"\ndata = "rows.npy"\nbundle = "keys/m1.bundle"\n'
+        'roster = "keys/roster.json"\nstate_dir = "state"\n'
+    )
     (tmp_path / "peer.toml").write_text(peer, encoding="utf-8")
     line = f"ulimit -n {allowed}; exec {sys.executable} -m p2pclust {command}"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)

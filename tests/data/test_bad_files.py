@@ -141,3 +141,18 @@ def test_names_that_no_file_can_have(name: str) -> None:
     with pytest.raises(DataError, match=r"no such file|cannot be read") as caught:
         read(name)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "name"),
+    [
+        ({"X": np.zeros((2, 1)), "group": np.array(["a", "b"], dtype=object)}, "group"),
+        ({"X": np.array([[1, 2.5], [None, 3]], dtype=object)}, "X"),
+        ({"X": np.zeros((2, 1)), "features": np.array(["temp"], dtype=object)}, "features"),
+        ({"X": np.zeros((2, 1)), "y": np.array([1, "b"], dtype=object)}, "y"),
+    ],
+)
+def test_an_array_of_objects_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], name: str) -> None:  # type: ignore[type-arg]
+    np.savez(tmp_path / "t.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=f"t.npz: array '{name}' holds Python objects, .* save text with astype"):
+        read(tmp_path / "t.npz")

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from p2pclust.data import DataSet
+from p2pclust.data.dataset import fills_outside
+from p2pclust.data.readers import read
 from p2pclust.errors import DataError
 
 
@@ -54,3 +58,48 @@ def test_labels_must_be_one_per_row() -> None:
 def test_feature_names_must_be_one_per_feature() -> None:
     with pytest.raises(DataError, match=r"^d: 1 feature names for 2 features$"):
         DataSet("d", np.zeros((3, 2)), feature_names=("a",))
+
+
+class TestFillsOutside:
+    @staticmethod
+    def read(tmp_path: Path, text: str, fill: object) -> list[str]:
+        (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+        return fills_outside([read(tmp_path / "rows.csv", missing_values={"fill": fill})])
+
+    @pytest.mark.parametrize(
+        ("cells", "fill", "warned"),
+        [
+            pytest.param("1 2 ,", -999.0, True, id="a-code-far-below"),
+            pytest.param("15 25 ,", 0, True, id="zero-where-none-is"),
+            pytest.param("0 5 ,", 0, False, id="zero-where-some-are"),
+            pytest.param("-1 2 ,", 0.0, False, id="within"),
+            pytest.param("1 2 ,", 2.0, False, id="at-the-end"),
+            pytest.param("1 2 ,", {"temp": 99.0}, True, id="of-this-column"),
+            pytest.param("1 2 99", {"hum": 99.0}, False, id="of-another-column"),
+            pytest.param("1 2 3", -999.0, False, id="nothing-was-missing"),
+            pytest.param("0 1 ,", 2.0, True, id="a-third-value-of-a-flag"),
+        ],
+    )
+    def test_which_are_warned_of(self, tmp_path: Path, cells: str, fill: object, warned: bool) -> None:
+        rows = "".join(f"{cell.strip(',')},1\n" for cell in cells.split())
+        assert bool(self.read(tmp_path, f"temp,hum\n{rows}", fill)) == warned
+
+    def test_each_column_has_its_line(self, tmp_path: Path) -> None:
+        found = self.read(tmp_path, "temp,hum\n1,5\n2,NA\nNA,NA\n", -9.0)
+        assert [line.partition(", outside")[0] for line in found] == [
+            "temp: 1 value is the fill -9", "hum: 2 values are the fill -9",
+        ]  # fmt: skip
+
+    def test_parts_know_what_was_filled_in(self) -> None:
+        data = DataSet("d", np.array([[1.0, 0.0], [2.0, 5.0]]), filled=np.array([[False, True], [False, False]]))
+        assert len(fills_outside([data.take(np.array([1])), data.take(np.array([0]))])) == 1
+        assert fills_outside([data.take_columns(np.array([0]))]) == []
+
+    def test_so_do_the_files_of_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "rows").mkdir()
+        for name, cells in {"a": "1\n2", "b": "3\nNA", "c": "4\n5"}.items():
+            (tmp_path / "rows" / f"{name}.csv").write_text(f"temp\n{cells}\n", encoding="utf-8")
+        for fill, n in ((-9.0, 1), (2.5, 0)):
+            data = read(tmp_path / "rows", missing_values={"fill": fill})
+            assert data.n_rows == 6
+            assert len(fills_outside([data])) == n

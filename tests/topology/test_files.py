@@ -281,7 +281,8 @@ def test_a_name_that_could_not_be_read_again_is_refused(tmp_path: Path, name: st
     with pytest.raises(UsageError) as error:
         write_overlay(Overlay((name,), ()), tmp_path / "o.edges")
     assert (
-        str(error.value) == f"{tmp_path / 'o.edges'}: peer {name!r}: no name for a file: expected one word, without #"
+        str(error.value)
+        == f"{tmp_path / 'o.edges'}: peer {name!r}: no name for a file: expected one word, without # , ;"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -296,3 +297,39 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "d.edges").mkdir()
     with pytest.raises(UsageError, match=r"cannot be read \(Is a directory\)"):
         read_overlay(tmp_path / "d.edges")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        pytest.param(
+            "source,target\na,b\n", 1, "expected names with spaces between them, found 'source,target'", id="csv"
+        ),
+        pytest.param(
+            "# links\na b\nb, c\n", 3, "expected names with spaces between them, found 'b, c'", id="comma-space"
+        ),
+        pytest.param("a;b\nb;c\n", 1, "expected names with spaces between them, found 'a;b'", id="semicolon"),
+        pytest.param("source target\na b\nb c\n", 1, "source target looks like a header: leave it out", id="header"),
+        pytest.param("From\tTo\na\tb\n", 1, "From To looks like a header: leave it out", id="header-with-tab"),
+    ],
+)
+def test_lists_of_other_programs_are_refused_with_the_line(tmp_path: Path, text: str, line: int, says: str) -> None:
+    file = tmp_path / "net.edges"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        read_overlay(file)
+    assert says in str(refused.value)
+    assert f"line {line}" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["source target\n", "source target\ntarget c\n", "a b {'weight': 1, 'x': 2}\n"])
+def test_peers_may_be_called_like_columns(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "net.edges"
+    file.write_text(text, encoding="utf-8")
+    assert len(read_overlay(file).names) >= 2
+
+
+def test_an_adjacency_list_with_commas_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.adj").write_text("a,b,c\nb,a\nc,a\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"line 1: .*expected names with spaces between them, found 'a,b,c'"):
+        read_overlay(tmp_path / "net.adj")

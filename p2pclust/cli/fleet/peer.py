@@ -14,6 +14,7 @@ import typer
 from p2pclust._version import __version__
 from p2pclust.cli.show.options import FormerMissing, column, renamed_option
 from p2pclust.cli.show.options import columns as columns_of
+from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ def peer(
             f"; {data.n_rows} rows of {_columns(data)}{_dropped(data.dropped)}{_reading(data)}" for data in read
         )
         sys.stderr.write(f"{checked['name']}: the configuration is fine{rows}\n")
+        from p2pclust.data.dataset import fills_outside  # noqa: PLC0415 - imports NumPy
+
+        for line in fills_outside(read) if read else ():
+            note(f"warning: {line}", style="yellow")
     else:
         become(checked)
 

@@ -8,6 +8,7 @@ from p2pclust.data.sources import FORMATS
 from p2pclust.errors import UsageError
 from p2pclust.scenario.file.fields import wrong_value
 from p2pclust.transport.insecure import beyond_this_device
+from p2pclust.transport.links import parse_address
 
 __all__ = ["address", "local_address", "neighbour", "reachable", "source"]
 
@@ -22,6 +23,14 @@ def address(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
         raise wrong_value("expected HOST:PORT, with a port from 1 to 65535")
+    try:
+        parse_address(value)  # what is refused when the peer starts is refused by --check
+    except UsageError:
+        scheme, there, rest = value.partition("://")
+        hint = (
+            f": leave {scheme}:// out, and write {rest}" if there else ", such as 192.168.1.20:7411 or [fe80::1]:7411"
+        )
+        raise wrong_value(f"expected HOST:PORT{hint}") from None
     return value
 
 

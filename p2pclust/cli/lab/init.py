@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from p2pclust.cli.lab.own_file import PROTOCOL, NumberOfClusters, check_new, measurable, propose, too_few, write
+from p2pclust.cli.lab.own_file import (
+    PROTOCOL,
+    NumberOfClusters,
+    check_new,
+    doubtful_fills,
+    measurable,
+    propose,
+    too_few,
+    write,
+)
 from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -110,6 +119,8 @@ def init(
     prepared = prepare(table, wishes, splitting(seed))
     for line in (*prepared.notes, *too_few(prepared)):
         people.print(f"  {line}", soft_wrap=True)
+    for line in doubtful_fills(prepared):
+        note(f"warning: {line}", style="yellow")
     chosen = NumberOfClusters(clusters, "as asked") if clusters is not None else _proposed(prepared, seed, asks=asks)
     files = write(folder, file, prepared, chosen, seed, port)
     steps = _next(folder, prepared, chosen.clusters)

@@ -13,7 +13,7 @@ from p2pclust.tools.commands import command
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "NumberOfClusters", "check_new", "measurable", "propose", "too_few", "write"]
+__all__ = ["PROTOCOL", "NumberOfClusters", "check_new", "doubtful_fills", "measurable", "propose", "too_few", "write"]
 
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
@@ -61,6 +61,20 @@ def measurable(prepared: Prepared) -> bool:
 
     needed = Measure(compare_up_to=_TRIED.stop - 1).rows_needed(_TRIED.start, len(prepared.features))
     return all(len(prepared.matrix(rows)) >= needed for rows in prepared.devices.values())
+
+
+def doubtful_fills(prepared: Prepared) -> list[str]:
+    """Return a warning for each column in which the number for missing values lies outside the range of the others."""
+    import numpy as np  # noqa: PLC0415
+
+    from p2pclust.data.dataset import DataSet, fills_outside  # noqa: PLC0415
+
+    if not isinstance(prepared.missing_values, Mapping):
+        return []
+    X = np.array([[float(cell or "nan") for cell in prepared.cells[name]] for name in prepared.features]).T
+    filled = np.isnan(X)
+    rows = np.where(filled, prepared.missing_values["fill"], X)
+    return fills_outside([DataSet("rows", rows, feature_names=prepared.features, filled=filled)])
 
 
 def too_few(prepared: Prepared) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from p2pclust.data.dataset import fills_outside
 from p2pclust.data.sources import public_reason, read_source
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError
@@ -35,8 +36,12 @@ def load_rows(
         See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
         ``n_clusters`` and ``threads`` as well.
     report : callable
+<<<<<<< HEAD
         Receives the report ``data`` with rows, columns, rows left out, and how the columns of a text file were read; or
         ``data-refused`` with the reason.
+=======
+        Receives the report ``data`` with rows, columns and rows left out, and ``data-doubtful``; or ``data-refused``.
+>>>>>>> results
     cancelled : callable
         Whether the peer leaves meanwhile.
 
@@ -54,19 +59,30 @@ def load_rows(
     'its data cannot be used'
     """
     try:
+<<<<<<< HEAD
         local, fields = _read(config, cancelled)
+=======
+        local, dropped, doubts = _read(config, cancelled)
+>>>>>>> results
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
         local = _rest(config, cancelled) if isinstance(error, DataError) else Local(np.empty((0, 0)))
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
+<<<<<<< HEAD
         report("data", {"rows": local.n_samples, "columns": local.n_features, **fields})
+=======
+        report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
+        for reason in doubts:
+            report("data-doubtful", {"reason": reason})
+>>>>>>> results
     local.n_clusters = config.get("n_clusters")
     local.threads = int(config.get("threads", 1))
     return local
 
 
+<<<<<<< HEAD
 def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
     """Return the rows in which no value is missing, of data that the configuration refuses; none if that is not why."""
     if config.get("missing_values", "error") == "error":
@@ -77,6 +93,10 @@ def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
 
 def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any]]:
     """Return the rows, and what the report says of them beside their number."""
+=======
+def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int, list[str]]:
+    """Return the rows, how many were left out, and what is doubtful about them."""
+>>>>>>> results
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
@@ -84,11 +104,19 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
+<<<<<<< HEAD
         return Local(read_array(path), **more), {"dropped": 0}
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
     return local, {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
+=======
+        return Local(read_array(path), **more), 0, []
+    data = read_source(config, cancelled)
+    local = Local(data.X, **{"ids": data.shared_ids, **more})
+    local.feature_names = data.feature_names
+    return local, data.dropped, fills_outside([data])
+>>>>>>> results
 
 
 def read_array(path: str) -> NDArray[Any]:

@@ -131,13 +131,13 @@ def contribute_padded(
     refusal = _unusable(job, local) or secrets.flaw(keys, part)
     if refusal := refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task):
         return NoResult(refusal)
-    if refusal := _hides(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms):
-        return NoResult(f"{LEFT_OUT}: {refusal}")  # the next aggregator may do better
 
     def named() -> Sequence[PeerSet]:
         return [PeerSet.of(keys.job, rows, [terms.keys.devices[i] for i in members_of(one)]) for one in sets]
 
-    if refusal := _reserved(job, keys, secrets, named):
+    refusal = _hides(keys, part, task.pads, sets, secrets) or _barred(job, state, keepers, keys, terms)
+    # The next aggregator may do better. The ledger is the last to be asked, because it notes the answer.
+    if refusal := f"{LEFT_OUT}: {refusal}" if refusal else _reserved(job, keys, secrets, named):
         return NoResult(refusal)
     context, layout = secure_rounds.context_of(terms, task.state.digest), layout_of(job, state)
     # Noise follows from the context: it is the same if the contribution is made again, and new in every other round.

@@ -216,6 +216,17 @@ def test_it_becomes_the_light_process(device: Path, monkeypatch: pytest.MonkeyPa
         ({"nam": "x"}, "peer.toml: unknown key 'nam' (did you mean 'name'?)"),
         ({"listen": "7001"}, 'peer.toml: listen = "7001": expected HOST:PORT, with a port from 1 to 65535'),
         ({"listen": "h:70000"}, 'peer.toml: listen = "h:70000": expected HOST:PORT, with a port from 1 to 65535'),
+        (
+            {"listen": "tcp://127.0.0.1:7411"},
+            'peer.toml: listen = "tcp://127.0.0.1:7411": expected HOST:PORT: leave tcp:// out, and write 127.0.0.1:7411',
+        ),
+        ({"listen": "http://h:7411"}, 'peer.toml: listen = "http://h:7411": expected HOST:PORT: leave http:// out'),
+        (
+            {"listen": "fe80::1:7411"},
+            'peer.toml: listen = "fe80::1:7411": expected HOST:PORT, such as 192.168.1.20:7411',
+        ),
+        ({"control": "tcp://h:7411"}, 'peer.toml: control = "tcp://h:7411": expected HOST:PORT: leave tcp:// out'),
+        ({"join": ["x@tcp://h:7002"]}, 'peer.toml: join.0 = "x@tcp://h:7002": expected HOST:PORT: leave tcp:// out'),
         ({"join": {"meter-02": "127.0.0.1:7002"}}, 'peer.toml: join = {"meter-02": "127.0.0.1:7002"}: expected a list'),
         ({"join": ["127.0.0.1:7002"]}, 'peer.toml: join.0 = "127.0.0.1:7002": expected NAME@HOST:PORT'),
         ({"join": ["x@h:1"]}, "peer.toml: join: 'x' is not on fleet roster 2"),

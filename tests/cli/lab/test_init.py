@@ -159,3 +159,12 @@ def test_the_commands_that_it_prints_can_be_pasted(cli: Cli, rows: Path, tmp_pat
     assert len(load_data(load_scenario(tmp_path / folder / "scenario.toml"))) == 2, (
         "its name is in a comment of the file"
     )
+
+
+def test_a_number_outside_the_range_of_a_column_is_warned_of(cli: Cli, rows: Path) -> None:
+    done = cli("init", "rows.csv", "--missing-values", "-999", "--clusters", "2", "--out", "o")
+    assert done.code == 0, done.err
+    assert "warning: kwh: 2 values are the fill -999, outside the range of the others" in done.err
+    assert "warning" not in cli("init", "rows.csv", "--missing-values", "1", "--clusters", "2", "--out", "p").err
+    (result,) = json.loads(cli("run", "o/scenario.toml", "--backend", "in-process", "--out", "r", "--json").out)["jobs"]
+    assert any(doubt.startswith("kwh: 2 values are the fill -999, outside") for doubt in result["doubts"])

@@ -64,3 +64,12 @@ def test_rows_that_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Mo
     told = Told()
     assert load({"data": "rows.csv"}, told).problem == "its data cannot be used"
     assert told == [("data-refused", {"reason": "it does not fit into memory"})]
+
+
+def test_a_value_that_is_filled_in_far_from_the_others_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("temp,hum\n20.5,50\n,51\n21.5,52\n", encoding="utf-8")
+    config = {"data": str(tmp_path / "rows.csv"), "missing_values": {"fill": 0.0}}
+    told: list[tuple[str, Any]] = []
+    local = load_rows(config, lambda verb, fields: told.append((verb, dict(fields))))
+    assert (local.problem, [verb for verb, _ in told]) == ("", ["data", "data-doubtful"])
+    assert told[1][1]["reason"].startswith("temp: 1 value is the fill 0, outside the range of the others, 20.5 to 21.5")
