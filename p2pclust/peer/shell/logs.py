@@ -32,10 +32,10 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
         "crowded", "damaged", "data-doubtful", "differs", "expired", "expires-soon", "fault", "forged-fact", "job-gone",
-        "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-of-reach",
-        "refused", "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "refuses-pads", "refutes-state",
-        "reports-sets", "revoked", "roster-refused", "round-leap", "stands-still", "term-leap", "too-few-keys", "too-large",
-        "too-many-facts", "twin", "unable", "unread", "waiting",
+        "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-
+        of-reach", "refused", "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "refuses-
+        pads", "refutes-state", "reports-sets", "revoked", "roster-refused", "round-leap", "stands-still", "term-leap",
+        "too-few-keys", "too-large", "too-many-facts", "twin", "unable", "unread", "waiting",
     ),
     "error": (
         "data-refused", "failed", "insecure", "lines-lost", "no-control", "no-mdns", "no-metrics", "other-version",

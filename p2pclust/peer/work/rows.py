@@ -36,12 +36,8 @@ def load_rows(
         See `p2pclust.data.sources.read_source`; perhaps ``ids``, ``centers`` and ``labels`` (paths of NPY files),
         ``n_clusters`` and ``threads`` as well.
     report : callable
-<<<<<<< HEAD
-        Receives the report ``data`` with rows, columns, rows left out, and how the columns of a text file were read; or
-        ``data-refused`` with the reason.
-=======
-        Receives the report ``data`` with rows, columns and rows left out, and ``data-doubtful``; or ``data-refused``.
->>>>>>> results
+        Receives "data" and the number of rows and columns, of rows that were left out, and how columns were read, or
+        "data-refused" and the reason; "data-doubtful" and the reason if the rows are probably not as meant.
     cancelled : callable
         Whether the peer leaves meanwhile.
 
@@ -59,30 +55,21 @@ def load_rows(
     'its data cannot be used'
     """
     try:
-<<<<<<< HEAD
-        local, fields = _read(config, cancelled)
-=======
-        local, dropped, doubts = _read(config, cancelled)
->>>>>>> results
+        local, fields, doubts = _read(config, cancelled)
     except (UsageError, OSError, ValueError, MemoryError) as error:
         reason = "it does not fit into memory" if isinstance(error, MemoryError) else str(error)
         report("data-refused", {"reason": reason})
         local = _rest(config, cancelled) if isinstance(error, DataError) else Local(np.empty((0, 0)))
         local.problem = public_reason(error if isinstance(error, DataError) else DataError(reason))
     else:
-<<<<<<< HEAD
         report("data", {"rows": local.n_samples, "columns": local.n_features, **fields})
-=======
-        report("data", {"rows": local.n_samples, "columns": local.n_features, "dropped": dropped})
         for reason in doubts:
             report("data-doubtful", {"reason": reason})
->>>>>>> results
     local.n_clusters = config.get("n_clusters")
     local.threads = int(config.get("threads", 1))
     return local
 
 
-<<<<<<< HEAD
 def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
     """Return the rows in which no value is missing, of data that the configuration refuses; none if that is not why."""
     if config.get("missing_values", "error") == "error":
@@ -91,12 +78,8 @@ def _rest(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> Local:
     return Local(np.empty((0, 0)))
 
 
-def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any]]:
-    """Return the rows, and what the report says of them beside their number."""
-=======
-def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, int, list[str]]:
-    """Return the rows, how many were left out, and what is doubtful about them."""
->>>>>>> results
+def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Local, dict[str, Any], list[str]]:
+    """Return the rows, and what the report says of them beside their number, and what is doubtful about them."""
     more: dict[str, Any] = {name: read_array(config[name]) for name in _BESIDE if config.get(name)}
     path = config["data"]
     as_it_is = config.get("missing_values", "error") == "error" and all(
@@ -104,19 +87,12 @@ def _read(config: Mapping[str, Any], cancelled: Callable[[], bool]) -> tuple[Loc
     )
     if isinstance(path, str) and Path(path).suffix == ".npy" and as_it_is:
         # Errors are reported as in every backend.
-<<<<<<< HEAD
-        return Local(read_array(path), **more), {"dropped": 0}
+        return Local(read_array(path), **more), {"dropped": 0}, []
     data = read_source(config, cancelled)
     local = Local(data.X, **{"ids": data.shared_ids, **more})
     local.feature_names = data.feature_names
-    return local, {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
-=======
-        return Local(read_array(path), **more), 0, []
-    data = read_source(config, cancelled)
-    local = Local(data.X, **{"ids": data.shared_ids, **more})
-    local.feature_names = data.feature_names
-    return local, data.dropped, fills_outside([data])
->>>>>>> results
+    fields = {"dropped": data.dropped} | ({"reading": data.reading} if data.reading else {})
+    return local, fields, fills_outside([data])
 
 
 def read_array(path: str) -> NDArray[Any]:
