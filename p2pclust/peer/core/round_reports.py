@@ -195,6 +195,15 @@ class Contradiction(JobReport):
 
 
 @dataclass(frozen=True, slots=True)
+class SecondAggregator(JobReport):
+    """A peer speaks as the aggregator of a term that another one aggregates; it was ignored."""
+
+    peer: str
+    term: int
+    aggregator: str
+
+
+@dataclass(frozen=True, slots=True)
 class RefutesState(JobReport):
     """A state that a peer sent does not follow from its proof: that peer is not followed any more in this job."""
 

@@ -49,6 +49,7 @@ HELP: Final[Mapping[str, str]] = {
 #: Events that are counted from 0, so that their first one is an increase: a device that breaks the protocol, or has a fault.
 SUSPICIOUS: Final = (
     "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state",
+    "second-aggregator",
 )  # fmt: skip
 _ENDED: Final = ("done", "failed", "cancelled")
 
