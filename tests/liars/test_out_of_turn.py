@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.liars.lab import fleet, inject, submit
 
 from p2pclust.peer.core.job_messages import Heartbeat, Open
 from p2pclust.peer.core.rounds.election import Role
@@ -13,7 +14,6 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
-from tests.liars.lab import fleet, inject, submit
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,8 @@ def test_an_open_in_the_aggregators_name_is_the_word_of_its_sender(treatment):
     trial = _Trial(**treatment)
     assert trial.run(120.0, lie=trial.lie_in_the_aggregators_name), "the job has not ended"
     assert not trial.suspects() - {_LIAR}
-    assert {name for _, _, verb, fields in trial.ears.reports if verb == "second-aggregator" for name in [fields["peer"]]} == {_LIAR}  # fmt: skip
+    claims = {fields["peer"] for _, _, verb, fields in trial.ears.reports if verb == "second-aggregator"}
+    assert claims == {_LIAR}
     assert len({job.ledger.register.ref.digest for job in trial.jobs.values()}) == 1
 
 

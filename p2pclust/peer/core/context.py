@@ -96,6 +96,7 @@ class Context:
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
     pins: Pins | None = None  # the keys on that roster; None where they protect nothing
+    signs_facts: bool = False  # whether that roster says that all peers sign their facts
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them
     now: float = 0.0
     timers: Timers = field(default_factory=Timers)

@@ -134,7 +134,8 @@ class Core:
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or _without_keys(identity.roster)
         self._ctx.serial, self._ctx.pins = identity.serial, identity.pins
-        self.enrolment = Enrolment(self._ctx, self.membership, self, keys, signs_facts=identity.signs_facts)
+        self._ctx.signs_facts = identity.signs_facts
+        self.enrolment = Enrolment(self._ctx, self.membership, self, keys)
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
@@ -345,7 +346,7 @@ class Core:
     def renewed(self, name: str) -> None:
         """Use a peer's new keys."""
         self.membership.renew(name)
-        if self.enrolment.signs_facts:
+        if self._ctx.signs_facts:
             self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
 
     def facts_are_signed(self) -> None:

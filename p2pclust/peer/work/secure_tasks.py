@@ -208,7 +208,13 @@ def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, s
     abstained = {**task.abstained, **malformed}
     try:
         return secure_rounds.keys_closed(
-            job, state, answers, abstained, secrets.terms(keys), task.maker, cancelled_by=task.cancelled_by
+            job,
+            state,
+            answers,
+            abstained,
+            secrets.terms(keys),
+            task.maker,
+            cancelled_by="" if task.cancel is None else task.cancel.by,
         )
     except secure_rounds.NotEnough as waits:
         return TooFew(waits.reason)

@@ -41,6 +41,7 @@ from p2pclust.peer.core.tasks import (
     WantedBlob,
     WantedJob,
 )
+from p2pclust.peer.work.endings import check_end, showing, signed_cancel
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import perform_secured
@@ -145,16 +146,21 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     if isinstance(task, BeginJob):
         return _begin(task, blobs, life)
     assert isinstance(task, StateTask), task
+    proved = task.keys is not None and task.keys.verify
+    if isinstance(task, CheckState) and not proved:
+        return check_end(task, blobs, life.secrets)
     job = job_of(task.job)
     if isinstance(task, CheckState):
         return _verifier(job, task, task.keys, life).check(task, blobs)
+    if isinstance(task, CancelJob | CombineRound) and task.cancel is not None:
+        task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
     state = life.memories.state(task.job, task.state.digest)
     if state is None:
         state = engine.decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, Contribute | MakeOffer) and (refusal := life.floor.refusal(job, task.keys, local.n_samples)):
         local = local.refusing(refusal)
-    if task.keys is not None and task.keys.verify:
+    if proved:
         return _perform_verified(job, state, task, local, blobs, life)
     return _perform_unproved(job, state, task, local, blobs, life)
 
@@ -189,10 +195,8 @@ def _perform_verified(
             return verifier.signed(state, task, _perform_unproved(job, state, task, local, blobs, life), blobs)
         case SumPadded():
             return verifier.added_up(state, task, blobs)
-        case CombineRound() | FinishRound() | RenewKeys():
+        case CombineRound() | FinishRound() | RenewKeys() | CancelJob():
             return verifier.proved(state, task, blobs)
-        case CancelJob():
-            state = replace(state, proof=b"")
     return _perform_unproved(job, state, task, local, blobs, life)
 
 
@@ -224,7 +228,7 @@ def _perform_plain(
         case DescribeState():
             outcome = describe(job, state, task, blobs)
         case CancelJob():
-            outcome = made(job, engine.cancelled(state, task.by), task.n_peers, blobs)
+            outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
         case ContinueJob():
             outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
         case Contribute():

@@ -64,7 +64,7 @@ class World:
         #: The links between peers, as they are now.
         self.overlay = LiveOverlay(locals_, overlay)
         self._partial_view = partial_view
-        self._keyed = keyed  # whether devices have keys, which secure sums need
+        self._keyed = keyed  # whether devices have keys, which secure sums need, and sign their facts
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -97,6 +97,7 @@ class World:
                     maps[name],
                     partial_view=partial_view,
                     pins=device_pins(roster, 0) if keyed else None,
+                    signs_facts=keyed,
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),

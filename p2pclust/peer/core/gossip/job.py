@@ -291,10 +291,10 @@ class GossipJob:
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
-        by = "" if self._final else self._cancels.of(self.document)
-        if by:
+        cancel = None if self._final else self._cancels.of(self.document)
+        if cancel is not None:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
-            offer = Offer(Answer(self._me, f"{CANCELLED}{by}"[:MAX_REASON]), nothing)
+            offer = Offer(Answer(self._me, f"{CANCELLED}{cancel.by}"[:MAX_REASON]), nothing)
         tolerance = self.document.treatment.tolerance
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks

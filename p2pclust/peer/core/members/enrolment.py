@@ -52,15 +52,12 @@ class Enrolment:
     """Keeps the fleet roster. `peers` are those of the first roster, each with a text that changes with its keys."""
 
     def __init__(
-        self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str], *,
-        signs_facts: bool = False,
+        self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str]
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._changes = changes
         self._peers = peers  # replaced, never changed
-        #: Whether the roster in force says that all peers sign their facts.
-        self.signs_facts = signs_facts
         self._offers: dict[str, int] = {}  # peers with a newer roster
         self._asked = ""  # the peer whose copy is awaited or being checked
         self._checks = False  # whether that copy is being checked
@@ -146,8 +143,8 @@ class Enrolment:
             self._changes.enrolled(name)
         for name in renewed:
             self._changes.renewed(name)
-        before_signed, self.signs_facts = self.signs_facts, event.signs_facts
-        if self.signs_facts and not before_signed:
+        before_signed, ctx.signs_facts = ctx.signs_facts, event.signs_facts
+        if ctx.signs_facts and not before_signed:
             self._changes.facts_are_signed()
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):
             if name != event.source:

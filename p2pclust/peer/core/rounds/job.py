@@ -27,7 +27,15 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
-from p2pclust.peer.core.round_reports import BadPart, CatchesUp, Fenced, LateAnswer, RoundLeap, SecondAggregator, TermLeap
+from p2pclust.peer.core.round_reports import (
+    BadPart,
+    CatchesUp,
+    Fenced,
+    LateAnswer,
+    RoundLeap,
+    SecondAggregator,
+    TermLeap,
+)
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness

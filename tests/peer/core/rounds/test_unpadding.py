@@ -51,7 +51,7 @@ class Closing:
         membership = SimpleNamespace(gone=lambda name: name in self.gone, alive=lambda: list(DOCUMENT.roster))
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
         job = cast(Any, SimpleNamespace(
-            context=self.ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, membership=membership
+            context=self.ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, membership=membership, cancels=None,
         ))  # fmt: skip
         self.notes = PadNotes(self.ctx, DOCUMENT, None)
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
