@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.liars.lab import Aggressor, fleet, inject, submit
 
 from p2pclust.peer.core.job_messages import Adopted, Open
 from p2pclust.peer.work.states import job_of
@@ -16,7 +17,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import Proof, SignedAnswer
 from p2pclust.simulation.world.peer import device_secrets
-from tests.liars.lab import Aggressor, fleet, inject, submit
 
 pytestmark = pytest.mark.slow
 

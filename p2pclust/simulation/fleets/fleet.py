@@ -17,6 +17,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.published import Published
+from p2pclust.simulation.checks.refutations import Refutations
 from p2pclust.simulation.checks.turns import Turns
 from p2pclust.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
 from p2pclust.simulation.fleets.faults import break_
@@ -26,6 +27,7 @@ from p2pclust.simulation.fleets.plan import FleetPlan
 from p2pclust.simulation.fleets.two_releases import TwoReleases
 from p2pclust.simulation.swarms.fedcref import labelled
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
+from p2pclust.simulation.swarms.out_of_turn import OutOfTurn
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import paper_roster
 from p2pclust.simulation.world.world import World
@@ -83,6 +85,8 @@ class RandomFleet:
         self.releases = TwoReleases(self.world, [name for name in older if name not in self._enrolled_later()])
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
+        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
+        self.world.watch(self.refutations)
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
@@ -244,6 +248,9 @@ class RandomFleet:
 
     def _live(self) -> None:
         world, start = self.world, self.world.now
+        if self.plan.liar >= 0:
+            rng = np.random.default_rng([self.plan.seed, 25])
+            OutOfTurn(world, self.refutations.liar, rng, self.marks.counts, self.refutations).begin()
         for number, job in enumerate(self.plan.jobs):
             world.at(start + job.at_s, partial(self._submit, number))
             if job.cancel_at_s < float("inf"):

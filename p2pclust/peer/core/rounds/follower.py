@@ -185,9 +185,7 @@ class Follower:
         if held and same and register.final == message.final:
             self._answer()
             return
-        ended = register.final and register.term == message.term and not (held and message.final)
-        if register.ref is not None and (ended or (same and not held)):
-            # Two states in one round of one term, or one after the last: the aggregator is faulty.
+        if self._is_second(message, held=held):
             self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
             self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
             return
@@ -198,6 +196,13 @@ class Follower:
         self._pending = None
         self.states.adopted(message.term, source)
         self._adopt(message.term, message.round, ref, final=message.final)
+
+    def _is_second(self, message: Open, *, held: bool) -> bool:
+        """Return whether a faulty aggregator opens two states in one round of one term, or one after the last."""
+        register = self._ledger.register
+        if register.ref is None or register.term != message.term:
+            return False
+        return not (held and message.final) if register.final else not held and register.round == message.round
 
     def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
         """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
