@@ -27,8 +27,6 @@ from p2pclust.peer.core.rounds import aggregator, unpadding
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
-from p2pclust.peer.core.rounds.follower import Follower
-from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
@@ -37,16 +35,16 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import Cancels
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import PadsKept, Ref, SecureInfo, StateChecked
+from p2pclust.peer.core.tasks import PadsKept, Ref, SecureInfo
 from p2pclust.peer.shell.performer import Performer
-from p2pclust.peer.work import endings, secure_tasks, tasks, verified
+from p2pclust.peer.work import secure_tasks, verified
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.swarms import out_of_turn
 from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
+from p2pclust.simulation.swarms.liar_mutants import LIAR_MUTANTS
 from p2pclust.simulation.swarms.shipped import SHIPPED_MUTANTS
 
 __all__ = ["BUGS", "planted"]
@@ -100,12 +98,7 @@ def _newest_in_memory_only(tombstones: Tombstones, series: str, number: int) -> 
     tombstones._newest[series] = max(number, tombstones.newest(series))
 
 
-def _as_it_says(job: AggregatedJob, source: str, message: Any) -> str:
-    shown = getattr(message, "aggregator", -1)
-    return job.document.roster[shown] if shown >= 0 else source
-
-
-def _never(machine: Any, *of: Any, **named: Any) -> bool:
+def _never(machine: Any, *of: Any) -> bool:
     return False
 
 
@@ -371,26 +364,6 @@ LASTING_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 }
 
 
-#: The same where one peer speaks out of turn, in jobs in which each state is checked, and in others.
-OUT_OF_TURN_MUTANTS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
-    "open-in-anothers-name": ("cancel", ((AggregatedJob, "_asker", _as_it_says),)),
-    "second-aggregator-followed": ("cancel", ((AggregatedJob, "_aggregates_another", _never),)),
-    "second-successor-adopted": ("verified", ((Verifier, "_comes_after", _always),)),
-    "rounds-after-the-last": ("secure", ((Follower, "_is_second", _never),)),
-    "end-not-read": ("cancel", ((tasks, "check_end", lambda task, blobs, secrets: StateChecked(True)),)),
-    "cancel-not-checked": ("cancel", ((endings, "check_cancel", _nothing),)),
-    "verified-cancel-not-checked": ("verified", ((verified, "check_cancel", _nothing),)),
-}
-
-#: No bugs: what a peer that lies can say, and nothing stops yet (see `out_of_turn.KNOWN`).
-KNOWN_LIES: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
-    "liar-makes-up-an-end": ("secure", ((out_of_turn, "KINDS", {"made-up end": out_of_turn.KNOWN["made-up end"]}),)),
-    "liar-deposes-aggregators": (
-        "verified",
-        ((out_of_turn, "KINDS", {"stale term": out_of_turn.KNOWN["stale term"]}),),
-    ),
-}
-
 #: All planted bugs: by name, the swarm that should find it, as ``--protocol`` has it, and what is replaced.
 BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
     name: (swarm, patches)
@@ -404,7 +377,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         ("clients", CLIENT_MUTANTS),
     )
     for name, patches in group.items()
-} | OUT_OF_TURN_MUTANTS | KNOWN_LIES  # fmt: skip
+} | LIAR_MUTANTS  # fmt: skip
 
 
 @contextmanager
