@@ -6,7 +6,24 @@ of memory until the peer is restarted.
 
 from __future__ import annotations
 
-__all__ = ["verified"]
+import hashlib
+from collections.abc import Sequence
+
+__all__ = ["fact_statement", "statement", "verified"]
+
+
+def statement(what: bytes, fleet_id: str, by: str, to: str, parts: Sequence[bytes]) -> bytes:
+    """Return what a device signs: a digest of these parts; no two sequences of parts have the same one."""
+    whole = hashlib.blake2b(person=what)
+    for part in (fleet_id.encode(), by.encode(), to.encode(), *parts):
+        whole.update(len(part).to_bytes(8, "little"))
+        whole.update(part)
+    return whole.digest()
+
+
+def fact_statement(fleet_id: str, owner: str, key: str, version: int, value: bytes) -> bytes:
+    """Return what the owner of a fact signs."""
+    return statement(b"p2pclust fact", fleet_id, owner, key, (version.to_bytes(8, "little", signed=True), value))
 
 
 def verified(public: bytes, signature: bytes, message: bytes) -> bool:

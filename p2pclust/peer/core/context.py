@@ -97,6 +97,7 @@ class Context:
     routing: Routing = field(default_factory=lambda: Routing(""))
     serial: int = 0  # of the fleet roster; 0 where there is none
     rosters: HeldRosters = field(default_factory=HeldRosters)  # in a fleet with keys
+    signs_facts: bool = False  # whether that roster says that all peers sign their facts
     #: Why a job, for so many peers, is too large for this device; the core itself reads no job.
     too_large: Callable[[bytes, int], str] = lambda job, n_peers: ""
     barred: dict[str, None] = field(default_factory=dict)  # revoked peers: nothing is sent to them

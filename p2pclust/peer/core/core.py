@@ -146,9 +146,8 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or _without_keys(identity.roster)
-        self.enrolment = Enrolment(
-            self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}), signs_facts=identity.signs_facts
-        )  # fmt: skip
+        self._ctx.signs_facts = identity.signs_facts
+        self.enrolment = Enrolment(self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}))
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
@@ -361,7 +360,7 @@ class Core:
         """Use a peer's new keys."""
         self.membership.renew(name)
         self.jobs.renewed(name)
-        if self.enrolment.signs_facts:
+        if self._ctx.signs_facts:
             self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
 
     def facts_are_signed(self) -> None:

@@ -187,7 +187,7 @@ class StateCorrupt(JobReport, verb="corrupt"):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction(JobReport):
-    """An aggregator opened two states in one round of one term."""
+    """An aggregator opened two states in one round of one term, or one after the last."""
 
     peer: str
     term: int
@@ -195,8 +195,17 @@ class Contradiction(JobReport):
 
 
 @dataclass(frozen=True, slots=True)
+class SecondAggregator(JobReport):
+    """A peer speaks as the aggregator of a term that another one aggregates; it was ignored."""
+
+    peer: str
+    term: int
+    aggregator: str
+
+
+@dataclass(frozen=True, slots=True)
 class RefutesState(JobReport):
-    """A state that a peer sent does not follow from its proof: that peer is not followed any more in this job."""
+    """A state that a peer sent is not right: that peer is not followed any more in this job."""
 
     round: int
     peer: str
@@ -205,7 +214,7 @@ class RefutesState(JobReport):
 
 @dataclass(frozen=True, slots=True)
 class NotChecked(JobReport):
-    """This peer cannot say whether a state follows from its proof, and does not adopt it."""
+    """This peer cannot say whether a state is right, and does not adopt it."""
 
     peer: str
     reason: str

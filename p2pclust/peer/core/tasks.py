@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.gossip.averaging import Answer
 from p2pclust.protocols.gossip.leaderless import Offer
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
 
@@ -30,6 +31,7 @@ __all__ = [
     "Contribute",
     "Contributed",
     "DescribeState",
+    "EndRules",
     "FinishRound",
     "ForgetKeys",
     "Given",
@@ -85,6 +87,16 @@ class JobKeys:
     devices: tuple[bytes, ...]  # the Ed25519 public keys of its peers on that fleet roster
     verify: bool = False  # whether states have proofs (docs/verified-rounds.md)
     barred: int = 0  # the peers, as bits, that are not on the fleet roster in force, or have other keys there
+
+
+@dataclass(frozen=True, slots=True)
+class EndRules:
+    """What a worker must know to read the end of a job, in a fleet whose peers sign their facts."""
+
+    me: str
+    keys: tuple[str, ...]  # of the facts that cancel it
+    devices: Mapping[str, bytes]  # the key of each device on the fleet roster, 32 bytes
+    revoked: tuple[str, ...] = ()  # peers whose revocation ends it
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------
@@ -145,10 +157,15 @@ class DescribeState(StateTask):
 
 @dataclass(frozen=True, slots=True)
 class CheckState(StateTask):
-    """Make a state again from its proof. Outcome: `StateChecked` or `StateRefuted`."""
+    """Read a state of another peer: its end, or with verify whether it follows from its proof.
+
+    Outcome: `StateChecked`, `StateRefuted` or `NoResult`.
+    """
 
     kind: ClassVar[str] = "check"
-    held: Ref | None  # the state in this peer's register
+    held: Ref | None = None  # with verify: the state in this peer's register
+    in_term: bool = False  # whether that one was opened in the same term
+    ends: EndRules | None = None  # where a cancelled state must have a signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +173,8 @@ class CancelJob(StateTask):
     """Make the final state of a cancelled job. Outcome: `StateMade`."""
 
     kind: ClassVar[str] = "cancel"
-    by: str  # who cancelled it
+    cancel: CancelProof
+    ends: EndRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +227,8 @@ class CombineRound(StateTask):
     abstained: Mapping[int, str] = field(default_factory=dict)
     maker: Maker | None = None  # with secure sums: of the state that is made; then the contributions are one sum
     removed: tuple[tuple[int, Ref], ...] = ()  # what keepers take from the sum of padded contributions
-    cancelled_by: str = ""  # of a job that ends when its keys have come
+    cancel: CancelProof | None = None  # of a job that ends when its keys have come
+    ends: EndRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +378,7 @@ class StateMade(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class StateChecked(Outcome):
-    """A state follows from its proof."""
+    """A state is what its sender says, as far as the worker has checked it."""
 
     final: bool
 
@@ -369,6 +388,7 @@ class StateRefuted(Outcome):
     """A state does not follow from its proof: the peer that made it, or has handed it on, is faulty."""
 
     reason: str
+    second: bool = False  # it follows, but this peer has adopted another one in the same term
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ HELP: Final[Mapping[str, str]] = {
 
 #: Events that are counted from 0, so that their first one is an increase: a device that breaks the protocol, or has a fault.
 SUSPICIOUS: Final = (
-    "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state", "twin",
+    "bad-part", "contradiction", "corrupt", "differs", "forged-fact", "malformed", "refutes-state",
+    "second-aggregator", "twin",
 )  # fmt: skip
 _ENDED: Final = ("done", "failed", "cancelled")
 

@@ -32,10 +32,11 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
         "crowded", "damaged", "data-doubtful", "differs", "expired", "expires-soon", "fault", "forged-fact", "job-gone",
-        "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded", "out-
-        of-reach", "refused", "refused-expired", "refused-operator", "refused-revoked", "refused-stranger", "refuses-
-        pads", "refutes-state", "reports-sets", "revoked", "roster-refused", "round-leap", "stands-still", "term-leap",
-        "too-few-keys", "too-large", "too-many-facts", "twin", "unable", "unread", "waiting",
+        "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded",
+        "out-of-reach", "refused", "refused-expired", "refused-operator", "refused-revoked", "refused-stranger",
+        "refuses-pads", "refutes-state", "reports-sets", "revoked", "roster-refused", "round-leap", "second-aggregator",
+        "stands-still", "term-leap", "too-few-keys", "too-large", "too-many-facts", "twin", "unable", "unread",
+        "waiting",
     ),
     "error": (
         "data-refused", "failed", "insecure", "lines-lost", "no-control", "no-mdns", "no-metrics", "other-version",
@@ -47,7 +48,9 @@ LEVELS: Final = tuple(_WORDS)
 LEVEL_OF: Final[Mapping[str, str]] = {word: level for level, words in _WORDS.items() for word in words}
 
 #: Words that others can cause with each message or connection: seconds between two lines about one sender.
-_SELDOM_S: Final[Mapping[str, float]] = {"malformed": 60.0, "crowded": 60.0, "forged-fact": 60.0}
+_SELDOM_S: Final[Mapping[str, float]] = {
+    "malformed": 60.0, "crowded": 60.0, "forged-fact": 60.0, "second-aggregator": 60.0,
+}  # fmt: skip
 
 
 class Log:

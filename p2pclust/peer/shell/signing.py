@@ -5,7 +5,6 @@ Those are relayed messages, and facts if the fleet roster says that all peers si
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.signatures import verified
+from p2pclust.transport.signatures import fact_statement, statement, verified
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -44,12 +43,15 @@ class RosterSigner:
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
         """Sign a message from this peer to `target`."""
-        return self._key().sign(self._digest(b"p2pclust relay", self._bundle.name, target, frames))
+        return self._key().sign(self._relayed(self._bundle.name, target, frames))
 
     def valid(self, relay: Relay) -> bool:
         """Return True if the origin signed this message, to this target, in this fleet."""
-        digest = self._digest(b"p2pclust relay", relay.origin, relay.target, relay.inner)
+        digest = self._relayed(relay.origin, relay.target, relay.inner)
         return verified(self._keys.get(relay.origin, b""), relay.signature, digest)
+
+    def _relayed(self, origin: str, target: str, frames: Sequence[bytes]) -> bytes:
+        return statement(b"p2pclust relay", self._fleet_id, origin, target, frames)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -78,8 +80,7 @@ class RosterSigner:
         return verified(self._keys.get(fact.owner, b""), fact.signature, self._statement(fact))
 
     def _statement(self, fact: Fact) -> bytes:
-        version = fact.version.to_bytes(8, "little", signed=True)
-        return self._digest(b"p2pclust fact", fact.owner, fact.key, (version, fact.value))
+        return fact_statement(self._fleet_id, fact.owner, fact.key, fact.version, fact.value)
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -89,10 +90,3 @@ class RosterSigner:
 
             self._secret = Ed25519PrivateKey.from_private_bytes(self._bundle.sign_secret)
         return self._secret
-
-    def _digest(self, what: bytes, by: str, to: str, parts: Sequence[bytes]) -> bytes:
-        whole = hashlib.blake2b(person=what)
-        for part in (self._fleet_id.encode(), by.encode(), to.encode(), *parts):
-            whole.update(len(part).to_bytes(8, "little"))  # so that no two messages have the same bytes
-            whole.update(part)
-        return whole.digest()

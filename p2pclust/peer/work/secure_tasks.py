@@ -283,7 +283,7 @@ def combine_keys(job: Job, state: JobState, task: CombineRound, keys: JobKeys, s
     try:
         return secure_rounds.keys_closed(
             job, state, task.state.digest, answers, abstained, secrets.terms(keys), task.maker,
-            cancelled_by=task.cancelled_by,
+            cancelled_by="" if task.cancel is None else task.cancel.by,
         )  # fmt: skip
     except secure_rounds.NotEnough as waits:
         return TooFew(waits.reason)

@@ -30,6 +30,7 @@ from p2pclust.peer.core.tasks import (
     TooFew,
 )
 from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.endings import showing
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, one_by_one, whole
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
@@ -56,7 +57,8 @@ def perform_secured(
         case DescribeState():
             outcome = describe(job, state, task, blobs, secured)
         case CancelJob():
-            outcome = made(job, secure_rounds.cancelled(state, task.by), task.n_peers, blobs, secured=secured)
+            after = showing(secure_rounds.cancelled(state, task.cancel.by), task)
+            outcome = made(job, after, task.n_peers, blobs, secured=secured)
         case ContinueJob():
             outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
         case Contribute() if secure_rounds.secured_of(state).wants_keys:
@@ -108,7 +110,9 @@ def _combine_secured(
     keys, secrets = secured.keys, secured.secrets
     if secure_rounds.secured_of(state).wants_keys:
         after = secure_tasks.combine_keys(job, state, task, keys, secrets)
-        return after if isinstance(after, TooFew) else made(job, after, task.n_peers, blobs, secured=secured)
+        if isinstance(after, TooFew):
+            return after
+        return made(job, showing(after, task), task.n_peers, blobs, secured=secured)
     assert task.maker is not None
     ((peers, total),) = task.contributions
     sealed = {keeper: whole(job, ref, blobs) for keeper, ref in task.removed}

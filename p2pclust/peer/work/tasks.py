@@ -45,6 +45,7 @@ from p2pclust.peer.core.tasks import (
     WantedJob,
 )
 from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.endings import check_end, showing, signed_cancel
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import perform_secured
@@ -152,9 +153,13 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
     if isinstance(task, ForgetKeys):
         return _forgotten(task, blobs, life)
     assert isinstance(task, StateTask), task
-    job = job_of(task.job)
+    proved = task.keys is not None and task.keys.verify
     if isinstance(task, CheckState):
-        return _verifier(job, task, task.keys, life).check(task, blobs)
+        verifier = _verifier(job_of(task.job), task, task.keys, life) if proved else None
+        return check_end(task, blobs, life.secrets) if verifier is None else verifier.check(task, blobs)
+    job = job_of(task.job)
+    if isinstance(task, CancelJob | CombineRound) and task.cancel is not None:
+        task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
     state = life.memories.state(task.job, task.state.digest)
     if state is None:
         state = engine.decode_state(job, blobs.source(job, task.state))
@@ -163,7 +168,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         refusal := _refusal(life.floor, task.job, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
-    if task.keys is not None and task.keys.verify:
+    if proved:
         return _perform_verified(job, state, task, local, blobs, life)
     return _perform_unproved(job, state, task, local, blobs, life)
 
@@ -204,10 +209,8 @@ def _perform_verified(
             return verifier.signed(state, task, _perform_unproved(job, state, task, local, blobs, life), blobs)
         case SumPadded():
             return verifier.added_up(state, task, blobs)
-        case CombineRound() | FinishRound() | RenewKeys():
+        case CombineRound() | FinishRound() | RenewKeys() | CancelJob():
             return verifier.proved(state, task, blobs)
-        case CancelJob():
-            state = replace(state, proof=b"")
     return _perform_unproved(job, state, task, local, blobs, life)
 
 
@@ -239,7 +242,7 @@ def _perform_plain(
         case DescribeState():
             outcome = describe(job, state, task, blobs)
         case CancelJob():
-            outcome = made(job, engine.cancelled(state, task.by), task.n_peers, blobs)
+            outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
         case ContinueJob():
             outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
         case Contribute():

@@ -16,10 +16,12 @@ import numpy as np
 from p2pclust.errors import WireError
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import (
+    CancelJob,
     CheckState,
     CombineRound,
     Contribute,
     Contributed,
+    EndRules,
     FinishRound,
     Given,
     JobKeys,
@@ -34,6 +36,7 @@ from p2pclust.peer.core.tasks import (
     TooFew,
 )
 from p2pclust.peer.work import secure_tasks
+from p2pclust.peer.work.endings import NotKnownError, check_cancel
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import handed_over
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, made, whole
@@ -41,9 +44,10 @@ from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.padded import layout_of
-from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
+from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import FleetKeys
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
@@ -54,10 +58,6 @@ __all__ = ["Verifier"]
 #: A state that asks for new keys has the whole padded state before it in its proof, which may have one in its own.
 _MOST_WITHIN: Final = 3
 _NOTHING: Final = Ref(b"", 0, b"")
-
-
-class _NotKnownError(WireError):
-    """Whether the state is sound cannot be said here."""
 
 
 @dataclass(frozen=True)
@@ -134,19 +134,21 @@ class Verifier:
         return Summed(blobs.keep(bytes(msgpack.packb(fields))), tuple(padded))
 
     def proved(
-        self, state: JobState, task: CombineRound | FinishRound | RenewKeys, blobs: BlobAccess
+        self, state: JobState, task: CombineRound | FinishRound | RenewKeys | CancelJob, blobs: BlobAccess
     ) -> Outcome:  # fmt: skip
         """Make the next state, with its proof."""
         digest, bare = task.state.digest, replace(state, proof=b"")
         renewal = Proof(whole(self.job, task.state, blobs), digest)
         if isinstance(task, RenewKeys):
             proof = replace(renewal, left_out=task.abstained, silent=sorted(task.silent))
+        elif isinstance(task, CancelJob):
+            proof = replace(renewal, cancel=task.cancel.encode())
         else:
             try:
                 proof = self._proof(state, task, blobs)
                 if not proof.answers:
                     raise WireError("no answer in this round is signed")
-                return self._made(bare, proof, blobs, cancelled_by=getattr(task, "cancelled_by", ""))
+                return self._made(bare, proof, blobs)
             except secure_rounds.NotEnough as few:
                 return TooFew(few.reason)
             except WireError:
@@ -155,8 +157,8 @@ class Verifier:
             proof = renewal  # what came of a padded state does not belong together
         return self._made(bare, proof, blobs)
 
-    def _made(self, before: JobState, proof: Proof, blobs: BlobAccess, *, cancelled_by: str = "") -> Outcome:
-        after = replace(self.follows(before, proof, cancelled_by=cancelled_by), proof=proof.encode())
+    def _made(self, before: JobState, proof: Proof, blobs: BlobAccess) -> Outcome:
+        after = replace(self.follows(before, proof), proof=proof.encode())
         shown = before if proof.answers and not (before.secured and before.secured.wants_keys) else None
         return made(self.job, after, self.n_peers, blobs, before=shown, secured=self.secured)
 
@@ -173,7 +175,10 @@ class Verifier:
         signed = {answer.index for answer in answers}
         left_out = {peer: why for peer, why in left_out.items() if peer not in signed}
         opened = [pads[keeper] for keeper in sorted(pads)]
-        return Proof(_without_proof(state), digest, answers, opened, left_out, maker=task.maker or Maker())
+        cancel = task.cancel.encode() if isinstance(task, CombineRound) and task.cancel is not None else b""
+        return Proof(
+            _without_proof(state), digest, answers, opened, left_out, maker=task.maker or Maker(), cancel=cancel
+        )  # fmt: skip
 
     def _kept(
         self, state: JobState, task: CombineRound | FinishRound, blobs: BlobAccess
@@ -201,7 +206,7 @@ class Verifier:
 
     # -- what follows ---------------------------------------------------------------------------------------------------
 
-    def follows(self, before: JobState, proof: Proof, *, cancelled_by: str = "") -> JobState:
+    def follows(self, before: JobState, proof: Proof) -> JobState:
         """Return the state that follows from a proof, without the proof; `before` has none either.
 
         Raises
@@ -213,11 +218,16 @@ class Verifier:
         """
         if before.status != "running":
             raise WireError(f"the state before is {before.status}, and nothing follows from it")
+        cancelled_by = CancelProof.decode(proof.cancel).by if proof.cancel else ""
         if not proof.answers:
+            if proof.cancel:
+                return _cancelled(before, cancelled_by)
             if self.keys.secure is None:
                 raise WireError("it has a proof without answers")
             terms = self.secrets.terms(self.keys)
             return secure_rounds.renewed(before, proof.digest, proof.left_out, proof.silent, terms)
+        if proof.cancel and (before.secured is None or not before.secured.wants_keys):
+            raise WireError("it has a cancel and a total")
         bare, by = before.encode(), {answer.index for answer in proof.answers}
         for answer in proof.answers:
             if not self.is_signed(answer, proof.digest, bare):
@@ -282,13 +292,17 @@ class Verifier:
         try:
             state = self._decoded(whole(self.job, task.state, blobs))
             held = None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs))
-            self._check(state, held, 0)
-            # A majority had adopted the state before the held one, so no later aggregator can have an older one.
-            if held is not None and state.round + 1 < engine.decode_state(self.job, held[1]).round:
-                raise WireError("it is older than a state that a majority has adopted")
+            self._check(state, held, task.ends)
+            if held is not None:
+                mine = engine.decode_state(self.job, held[1])
+                # A majority had adopted the state before the held one, so no later aggregator can have an older one.
+                if state.round + 1 < mine.round:
+                    raise WireError("it is older than a state that a majority has adopted")
+                if task.in_term and not self._comes_after(state, held[0], mine):
+                    return StateRefuted("in one term a state has one successor, and it is another one", second=True)
         except secure_rounds.NotEnough as few:
             return StateRefuted(f"it follows from too few keys: {few.reason}"[:MAX_REASON])
-        except _NotKnownError as error:
+        except NotKnownError as error:
             return NoResult(str(error))
         except WireError as error:
             return StateRefuted(str(error)[:MAX_REASON])
@@ -302,10 +316,10 @@ class Verifier:
             raise WireError(f"job state: {flaw}")
         return state
 
-    def _check(self, state: JobState, held: tuple[bytes, bytes] | None, within: int) -> None:
+    def _check(
+        self, state: JobState, held: tuple[bytes, bytes] | None, ends: EndRules | None = None, within: int = 0
+    ) -> None:  # fmt: skip
         """Raise WireError, or NotEnough, if a state does not follow from what its proof has."""
-        if state.status == "failed" and state.reason.startswith(CANCELLED):
-            return  # it has no result, and a peer can cancel any job
         if not state.proof:
             if state.encode() != self._first().encode():
                 raise WireError("it has no proof, and is not the first state of the job")
@@ -318,22 +332,51 @@ class Verifier:
             raise WireError("its proof begins with another state than its digest says")
         if _without_proof(state) != self.follows(replace(before, proof=b""), proof).encode():
             raise WireError("it does not follow from the signed answers")
+        if proof.cancel and ends is not None:
+            check_cancel(CancelProof.decode(proof.cancel), ends, self.secrets)
 
     def _check_before(self, before: JobState, proof: Proof, within: int) -> None:
         """Raise WireError if the state before, which this peer does not have, need not be one that the fleet adopted."""
         if digest_of(proof.before) == proof.digest:
             if within == _MOST_WITHIN:
                 raise WireError("too many proofs within its proof")
-            self._check(before, None, within + 1)
+            self._check(before, None, within=within + 1)
         elif len(proof.answers) < majority(self.n_peers):
-            raise _NotKnownError(
+            raise NotKnownError(
                 f"{len(proof.answers)} of {self.n_peers} peers have signed the state before, and this peer does not have it"
             )
+
+    def _comes_after(self, state: JobState, digest: bytes, held: JobState) -> bool:
+        """Return whether a sound state may follow, in one term, the one that this peer has adopted in it.
+
+        This peer may have missed some between the two: then the state before comes after its own, too.
+        """
+        if not state.proof:
+            return False
+        proof = Proof.decode(state.proof)
+        if proof.digest == digest:
+            return True
+        return held.status == "running" and _place(self._decoded(proof.before)) > _place(held)
 
     def _first(self) -> JobState:
         if self.keys.secure is None:
             return engine.begin(self.job)
         return secure_rounds.begin(self.job, self.secrets.terms(self.keys))
+
+
+def _place(state: JobState) -> tuple[int, int, bool]:
+    """Return a number that grows from each state to the one that follows from it."""
+    part = state.secured
+    return (state.round, 0, False) if part is None else (state.round, part.renewals, not part.wants_keys)
+
+
+def _cancelled(before: JobState, by: str) -> JobState:
+    """Return the last state of a cancelled job, without answers to the state before."""
+    if before.secured is None:
+        return engine.cancelled(before, by)
+    if before.secured.unsettled is not None:
+        raise WireError("it ends without the reports of what was revealed")
+    return secure_rounds.cancelled(before, by)
 
 
 def _without_proof(state: JobState) -> bytes:

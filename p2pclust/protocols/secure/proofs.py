@@ -153,7 +153,8 @@ class Proof:
     digest : bytes
         The digest of the whole state before, 32 bytes.
     answers : sequence of SignedAnswer
-        In roster order. Empty in the proof of a state that asks for new keys after a padded one had no total.
+        In roster order. Empty in the proof of a state that asks for new keys after a padded one had no total, and in most
+        of those of cancelled jobs.
     pads : sequence of OpenPads
         With secure sums: of each keeper, in roster order.
     left_out : mapping of int to str
@@ -162,6 +163,8 @@ class Proof:
         Keepers that have not answered: the word of the aggregator alone.
     maker : Maker
         With secure sums: of the state that is proved.
+    cancel : bytes
+        Of the last state of a cancelled job: an encoded :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
     """
 
     before: bytes = field(repr=False)
@@ -171,6 +174,7 @@ class Proof:
     left_out: Mapping[int, str] = field(default_factory=dict)
     silent: Sequence[int] = ()
     maker: Maker = field(default_factory=Maker)
+    cancel: bytes = b""
 
     def encode(self) -> bytes:
         """Return canonical bytes."""
@@ -179,14 +183,14 @@ class Proof:
         answers = [answer.packed() for answer in self.answers]
         pads = [one.packed() for one in self.pads]
         return bytes(
-            msgpack.packb([self.before, self.digest, answers, pads, absent, list(self.silent), maker])
+            msgpack.packb([self.before, self.digest, answers, pads, absent, list(self.silent), maker, self.cancel])
         )  # fmt: skip
 
     @classmethod
     def decode(cls, data: bytes) -> Proof:
         """Read a proof, which may be hostile; raise WireError if it is none."""
-        kinds = (bytes, bytes, list, list, list, list, list)
-        before, digest, answers, pads, absent, silent, maker = _of(_unpacked(data, "proof"), kinds, "proof")
+        kinds = (bytes, bytes, list, list, list, list, list, bytes)
+        before, digest, answers, pads, absent, silent, maker, cancel = _of(_unpacked(data, "proof"), kinds, "proof")
         signed = [SignedAnswer.unpacked(answer) for answer in answers]
         opened = [OpenPads.unpacked(one) for one in pads]
         peers, reasons = absent[0::2], absent[1::2]
@@ -201,7 +205,7 @@ class Proof:
             if indices != sorted(set(indices)):
                 raise WireError("proof: peers that are not in roster order, each once")
         return cls(
-            before, digest, signed, opened, dict(zip(peers, reasons, strict=True)), silent, Maker(*maker)
+            before, digest, signed, opened, dict(zip(peers, reasons, strict=True)), silent, Maker(*maker), cancel
         )  # fmt: skip
 
 

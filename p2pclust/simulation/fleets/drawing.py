@@ -106,12 +106,18 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         lasts_s=lasts_s,
         signs_facts=signs_facts,
         older=older,
+        liar=_liar(np.random.default_rng([seed, 36]), n) if signs_facts else -1,
     )
 
 
 def _older(rng: np.random.Generator, n: int) -> tuple[int, ...]:
     """Draw the peers of the release before: half of them, in four of ten fleets."""
     return tuple(sorted(rng.permutation(n)[: (n + 1) // 2].tolist())) if rng.random() < 0.4 else ()
+
+
+def _liar(rng: np.random.Generator, n: int) -> int:
+    """Draw the peer that speaks out of turn, in half of the fleets of three or more."""
+    return int(rng.integers(n)) if n > 2 and rng.random() < 0.5 else -1
 
 
 def _upgrades(rng: np.random.Generator, older: tuple[int, ...]) -> list[RandomFault]:

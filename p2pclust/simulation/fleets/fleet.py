@@ -20,6 +20,7 @@ from p2pclust.simulation.checks.fleet_rosters import NamedRosters
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.named import Named
 from p2pclust.simulation.checks.published import Published
+from p2pclust.simulation.checks.refutations import Refutations
 from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.checks.turns import Turns
 from p2pclust.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
@@ -31,6 +32,7 @@ from p2pclust.simulation.fleets.plan import FleetPlan
 from p2pclust.simulation.fleets.two_releases import TwoReleases
 from p2pclust.simulation.swarms.fedcref import labelled
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
+from p2pclust.simulation.swarms.out_of_turn import OutOfTurn
 from p2pclust.simulation.world.network import Conditions, Network
 from p2pclust.simulation.world.peer import paper_roster
 from p2pclust.simulation.world.world import World
@@ -89,6 +91,8 @@ class RandomFleet:
         self.releases = TwoReleases(self.world, [name for name in older if name not in self._enrolled_later()])
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
+        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
+        self.world.watch(self.refutations)
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
         self.revoked: dict[str, None] = {}
@@ -275,6 +279,9 @@ class RandomFleet:
 
     def _live(self) -> None:
         world, start = self.world, self.world.now
+        if self.plan.liar >= 0:
+            rng = np.random.default_rng([self.plan.seed, 25])
+            OutOfTurn(world, self.refutations.liar, rng, self.marks.counts, self.refutations).begin()
         for number, job in enumerate(self.plan.jobs):
             world.at(start + job.at_s, partial(self._submit, number))
             if job.cancel_at_s < float("inf"):

@@ -72,6 +72,7 @@ class FleetPlan:
     lasts_s: float = FAULTS_WITHIN_S
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
     older: tuple[int, ...] = ()  # the peers of the release before
+    liar: int = -1  # a peer that speaks out of turn
 
     @property
     def all_heal(self) -> bool:
@@ -88,9 +89,11 @@ class FleetPlan:
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
         fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
         older = [f"peers {self.older} are of the release before"] if self.older else []
+        lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
         return [
             f"{fleet}; {network}; {heals}",
             *older,
+            *lies,
             *(f"job at {job.at_s:.2f} s: {_shown(job)}" for job in self.jobs),
             *(f"crash while {phase}, occurrence {k}, {after} effects later" for phase, k, after in self.phase_crashes),
             *(f"fault at {fault.at_s:.2f} s: {_shown(fault)}" for fault in sorted(self.faults, key=lambda f: f.at_s)),

@@ -12,10 +12,10 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import StateInfo
 from p2pclust.peer.work.verified import Verifier
 from p2pclust.protocols.engine import secure_rounds
-from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
+from p2pclust.simulation.swarms.out_of_turn import shifted
 
 __all__ = ["LIES", "Made", "falsified"]
 
@@ -51,16 +51,8 @@ class _Careless(Verifier):
         return True
 
 
-def _shifted(state: JobState) -> JobState:
-    arrays = {
-        name: array + 1.0 if array.dtype == np.float64 and name != "unit" else array
-        for name, array in state.arrays.items()
-    }
-    return replace(state, arrays=Arrays(arrays))
-
-
 def _other_numbers(made: Made) -> tuple[JobState, StateInfo]:
-    return _shifted(made.state), made.info
+    return shifted(made.state), made.info
 
 
 def _no_proof(made: Made) -> tuple[JobState, StateInfo]:
@@ -89,7 +81,7 @@ def _own_answer_only(made: Made) -> tuple[JobState, StateInfo]:
     own = [answer for answer in proof.answers if answer.index == made.liar and answer.body]
     if not own or made.state.secured is not None:
         return made.state, made.info
-    before = _shifted(JobState.decode(proof.before)).encode()
+    before = shifted(JobState.decode(proof.before)).encode()
     digest, secrets = digest_of(b"another state" + before), made.verifier.secrets
     statement = own[0].statement(secrets.fleet, made.verifier.keys.job, digest, digest_of(before))
     signed = replace(own[0], signature=secrets.sign(statement))
@@ -100,7 +92,7 @@ def _other_renewal(made: Made) -> tuple[JobState, StateInfo]:
     """Ask for new keys after a state that never was."""
     if made.state.secured is None or made.state.secured.wants_keys:
         return made.state, made.info
-    before = replace(_shifted(made.state), proof=b"").encode()
+    before = replace(shifted(made.state), proof=b"").encode()
     return made.following(Proof(before, digest_of(before))), made.info
 
 

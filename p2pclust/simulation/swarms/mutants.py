@@ -46,6 +46,7 @@ from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.swarms.control_mutants import CLIENT_MUTANTS
+from p2pclust.simulation.swarms.liar_mutants import LIAR_MUTANTS
 from p2pclust.simulation.swarms.shipped import SHIPPED_MUTANTS
 from p2pclust.simulation.swarms.watched_mutants import WATCHED_MUTANTS, not_synced
 
@@ -426,7 +427,7 @@ BUGS: Final[dict[str, tuple[str, tuple[_Patch, ...]]]] = {
         *WATCHED_MUTANTS.items(),
     )
     for name, patches in group.items()
-}  # fmt: skip
+} | LIAR_MUTANTS  # fmt: skip
 
 
 @contextmanager

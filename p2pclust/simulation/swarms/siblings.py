@@ -81,9 +81,11 @@ def _without_one(state: JobState, rng: np.random.Generator) -> JobState:
 
 def _made(peer: Peer, swarm: Swarm, document: Document, state: JobState) -> StateMade:
     """Return the state as the worker would; the liar's own core must be able to go on with it."""
-    assert document.keys is not None
+    assert peer.core is not None
     assert peer.working.secrets is not None
-    secured, data = SecuredJob(document.keys, peer.working.secrets), state.encode()
+    keys = peer.core.jobs.jobs[document.id].keys
+    assert keys is not None
+    secured, data = SecuredJob(keys, peer.working.secrets), state.encode()
     inline = len(data) <= swarm.plan.limits.inline_bytes
     if not inline:
         peer.disk.store_blob(digest_of(data), data, swarm.plan.limits.chunk_bytes)

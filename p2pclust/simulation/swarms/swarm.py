@@ -25,8 +25,10 @@ from p2pclust.simulation.checks.accepted import Accepted
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.named import Named
+from p2pclust.simulation.checks.refutations import Refutations
 from p2pclust.simulation.checks.timers import Waits
 from p2pclust.simulation.swarms.marks import Marks, PhaseCrashes
+from p2pclust.simulation.swarms.out_of_turn import OutOfTurn
 from p2pclust.simulation.swarms.overlays import ALL_LINKS, laid_out
 from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
 from p2pclust.simulation.world.network import Conditions, Network
@@ -72,6 +74,13 @@ class Swarm:
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=self.keyed,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
+        self.liar = self.names[int(np.random.default_rng([plan.seed, 6]).integers(len(self.names)))]
+        self.refutations = Refutations(self.liar)
+        self.out_of_turn = OutOfTurn(
+            self.world, self.liar, np.random.default_rng([plan.seed, 7]), self.marks.counts, self.refutations
+        )
+        if self.keyed:  # without keys, a peer that lies is believed
+            self.world.watch(self.refutations)
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self._rng = rng
         self.job = replace(self._job(), rounding=(SENDER, RECEIVER)[plan.seed % 2])
@@ -107,6 +116,8 @@ class Swarm:
         outcome = SeedResult(self.plan, counts=self.marks.counts)
         try:
             self._submit()
+            if self.keyed:
+                self.out_of_turn.begin()
             self._misfortunes()
             self._heal()
             self._judge()
@@ -127,6 +138,7 @@ class Swarm:
         self.network.conditions = self.plan.conditions
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
+        named = self.liar if named and self.keyed else named  # it can tell some lies only as the aggregator
         world.step(submitter, self._request(msgpack.packb(self.job.to_dict()), named))
         if not self.marks.job:  # it asks for store ids first: on a bad network it might never submit
             self.network.conditions = Conditions()

@@ -10,9 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
-from p2pclust.peer.core.round_reports import RefutesState
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
 from p2pclust.peer.core.timing import Limits
@@ -25,39 +23,9 @@ from p2pclust.simulation.swarms.lies import LIES, Made, falsified
 from p2pclust.simulation.swarms.overlays import laid_out
 from p2pclust.simulation.swarms.plan import SwarmPlan, draw
 from p2pclust.simulation.swarms.swarm import DEADLINE_S, SeedResult, Swarm
-from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 __all__ = ["VerifiedSecureSwarm", "VerifiedSwarm", "run"]
-
-
-class Refutations(Observer):
-    """Checks V1: only states of the liar are refuted, and no other peer adopts these."""
-
-    watches = (RefutesState,)
-
-    def __init__(self, liar: str) -> None:
-        self.liar = liar
-        self.lies: dict[bytes, None] = {}
-
-    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
-        """Look at what peers report, and at the registers that they have adopted."""
-        if isinstance(effect, RefutesState):
-            assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
-            core = peer.core
-            named = (
-                [] if core is None else [one for job in core.jobs.jobs.values() for one, _, _ in job.suspicions.items()]
-            )
-            assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
-
-    def stepped(self, world: World, peer: Peer) -> None:
-        """Look at the registers of a peer."""
-        if peer.core is None or peer.name == self.liar:
-            return
-        for job in peer.core.jobs.jobs.values():
-            ref = job.ledger.register.ref
-            assert ref is None or ref.digest not in self.lies, f"V1: {peer.name} has adopted a lie"
 
 
 class VerifiedSwarm(Swarm):
@@ -86,13 +54,9 @@ class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
     deadline_s = secure.SecureSwarm.deadline_s
 
 
-def _liar(swarm: Swarm) -> str:
-    return swarm.names[int(np.random.default_rng([swarm.plan.seed, 6]).integers(len(swarm.names)))]
-
-
 def _verified(swarm: Swarm, request: Submit) -> Submit:
     """Return the request with verify; in two of three seeds the first aggregator is the liar."""
-    named = request.treatment.aggregator if swarm.plan.seed % 3 == 0 else _liar(swarm)
+    named = request.treatment.aggregator if swarm.plan.seed % 3 == 0 else swarm.liar
     return replace(request, treatment=replace(request.treatment, verify="all", aggregator=named))
 
 
@@ -105,11 +69,9 @@ def _may_wipe(swarm: Swarm) -> bool:
 def _let_one_lie(swarm: Swarm) -> None:
     """Let one peer of a swarm falsify states that it makes, and watch what becomes of them."""
     rng = np.random.default_rng([swarm.plan.seed, 5])
-    liar = _liar(swarm)
+    liar, refutations = swarm.liar, swarm.refutations
     kind = str(rng.choice([*LIES, "nothing"]))
     often = float(rng.choice([0.3, 1.0]))
-    refutations = Refutations(liar)
-    swarm.world.watch(refutations)
 
     def falsify(peer: Peer, outcome: Outcome) -> Outcome:
         if peer.name != liar or not isinstance(outcome, StateMade) or kind == "nothing" or rng.random() >= often:
@@ -121,7 +83,7 @@ def _let_one_lie(swarm: Swarm) -> None:
         state, info = lie
         ref = _kept(peer, state.encode(), swarm.plan.limits)
         if kind != "called final":  # there the state itself is true
-            refutations.lies[ref.digest] = None
+            refutations.lies[ref.digest] = kind
         swarm.marks.counts[f"lie: {kind}"] += 1
         return StateMade(ref, info)
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from p2pclust.peer.core.effects import CheckRoster, Compute, Effect, Persist, SendRoster, TakeRoster
 from p2pclust.peer.core.messages import Relay
 from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.shell.performer import Row
-from p2pclust.simulation.world.peer import Peer
+from p2pclust.simulation.world.peer import FLEET, Peer, device_key
 from p2pclust.transport.links import Lane
+from p2pclust.transport.roster import fleet_id_of
+from p2pclust.transport.signatures import fact_statement
 
 if TYPE_CHECKING:
     from p2pclust.simulation.world.world import World
@@ -25,7 +28,13 @@ class LifeEnded(Exception):  # noqa: N818 - not an error
 
 
 def signature_of(fact: Fact) -> bytes:
-    """Return the signature of a fact by its owner: cheap, and another for every other owner, key, version and value."""
+    """Return the signature of a fact by its owner: cheap, and another for every other owner, key, version and value.
+
+    That of a cancel is a real one, because workers check it too.
+    """
+    if fact.key.startswith(CANCEL):
+        statement = fact_statement(fleet_id_of(FLEET), fact.owner, fact.key, fact.version, fact.value)
+        return device_key(fact.owner).sign(statement)
     whole = hashlib.blake2b(f"{fact.owner} {fact.key} {fact.version} ".encode(), key=fact.owner.encode())
     whole.update(fact.value)
     return whole.digest()

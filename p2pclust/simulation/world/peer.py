@@ -24,7 +24,7 @@ from p2pclust.simulation.world.disk import Disk
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["FLEET", "Peer", "device_secrets", "fleet_roster_of", "paper_roster", "read_paper"]
+__all__ = ["FLEET", "Peer", "device_key", "device_secrets", "fleet_roster_of", "paper_roster", "read_paper"]
 
 #: The public key of a simulated fleet: nothing is signed with it.
 FLEET: Final = hashlib.sha256(b"simulated fleet").digest()

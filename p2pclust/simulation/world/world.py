@@ -71,7 +71,7 @@ class World:
         #: The links between peers, as they are now.
         self.overlay = LiveOverlay(locals_, overlay)
         self._partial_view = partial_view
-        self._keyed = keyed  # whether devices have keys, which secure sums need
+        self._keyed = keyed  # whether devices have keys, which secure sums need, and sign their facts
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -103,6 +103,7 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
+                    signs_facts=keyed,
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),

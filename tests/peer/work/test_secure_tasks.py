@@ -48,6 +48,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.private.private_cm import shares
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import MOST_SETS, Maker, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
@@ -568,7 +569,11 @@ def test_a_key_that_cannot_be_read_is_left_out_by_name() -> None:
 def test_a_cancelled_job_ends_with_what_was_revealed() -> None:
     workers = Workers()
     state = workers.closed(workers.padded())
-    ended = workers.state(workers.made(0, CancelJob(workers.data, 5, state, "a test", keys=workers.keys)))
+    ended = workers.state(
+        workers.made(
+            0, CancelJob(workers.data, 5, state, CancelProof("cancel/job", "p1", 0, b"a test"), keys=workers.keys)
+        )
+    )
     assert (ended.status, ended.reason) == ("failed", "cancelled by a test")
     assert secure_rounds.secured_of(ended).revealed == (0b11111,)
 

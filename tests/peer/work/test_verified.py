@@ -36,15 +36,19 @@ from p2pclust.peer.core.tasks import (
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.tasks import Life
 from p2pclust.peer.work.verified import Verifier
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.proofs import Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.swarms.lies import LIES, Made, falsified
+
+CANCEL = CancelProof("cancel/job", "p1", 0, b"meter-01")
 
 
 class VerifiedWorkers(Workers):
@@ -159,11 +163,18 @@ def test_who_does_not_answer_is_left_out_on_the_word_of_the_aggregator() -> None
     assert workers.check(lie, first) == StateRefuted("a peer abstains that has not signed it")
 
 
-def test_a_cancelled_job_needs_no_proof(workers: VerifiedWorkers) -> None:
+def test_a_cancelled_job_follows_from_the_state_before(workers: VerifiedWorkers) -> None:
     state = workers.closed(workers.begun())
-    ended = workers.made(0, CancelJob(workers.data, 5, state, "meter-01", keys=workers.keys))
-    assert workers.state(ended).proof == b""
+    ended = workers.made(0, CancelJob(workers.data, 5, state, CANCEL, keys=workers.keys))
     assert workers.check(ended, state) == StateChecked(True)
+    assert workers.check(ended, None) == StateChecked(True), "the state before is in its proof"
+    last = workers.state(ended)
+    lies = [
+        replace(last, proof=b""), replace(last, reason="cancelled by another"),
+        replace(last, arrays=Arrays({**last.arrays, "more": np.zeros(1)})),
+        replace(last, proof=replace(Proof.decode(last.proof), cancel=b"").encode()),
+    ]  # fmt: skip
+    assert all(isinstance(workers.check(workers.ref_of(lie), state), StateRefuted) for lie in lies)
 
 
 def test_a_contribution_without_a_signature_is_left_out() -> None:
@@ -266,9 +277,9 @@ def test_a_proof_within_a_proof_within_a_proof_is_refuted() -> None:
 
 
 def test_nothing_follows_from_a_job_that_has_ended(workers: VerifiedWorkers) -> None:
-    """A cancelled state needs no proof, and a state that was said to follow from one ended the peer with an exception."""
+    """A state that was said to follow from a cancelled one ended the peer with an exception."""
     state = workers.closed(workers.begun())
-    ended = workers.made(0, CancelJob(workers.data, 5, state, "meter-01", keys=workers.keys))
+    ended = workers.made(0, CancelJob(workers.data, 5, state, CANCEL, keys=workers.keys))
     data, secrets = workers.bytes_of(ended), workers.lives[4].secrets
     assert secrets is not None
     bare = SignedAnswer(4, "", b"any bytes")

@@ -158,7 +158,7 @@ def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
         cores = [(name, peer.core) for name, peer in fleet.world.peers.items() if peer.core is not None]
         held = [fact for name, core in cores for fact in core.facts.everything() if fact.owner != name]
         assert held
-        assert all(core.enrolment.signs_facts for _, core in cores)
+        assert all(core._ctx.signs_facts for _, core in cores)
         assert all(fact.signature == signature_of(fact) for fact in held), "none is left that came unsigned"
 
 

@@ -292,8 +292,9 @@ class GossipJob:
 
     def _mix(self, offer: Offer) -> None:
         assert self.circles.links is not None
-        by = "" if self._final else self._cancels.of(self.document)
-        instead = f"{CANCELLED}{by}"[:MAX_REASON] if by else REVOKED if self._bars(self._ctx.me) else ""
+        cancel = None if self._final else self._cancels.of(self.document)
+        instead = "" if cancel is None else f"{CANCELLED}{cancel.by}"[:MAX_REASON]
+        instead = instead or (REVOKED if self._bars(self._ctx.me) else "")
         if instead and not self._final:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
             offer = Offer(Answer(self._me, instead), nothing)

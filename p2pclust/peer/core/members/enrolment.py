@@ -87,14 +87,12 @@ class Enrolment:
 
     def __init__(
         self, context: Context, membership: Membership, changes: Changes, peers: Mapping[str, str],
-        stored: Mapping[str, bytes], *, signs_facts: bool = False,
+        stored: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         self._ctx = context
         self._membership = membership
         self._changes = changes
         self._peers = peers  # replaced, never changed
-        #: Whether the roster in force says that all peers sign their facts.
-        self.signs_facts = signs_facts
         self._current = stored.get(CURRENT)
         self._rows = dict.fromkeys(key for key in stored if key not in (CURRENT, BEFORE))
         self._offers: dict[str, int] = {}  # peers with a newer roster
@@ -255,8 +253,8 @@ class Enrolment:
             self._changes.enrolled(name)
         for name in renewed:
             self._changes.renewed(name)
-        before_signed, self.signs_facts = self.signs_facts, event.signs_facts
-        if self.signs_facts and not before_signed:
+        before_signed, ctx.signs_facts = ctx.signs_facts, event.signs_facts
+        if ctx.signs_facts and not before_signed:
             self._changes.facts_are_signed()
         self._changes.roster_came()
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):

@@ -60,6 +60,7 @@ from p2pclust.peer.core.tasks import (
 from p2pclust.peer.core.tokens import TermToken
 from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 
 __all__ = ["AggregatorTerm", "TermHooks"]
 
@@ -334,29 +335,29 @@ class AggregatorTerm:
             self._headway.reached(opened.round)
         if opened.final:
             self._hooks.finished(self.term, opened)
-        elif by := self._cancels.of(self._document) or self._revocation(opened):
+        elif cancel := self._cancels.of(self._document) or self._revocation(opened):
             if opened.secure is None or not opened.secure.pending:
-                self._cancel(opened, by)
+                self._cancel(opened, cancel)
             elif self._reported(opened):  # what was revealed is to be in the last state
                 opened.use()
-                self._secure.close(opened, self._abstained(opened), cancelled_by=by)
+                self._secure.close(opened, self._abstained(opened), cancel)
         elif self._complete(opened) and not opened.combining:  # asking the next proposer may have come here already
             self._combine(opened)
 
-    def _revocation(self, opened: OpenRound) -> str:
+    def _revocation(self, opened: OpenRound) -> CancelProof | None:
         """Return the revocation that ends a job with ``missing = "all"``: that peer will never answer."""
         if self._document.treatment.missing == "all":
             for name in (self._document.roster[index] for index in opened.wanted()):
                 if self._job.bars(name):
-                    return f"the revocation of {name}, which missing = 'all' would wait for"
-        return ""
+                    return CancelProof("", name)
+        return None
 
-    def _cancel(self, opened: OpenRound, by: str) -> None:
+    def _cancel(self, opened: OpenRound, cancel: CancelProof) -> None:
         """Make the final state of a cancelled job, without waiting for contributions."""
         opened.combining = True
-        self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=by))
-        document = self._document
-        self._compute(CancelJob(document.job, len(document.roster), opened.ref, by, keys=self._job.keys))
+        self._ctx.report(Cancelling(*self._document.named, term=self.term, round=opened.round, by=cancel.by))
+        document, ends = self._document, self._cancels.rules(self._document)
+        self._compute(CancelJob(document.job, len(document.roster), opened.ref, cancel, ends, keys=self._job.keys))
 
     def _complete(self, opened: OpenRound) -> bool:
         """Return whether all wanted peers have answered, or need not be waited for."""

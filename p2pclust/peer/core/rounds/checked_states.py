@@ -1,7 +1,9 @@
-"""The states that this peer has made again from their proofs, in a job with ``verify = "all"`` (docs/verified-rounds.md).
+"""The states of other peers that this peer's worker has checked before it adopts them.
 
-No state is adopted before. A peer that sends a state which does not follow from its proof is not followed any more in this
-job, and gets no vote.
+In a job with ``verify = "all"`` (docs/verified-rounds.md) those are all, and each is made again from its proof. In any other
+job of a fleet with keys those are the last ones: a state is the end of a job only if the worker reads it so, and of a
+cancelled job only with the signature of the peer that cancelled it. A peer that sends another state is not followed any more
+in this job, and gets no vote.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from p2pclust.peer.core.tokens import CheckToken
 __all__ = ["CheckedStates"]
 
 _MOST_REMEMBERED: Final = 16
+#: The digest of a state, and of the one that it must follow, because this peer adopted that one in the same term.
+_Key = tuple[bytes, bytes]
 
 
 class CheckedStates:
@@ -31,36 +35,48 @@ class CheckedStates:
         self._ctx = job.context
         self._document = job.document
         self._ledger = job.ledger
+        self._cancels = job.cancels
         self._suspicions = job.suspicions
-        self._good: dict[bytes, bool] = {}  # by digest: whether the state is final
+        self._good: dict[_Key, bool] = {}  # whether the state is final
         self._leave = leave
-        self._refuted: dict[bytes, None] = {}
-        self._asked: dict[CheckToken, tuple[str, Ref]] = {}  # who sent the state
+        self._refuted: dict[_Key, None] = {}
+        self._asked: dict[CheckToken, tuple[str, Ref, _Key]] = {}  # who sent the state
+        self._opener = (0, "")  # a term, and the peer that opened the state that this peer adopted in it
         self.distrusted: dict[str, None] = {}
 
-    def passes(self, source: str, ref: Ref, *, final: bool) -> bool:
+    def adopted(self, term: int, opener: str) -> None:
+        """Note which peer opened the state that this peer has adopted now."""
+        self._opener = (term, opener)
+
+    def passes(self, source: str, ref: Ref, *, final: bool, opened_in: int = 0) -> bool:
         """Return whether a state that a peer sent may be adopted; False too while it is checked.
 
-        `final` is what the sender says of it.
+        `final` is what the sender says of it, and `opened_in` the term of the aggregator that opens it now.
         """
-        if not self._document.treatment.verify:
+        document, register = self._document, self._ledger.register
+        if document.census or not (document.treatment.verify or (final and self._ctx.rosters.in_force is not None)):
             return True
-        if ref.digest not in self._good:
-            if ref.digest not in self._refuted:
-                self._ask(source, ref)
+        follows = register.ref is not None and register.term == opened_in and register.ref.digest != ref.digest
+        key = (ref.digest, register.ref.digest if register.ref is not None and follows else b"")
+        if key not in self._good:
+            if key not in self._refuted:
+                self._ask(source, ref, key)
             return False
-        if self._good[ref.digest] is not final:
+        if self._good[key] is not final:
             self._distrust(source, f"it says that the state is {'final' if final else 'not final'}")
             return False
         return True
 
-    def _ask(self, source: str, ref: Ref) -> None:
+    def _ask(self, source: str, ref: Ref, key: _Key) -> None:
         document = self._document
         token = CheckToken(document.id, CheckState.kind, ref.digest)
         if token not in self._asked:
-            self._asked[token] = (source, ref)
-            held = self._ledger.register.ref
-            task = CheckState(document.job, len(document.roster), ref, held, keys=self._job.keys)
+            self._asked[token] = (source, ref, key)
+            held = self._ledger.register.ref if document.treatment.verify else None
+            task = CheckState(
+                document.job, len(document.roster), ref, held, bool(key[1]), self._cancels.rules(document),
+                keys=self._job.keys,
+            )  # fmt: skip
             self._ctx.effects.append(Compute(token, task))
 
     def checked(self, token: CheckToken, outcome: Outcome) -> bool:
@@ -68,18 +84,31 @@ class CheckedStates:
 
         A state that could not be checked is checked again when a peer sends it again: at once would be without end.
         """
-        source, _ = self._asked.pop(token)
+        source, _, key = self._asked.pop(token)
         if isinstance(outcome, StateChecked):
-            self._good[token.state] = outcome.final
+            self._good[key] = outcome.final
             _forget_oldest(self._good)
+        elif isinstance(outcome, StateRefuted) and outcome.second:
+            self._refuted[key] = None
+            _forget_oldest(self._refuted)
+            self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
+            self.contradicts(source, outcome.reason)
         elif isinstance(outcome, StateRefuted):
-            self._refuted[token.state] = None
+            self._refuted[key] = None
             _forget_oldest(self._refuted)
             self._distrust(source, outcome.reason)
         else:
             assert isinstance(outcome, NoResult), outcome
             self._ctx.report(NotChecked(*self._document.named, peer=source, reason=outcome.reason))
         return isinstance(outcome, StateChecked)
+
+    def contradicts(self, source: str, reason: str) -> None:
+        """Distrust an aggregator that opened, in one term, two states of which at most one can be right.
+
+        After a restart this peer does not know which peer opened the first, and blames none.
+        """
+        if self._opener == (self._ledger.register.term, source) and self._document.treatment.collect != "tree":
+            self._distrust(source, reason)
 
     def _distrust(self, source: str, reason: str) -> None:
         if source not in self.distrusted:
@@ -95,7 +124,7 @@ class CheckedStates:
 
     def blobs_in_use(self) -> list[bytes]:
         """Return the blobs that are needed."""
-        refs = [ref for _, ref in self._asked.values()]
+        refs = [ref for _, ref, _ in self._asked.values()]
         return [ref.digest for ref in refs if ref.payload is None]
 
 

@@ -186,24 +186,34 @@ class Follower:
         if held and same and register.final == message.final:
             self._answer()
             return
-        if same and not held and register.ref is not None:
+        if self._is_second(message, held=held):
             self._ctx.report(Contradiction(*self._document.named, peer=source, term=message.term, round=message.round))
-            return  # two states in one round of one term: the aggregator is faulty
+            self.states.contradicts(source, "it opened a second state in one term and round, or one after the last")
+            return
         ref = self.resolve(source, message)
         if ref is None:
             self._pending = (source, message)
             return
         self._pending = None
+        self.states.adopted(message.term, source)
         self._adopt(message.term, message.round, ref, final=message.final)
+
+    def _is_second(self, message: Open, *, held: bool) -> bool:
+        """Return whether a faulty aggregator opens two states in one round of one term, or one after the last."""
+        register = self._ledger.register
+        if register.ref is None or register.term != message.term:
+            return False
+        return not (held and message.final) if register.final else not held and register.round == message.round
 
     def resolve(self, source: str, message: Open | Close | HeldState) -> Ref | None:
         """Return the state that a message names; None while it is fetched or checked, or if it must not be adopted."""
         register, final = self._ledger.register, isinstance(message, Close) or message.final
         held = register.ref is not None and register.ref.digest == message.digest
-        if held and (register.final is final or not self._document.treatment.verify):
+        if held and register.final is final:
             return register.ref
         ref = state_of(self._ctx, self._blobs, self._document, message, source, self._present)
-        return ref if ref is not None and self.states.passes(source, ref, final=final) else None
+        opened_in = message.term if isinstance(message, Open) else 0
+        return ref if ref is not None and self.states.passes(source, ref, final=final, opened_in=opened_in) else None
 
     def _present(self) -> list[str]:
         return [name for name in self._document.roster if self._membership.present(name)]
@@ -219,6 +229,7 @@ class Follower:
         if register.position == (term, opened.round) and register.ref is not None:
             self._answer()
             return False
+        self.states.adopted(term, self._ctx.me)
         self._adopt(term, opened.round, opened.ref, final=opened.final)
         return True
 

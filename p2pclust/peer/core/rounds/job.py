@@ -27,7 +27,15 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
-from p2pclust.peer.core.round_reports import BadPart, CatchesUp, Fenced, LateAnswer, RoundLeap, TermLeap
+from p2pclust.peer.core.round_reports import (
+    BadPart,
+    CatchesUp,
+    Fenced,
+    LateAnswer,
+    RoundLeap,
+    SecondAggregator,
+    TermLeap,
+)
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.fitness import Fitness
@@ -181,11 +189,20 @@ class AggregatedJob:
         return True
 
     def _asker(self, source: str, message: Message) -> str:
-        """Return the peer that the message is from: in a tree, peers hand on the aggregator's message."""
-        roster = self.document.roster
-        if isinstance(message, Open) and 0 <= message.aggregator < len(roster):
+        """Return the peer that the message is from: in a tree, and nowhere else, peers hand on the aggregator's message."""
+        roster, tree = self.document.roster, self.document.treatment.collect == "tree"
+        if tree and isinstance(message, Open) and 0 <= message.aggregator < len(roster):
             return roster[message.aggregator]
         return source
+
+    def _aggregates_another(self, source: str, term: int) -> bool:
+        """Return whether another peer aggregates that term, as far as this one has heard: a term has one aggregator."""
+        named = self.document.treatment.aggregator if term == 1 else ""
+        known = named or self.election.terms.get(term, source)
+        if known == source or known in self._follower.states.distrusted:
+            return False
+        self._ctx.report(SecondAggregator(*self.document.named, peer=source, term=term, aggregator=known))
+        return True
 
     def _from_aggregator(self, carrier: str, message: Open | Heartbeat) -> None:
         source = self._asker(carrier, message)
@@ -194,6 +211,8 @@ class AggregatedJob:
         if self.ledger.stale(message.term):  # the fence: it was deposed and does not know it yet
             self._ctx.report(Fenced(*self.document.named, peer=source, term=message.term, own_term=self.ledger.term))
             self._ctx.send(source, StaleTerm(self.id, self.ledger.term))
+            return
+        if self._aggregates_another(source, message.term):
             return
         if carrier == source or self._follower.is_news(message):
             self.election.follow(source, message.term)

@@ -21,6 +21,7 @@ from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
@@ -61,6 +62,7 @@ class SecureTerm:
         self._membership = job.membership
         self._blobs = job.blobs
         self._document = job.document
+        self._cancels = job.cancels
         self._me = job.document.index(job.context.me)
         self._term = job.ledger.term
         self._notes = notes
@@ -74,12 +76,12 @@ class SecureTerm:
 
     # -- closing a round ----------------------------------------------------------------------------------------------
 
-    def close(self, opened: OpenRound, abstained: Mapping[int, str], *, cancelled_by: str = "") -> None:
+    def close(self, opened: OpenRound, abstained: Mapping[int, str], cancel: CancelProof | None = None) -> None:
         """Close a round whose answers are here."""
         secure = opened.secure
         assert secure is not None
         if secure.wants_keys:
-            self._combine(opened.ref, opened.round, opened.used, abstained, (), cancelled_by)
+            self._combine(opened.ref, opened.round, opened.used, abstained, (), cancel)
             return
         self._closing = closing = _Closing(opened.ref, opened.round, secure, abstained, resumes=False)
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
@@ -230,13 +232,13 @@ class SecureTerm:
 
     def _combine(
         self, state: Ref, round_: int, given: tuple[tuple[tuple[int, ...], Ref], ...], abstained: Mapping[int, str],
-        removed: tuple[tuple[int, Ref], ...], cancelled_by: str = "",
+        removed: tuple[tuple[int, Ref], ...], cancel: CancelProof | None = None,
     ) -> None:  # fmt: skip
         document, maker = self._document, Maker(self._me, self._term, round_ + 1)
         self._compute(
             CombineRound(
-                document.job, len(document.roster), state, given, abstained, maker, removed, cancelled_by,
-                keys=self._job.keys,
+                document.job, len(document.roster), state, given, abstained, maker, removed, cancel,
+                None if cancel is None else self._cancels.rules(document), keys=self._job.keys,
             )
         )  # fmt: skip
 

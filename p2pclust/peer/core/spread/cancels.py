@@ -4,6 +4,9 @@ A cancel decides nothing by itself. The aggregator, now or after any number of e
 cancelled the job, as soon as a majority holds the state before; it is adopted and closed like any other. In a gossip job,
 a peer that knows of the cancel answers the next round with it, and all members have the same answers at its end. So a job
 ends once, cancelled or done, and the same at every peer. A final state that was opened before is not undone.
+
+Where facts are signed, that final state has the fact with its owner's signature, and no peer adopts it without. So the end
+names the peer that has signed the cancel; no peer can cancel a job in another's name.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.spread.facts import Fact, Facts
+from p2pclust.peer.core.tasks import EndRules
 from p2pclust.protocols.engine.reasons import MAX_REASON
-from p2pclust.tools.spelling import printable
+from p2pclust.protocols.secure.cancel_proof import CancelProof
 
 __all__ = ["PREFIX", "Cancels"]
 
@@ -32,8 +36,8 @@ class Cancels:
     def __init__(self, context: Context, facts: Facts, stored: Mapping[str, bytes]) -> None:
         self._ctx = context
         self._facts = facts
-        self._by = {job_id: _name(value) for job_id, value in stored.items()}
-        self._early: dict[str, str] = {}
+        self._known = {job_id: CancelProof.decode(value) for job_id, value in stored.items()}
+        self._early: dict[str, CancelProof] = {}
 
     def start(self, table: JobTable) -> None:
         """Publish the cancels of running jobs again: facts are not on disk.
@@ -41,7 +45,7 @@ class Cancels:
         The row of a finished job stays as long as the job does: other peers may still hold this peer's fact and remind it
         of that, and what it publishes must be on its disk.
         """
-        for job_id in sorted(self._by):
+        for job_id in sorted(self._known):
             if not table.keeps(job_id):
                 self.forget(job_id)
             elif table.turns(job_id) or table.runs(job_id):
@@ -49,49 +53,66 @@ class Cancels:
 
     def forget(self, job_id: str) -> None:
         """Delete the cancel of a forgotten job."""
-        if self._by.pop(job_id, None) is not None:
+        if self._known.pop(job_id, None) is not None:
             self._ctx.persist("cancel", job_id, None, sync=False)
 
     def by(self, job_id: str) -> str:
         """Return who cancelled a job; empty if no cancel is known here."""
-        return self._by.get(job_id, "")
+        known = self._known.get(job_id)
+        return "" if known is None else known.name
 
-    def of(self, document: Document) -> str:
-        """Return who cancelled a job or its series; empty if neither is cancelled. A census decides about that itself."""
+    def of(self, document: Document) -> CancelProof | None:
+        """Return the cancel of a job or its series; None if neither is cancelled. A census decides about that itself."""
         if document.census:
-            return ""
-        return self.by(document.id) or (self.by(document.turn.series) if document.turn is not None else "")
+            return None
+        series = "" if document.turn is None else document.turn.series
+        return self._known.get(document.id) or self._known.get(series)
+
+    def rules(self, document: Document) -> EndRules | None:
+        """Return what a worker must know to check who ends a job; None in a fleet whose facts are not signed."""
+        rosters = self._ctx.rosters
+        if not self._ctx.signs_facts or rosters.in_force is None:
+            return None
+        keys = (PREFIX + document.id, *([] if document.turn is None else [PREFIX + document.turn.series]))
+        waits = document.treatment.missing == "all"
+        revoked = tuple(
+            name
+            for name in document.roster
+            if waits and (name in self._ctx.barred or rosters.other_key(document.fleet_roster, name))
+        )
+        return EndRules(self._ctx.me, keys, rosters.in_force.devices, revoked)
 
     def ask(self, job_id: str, by: str) -> None:
         """Store a cancel, then publish it."""
-        self._keep(job_id, printable(by[:MAX_REASON]))
+        self._keep(job_id, CancelProof(PREFIX + job_id, self._ctx.me, 0, by[:MAX_REASON].encode()))
         self._publish(job_id)
 
     def learn(self, fact: Fact, *, known: bool) -> str:
         """Take a fact; return the job's id if its cancel is new here, otherwise an empty string."""
-        job_id, by = fact.key.removeprefix(PREFIX), _name(fact.value)
-        if not by or self._by.get(job_id):
+        job_id = fact.key.removeprefix(PREFIX)
+        # This peer signs its own again, whatever its version.
+        version, signature = (0, b"") if fact.owner == self._ctx.me else (fact.version, fact.signature)
+        proof = CancelProof(fact.key, fact.owner, version, fact.value, signature)
+        if not proof.sound or job_id in self._known:
             return ""
         if not known:
-            self._early[job_id] = by
+            self._early[job_id] = proof
             if len(self._early) > _MOST_EARLY:
                 del self._early[next(iter(self._early))]
             return ""
-        self._keep(job_id, by)
+        self._keep(job_id, proof)
         return job_id
 
     def begun(self, job_id: str) -> None:
         """Store a cancel that came before the job's document."""
-        if by := self._early.pop(job_id, ""):
-            self._keep(job_id, by)
+        proof = self._early.pop(job_id, None)
+        if proof is not None:
+            self._keep(job_id, proof)
 
-    def _keep(self, job_id: str, by: str) -> None:
-        self._by[job_id] = by
-        self._ctx.persist("cancel", job_id, by.encode())
+    def _keep(self, job_id: str, proof: CancelProof) -> None:
+        self._known[job_id] = proof
+        self._ctx.persist("cancel", job_id, proof.encode())
 
     def _publish(self, job_id: str) -> None:
-        self._facts.publish(PREFIX + job_id, self._by[job_id].encode())
-
-
-def _name(value: bytes) -> str:
-    return printable(value.decode(errors="replace")[:MAX_REASON]).strip()
+        """Publish a cancel as this peer's own fact, whichever peer was asked."""
+        self._facts.publish(PREFIX + job_id, self._known[job_id].name.encode())

@@ -10,6 +10,7 @@ import numpy as np
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute, Persist, Send
+from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.job_messages import Pads, Unpad
 from p2pclust.peer.core.rounds.keeper import Held, Keeper
 from p2pclust.peer.core.rounds.pad_notes import TABLE, PadNotes
@@ -21,7 +22,7 @@ from p2pclust.peer.core.treatment import Treatment
 NAMES = ("p1", "p2", "p3", "p4")
 TREATMENT = Treatment(patience_s=1.0, collect="star", secure=True).secured_for(4)
 STORES = tuple(f"store-{name}" for name in NAMES)
-DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", pins=bytes(64 + 4 * 32))
+DOCUMENT = Document(b"job", NAMES, STORES, TREATMENT, "p1", "1", fleet_roster=RosterName(1, bytes(32)))
 STATE, MEMBERS = Ref(b"a" * 32, 5, b"state"), 0b1111
 
 
@@ -32,7 +33,9 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
     election = SimpleNamespace(aggregator="p2")
     notes = PadNotes(ctx, DOCUMENT, None)
     blobs = SimpleNamespace(has=lambda digest: True)
-    job = SimpleNamespace(context=ctx, document=DOCUMENT, ledger=ledger, blobs=blobs)
+    job = SimpleNamespace(
+        context=ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
+    )
     keeper = Keeper(cast(Any, job), cast(Any, election), notes)
     notes.note(STATE.digest, MEMBERS, sync=False)  # as it asks the other keepers
     keeper.keep(Held(STATE, MEMBERS, Ref(b"s" * 32, 3, b"sum")))
