@@ -16,7 +16,7 @@ from p2pclust.peer.core.round_reports import ReportsSets
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.reported_sets import PREFIX, ReportedSets
 from p2pclust.peer.core.spread.facts import Fact
-from p2pclust.peer.core.tasks import ForgetKeys, KeysForgotten, NoResult, Ref
+from p2pclust.peer.core.tasks import ForgetKeys, JobKeys, KeysForgotten, NoResult, Ref
 
 KEY = PREFIX + DOCUMENT.id
 
@@ -47,7 +47,9 @@ class Ended:
         if sets:
             self.notes.note(STATE, sets[0], sets)
         ledger = SimpleNamespace(finished=finished, register=SimpleNamespace(ref=Ref(STATE, 5, b"state")))
-        self.sets = ReportedSets(self.ctx, DOCUMENT, cast(Any, ledger), cast(Any, self.facts), self.notes)
+        keys = JobKeys(DOCUMENT.id, DOCUMENT.treatment.secure_sums, bytes(32), (bytes(32),) * 4)
+        job = SimpleNamespace(context=self.ctx, document=DOCUMENT, ledger=ledger, facts=self.facts, keys=keys)
+        self.sets = ReportedSets(cast(Any, job), self.notes)
         self.ctx.effects.clear()
 
     def tasks(self) -> list[Any]:
