@@ -301,7 +301,7 @@ def test_a_value_outside_the_grid_abstains() -> None:
     state = engine.begin(job)
     state = engine.advance(job, state, contributions(job, state, [Local([[0.0], [0.5], [1.0]])], 2), {}, n_peers=2)
     late = Local([[1e15], [1e15]])  # It was absent when the ranges were found.
-    with pytest.raises(Abstain, match="^failed: a value is too large for the grid of 2 peers$"):
+    with pytest.raises(Abstain, match=r"^failed: a value is too large for the grid of 2 peers$"):
         engine.contribution(job, state, late, 1, 2)
 
 
