@@ -88,7 +88,7 @@ FOUND_BY = {
     "never-hands-over": (5, "L3: "),
     "busy-for-ever": (4, "L3: "),
     "elections-never-wait-longer": (12, "L3: "),
-    "doubt-lengthens-its-own-wait": (2_000_002, "L7: "),
+    "doubt-lengthens-its-own-wait": (2_000_002, "L3: "),
     "request-id-not-looked-up": (1, "H4: "),
     "cancelled-before-all-agreed": (1, "H6: "),
     "ended-before-a-majority": (7, "H6: "),
