@@ -113,7 +113,6 @@ FOUND_BY = {
     "store-ids-asked-for-once": (9, "L5: "),
     "day-without-end": (0, "L5: "),
     "ended-jobs-forgotten": (0, "L1: "),
-    "tombstone-not-synced": (0, "S6: "),
 }
 
 _MOVED = 8

@@ -109,8 +109,9 @@ class Revealed:
 
     def _term(self, peer: Peer, job: str) -> int:
         """Return the term, or epoch, that a restarted peer would begin with."""
-        named = bool(self._documents[job].treatment.aggregator)
-        return int(max(int(named), _ballot(peer, job)[0], *_held(peer, job)[:1]))
+        named, held = bool(self._documents[job].treatment.aggregator), _held(peer, job)
+        term: int = max(int(named), _ballot(peer, job)[0], held[0] if held else 0)
+        return term
 
     @staticmethod
     def _serial_kept(peer: Peer, message: Message) -> bool:

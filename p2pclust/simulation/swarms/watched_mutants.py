@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Persist
+from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.jobs import announcements
 from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.jobs import Jobs
@@ -21,7 +22,6 @@ from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
-from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Given, Ref
 
 __all__ = ["WATCHED_MUTANTS", "not_synced", "without_timer"]
@@ -84,10 +84,8 @@ def _opens_in_the_same_round(term: AggregatorTerm, ref: Ref, round_: int, info: 
 _OPEN: Final = AggregatorTerm._open
 
 
-def _ends_with_what_it_holds(follower: Follower, source: str, message: Any) -> Ref | None:
+def _ends_with_what_it_holds(follower: Follower, source: str, message: Open | Close | HeldState) -> Ref | None:
     """Finish with one's own state, which is almost always the same as the final one."""
-    from p2pclust.peer.core.job_messages import Close  # noqa: PLC0415
-
     held = follower._ledger.register.ref
     return held if isinstance(message, Close) and held is not None else _RESOLVE(follower, source, message)
 
@@ -150,9 +148,5 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
         "store-ids-asked-for-once": ((Submissions, "_go_on", without_timer(Submissions._go_on)),),
         "day-without-end": ((Elapsed, "begin", without_timer(Elapsed.begin)),),
         "ended-jobs-forgotten": ((announcements, "_MOST_KEPT", 0),),
-        "tombstone-not-synced": (
-            (announcements, "_MOST_KEPT", 0),
-            (Tombstones, "bury", not_synced(Tombstones.bury, "ended")),
-        ),
     },
 }
