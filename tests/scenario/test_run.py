@@ -125,8 +125,8 @@ def test_the_fleet_is_given_up_after_patience_and_absence(scenario_file: Write) 
 # -- what comes of it ------------------------------------------------------------------------------------------------
 
 KEYS = {
-    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "reading", "traffic", "wall_seconds", "virtual_seconds",
-    "failure", "unfired_faults", "expectations", "output",
+    "scenario", "title", "backend", "seed", "jobs", "peers", "left_out", "reading", "traffic", "wall_seconds",
+    "virtual_seconds", "failure", "unfired_faults", "expectations", "output",
 }  # fmt: skip
 
 
