@@ -268,7 +268,7 @@ class TextRows:
         known = self._read
         if index not in known:
             known[index] = read_column(self.columns[index], self.separator)
-            if known[index].kind == "unclear" and (decimal := self._decimal_mark()):
+            if known[index].kind == "unclear" and (decimal := self._decimal_mark):
                 known[index] = read_column(self.columns[index], self.separator, decimal)
         return known[index]
 
@@ -276,6 +276,7 @@ class TextRows:
     def _read(self) -> dict[int, ReadColumn]:
         return {}
 
+    @cached_property
     def _decimal_mark(self) -> str:
         """Return the decimal mark that columns prove; empty if they prove none, or both."""
         marks = {read_column(cells, self.separator).decimal for cells in self.columns} - {""}
