@@ -192,7 +192,7 @@ def _write(out: Path, found: FinishedJob, told: Mapping[str, Any]) -> None:
         _put(out, _table([header, *([repr(value) for value in row] for row in values.tolist())]))
     else:
         data = io.BytesIO()
-        np.savez(data, **arrays, features=np.array(told["features"]))
+        np.savez(data, **arrays, features=np.array(told["features"]))  # type: ignore[arg-type] # of its flag, which none is
         _put(out, data.getvalue())
 
 
