@@ -15,6 +15,7 @@ from p2pclust.fleet.hosts.client import Connection
 from p2pclust.fleet.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
+TWIN = "two processes use the key of a, at a:1 and at h:2: end one of them"
 MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
 
 
@@ -43,7 +44,7 @@ class FakeClient:
 
     def ask(self, _verb: str, **_fields: Any) -> dict[str, Any]:
         return {
-            "peer": "a", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "",
+            "peer": "a", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "", "twin": TWIN,
             "fleet": {"alive": 2, "enrolled": 2, "serial": 1, "majority": 2}, "members": [MEMBER], "jobs": self.jobs,
             "data": {"rows": 3, "columns": 2, "problem": ""},
         }  # fmt: skip
@@ -70,6 +71,13 @@ def test_a_series_that_was_cancelled_is_listed_as_that(cli: Cli, client: type[Fa
         3,
         "error: job-1: too late, it has already ended: the series was cancelled by desk\n",
     )
+
+
+@pytest.mark.parametrize("command", [["status"], ["peers"], ["peers", "--peer", "a", "--peer", "b"]])
+def test_a_twin_is_shown(cli: Cli, client: type[FakeClient], command: list[str]) -> None:
+    done = cli(*command)
+    assert done.code == 0, done.err
+    assert TWIN in done.out
 
 
 def test_status_shows_jobs_that_go_on_and_the_last_few(cli: Cli, client: type[FakeClient]) -> None:

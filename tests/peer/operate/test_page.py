@@ -69,6 +69,12 @@ def test_what_is_wrong_is_said_first() -> None:
     assert "waiting: 1 of 3" in words
 
 
+def test_a_twin_is_said_first() -> None:
+    page = status_page(a_status(TOLD | {"twin": "two processes use the key of a, at h:1 and at h:2: end one of them"}))
+    words = Reader(page).words
+    assert words.index("two processes use the key of a, at h:1 and at h:2: end one of them") < words.index("Jobs")
+
+
 def test_a_peer_without_jobs_and_alone() -> None:
     words = Reader(
         status_page(a_status(TOLD | {"jobs": [], "members": [], "counters": TOLD["counters"] | {"dropped": {}}}))
