@@ -45,7 +45,7 @@ FOUND_BY = {
     "restarted-peer-passed-over": (169, "a peer was passed over"),
     "sum-of-a-small-group": (7, "P4: "),
     "peers-leave-across-groups": (15, "P5: "),
-    "states-not-checked": (2, "the job failed: "),
+    "states-not-checked": (2, "S8: "),
     "answers-not-verified": (30, "V1: "),
     "pads-not-verified": (38, "V1: "),
     "any-start-of-a-proof": (83, "V1: "),
