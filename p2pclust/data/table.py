@@ -379,7 +379,7 @@ def finished(
     DataError
         If no row is left, or the rest is not a matrix of finite numbers.
     """
-    by_row: dict[str, Any] = dict(by_row or {})
+    found: dict[str, Any] = dict(by_row or {})
     dropped, row, filled = 0, None, None
     if isinstance(choice.missing_values, Mapping) and X.ndim == 2:
         # The declared names are looked at also where nothing is missing today.
@@ -393,14 +393,14 @@ def finished(
             raise DataError(f"{file}: a value is missing in every one of its {dropped} rows: choose other columns")
         if dropped:
             X = X[kept]
-            for what, values in by_row.items():
+            for what, values in found.items():
                 if values.shape != kept.shape:  # looked at now, lest it fits what is left by chance
                     raise DataError(
                         f"{file}: {what} has shape {values.shape}: expected one value for each of {len(kept)} rows"
                     )
-                by_row[what] = values[kept]
+                found[what] = values[kept]
             row = np.flatnonzero(kept).astype(np.int64)
-    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, **by_row)
+    return DataSet(str(file), X, feature_names=titles, dropped=dropped, row=row, filled=filled, **found)
 
 
 def unreadable(file: Path, error: OSError) -> str:

@@ -134,7 +134,8 @@ class Core:
         rosters = HeldRosters(held[0] if held else None, identity.before, held)
         self._ctx = Context(
             identity.name, timing, limits, rng, stored.store_id, self.routing, identity.serial, rosters,
-            too_large, {name: None for roster in held for name in roster.devices if name not in identity.roster},
+            identity.signs_facts, too_large,
+            {name: None for roster in held for name in roster.devices if name not in identity.roster},
         )  # fmt: skip
         self.too_large = too_large
         # One above the last life: a "dead" of that life never buries this one.
@@ -146,7 +147,6 @@ class Core:
         self.blobs = Blobs(self._ctx, dict(stored.blobs), adopted_blobs(tables.get("register", {})))
         self.jobs = Jobs(self._ctx, self.membership, self.facts, self.blobs, identity.fitness, tables)
         keys = identity.keys or _without_keys(identity.roster)
-        self._ctx.signs_facts = identity.signs_facts
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}))
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
         self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Persist
 from p2pclust.peer.core.reports import JobAccepted
-from p2pclust.simulation.checks.invariants import majority
+from p2pclust.simulation.checks.agreement import majority
 from p2pclust.simulation.world.observer import Observer
 from p2pclust.simulation.world.peer import Peer
 from p2pclust.simulation.world.world import World

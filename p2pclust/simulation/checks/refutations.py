@@ -12,7 +12,7 @@ __all__ = ["Refutations"]
 
 
 class Refutations(Observer):
-    """Watches the registers of all peers but one, and whom they refute."""
+    """Watches the registers of all peers but one, and which peers they refute."""
 
     watches = (RefutesState,)
 

@@ -91,10 +91,11 @@ def _keeps_none(desk: JobWorkspace, round_: int) -> list[Any]:
     return desk._children.running(desk._document.id)
 
 
-def _passes_whatever_it_is_called(states: CheckedStates, source: str, ref: Ref, *, final: bool) -> bool:
-    if ref.digest not in states._good:
-        states._ask(source, ref)
-    return ref.digest in states._good
+def _passes_whatever_it_is_called(states: CheckedStates, source: str, ref: Ref, **named: Any) -> bool:
+    return any(digest == ref.digest for digest, _ in states._good) or _PASSES(states, source, ref, **named)
+
+
+_PASSES: Final = CheckedStates.passes
 
 
 def _newest_in_memory_only(tombstones: Tombstones, series: str, number: int) -> None:

@@ -42,7 +42,7 @@ from p2pclust.transport.signatures import fact_statement
 __all__ = ["KINDS", "KNOWN", "OutOfTurn", "shifted"]
 
 _PAUSE_S: Final = (0.02, 0.4)
-_OFTEN: Final = 0.6  # it tells a lie that it can tell
+_OFTEN: Final = 0.6  # how often it says a lie that it can say
 _INLINE_BYTES: Final = 30_000  # a larger state would not fit into one message
 
 
@@ -175,10 +175,9 @@ def _second_successor(at: _Moment) -> _Lie | None:
         replace(proof, answers=proof.answers[:-1], left_out={**proof.left_out, last: f"{LEFT_OUT}: late"}),
         replace(proof, maker=Maker(proof.maker.index, proof.maker.term, proof.maker.round + 1)),
     ]
-    assert at.liar.core is not None
-    assert at.liar.working.secrets is not None
-    keys = at.liar.core.jobs.jobs[at.document.id].keys
+    keys = at.job.keys
     assert keys is not None
+    assert at.liar.working.secrets is not None
     verifier = Verifier(job_of(at.document.job), len(at.document.roster), keys, at.liar.working.secrets)
     try:
         other = others[int(at.rng.integers(2))]
@@ -223,7 +222,7 @@ def _stale_term(at: _Moment) -> _Lie | None:
     return (StaleTerm(at.document.id, at.job.ledger.term + 1), b"") if aggregates else None
 
 
-#: What the liar says; those that it seldom can first.
+#: What the liar says: first what it can seldom say.
 KINDS: dict[str, Callable[[_Moment], _Lie | None]] = {
     "after the last": _after_the_last,
     "second successor": _second_successor,
@@ -279,8 +278,8 @@ class OutOfTurn:
         self._world.step(target, Arrived(self._liar, decode(encode(message)), "" if via == self._liar else via))
 
     def _lie(self, at: _Moment) -> tuple[str, Message, bytes] | None:
-        for kind, tell in self._kinds:
-            if self._rng.random() < _OFTEN and (lie := tell(at)) is not None:
+        for kind, lie_of in self._kinds:
+            if self._rng.random() < _OFTEN and (lie := lie_of(at)) is not None:
                 return kind, *lie
         return None
 

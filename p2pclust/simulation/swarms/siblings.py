@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
 from p2pclust.peer.work.states import SecuredJob, info_of
 from p2pclust.protocols.engine.job import JobState
@@ -83,9 +84,10 @@ def _made(peer: Peer, swarm: Swarm, document: Document, state: JobState) -> Stat
     """Return the state as the worker would; the liar's own core must be able to go on with it."""
     assert peer.core is not None
     assert peer.working.secrets is not None
-    keys = peer.core.jobs.jobs[document.id].keys
-    assert keys is not None
-    secured, data = SecuredJob(keys, peer.working.secrets), state.encode()
+    job = peer.core.jobs.jobs[document.id]
+    assert isinstance(job, AggregatedJob)
+    assert job.keys is not None
+    secured, data = SecuredJob(job.keys, peer.working.secrets), state.encode()
     inline = len(data) <= swarm.plan.limits.inline_bytes
     if not inline:
         peer.disk.store_blob(digest_of(data), data, swarm.plan.limits.chunk_bytes)

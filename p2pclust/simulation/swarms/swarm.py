@@ -138,7 +138,7 @@ class Swarm:
         self.network.conditions = self.plan.conditions
         submitter = world.peers[self.names[int(self._rng.integers(self.plan.n_peers))]]
         named = self.names[int(self._rng.integers(self.plan.n_peers))] if self.plan.named_aggregator else ""
-        named = self.liar if named and self.keyed else named  # it can tell some lies only as the aggregator
+        named = self.liar if named and self.keyed else named  # it can say some lies only as the aggregator
         world.step(submitter, self._request(msgpack.packb(self.job.to_dict()), named))
         if not self.marks.job:  # it asks for store ids first: on a bad network it might never submit
             self.network.conditions = Conditions()

@@ -2,8 +2,8 @@
 
 In a job with ``verify = "all"`` (docs/verified-rounds.md) those are all, and each is made again from its proof. In any other
 job of a fleet with keys those are the last ones: a state is the end of a job only if the worker reads it so, and of a
-cancelled job only with the signature of the peer that cancelled it. A peer that sends another state is not followed any more
-in this job, and gets no vote.
+cancelled job only with the signature of the peer that cancelled it. A peer that sends another state is not followed in this
+job from then on, and gets no vote.
 """
 
 from __future__ import annotations
@@ -128,6 +128,6 @@ class CheckedStates:
         return [ref.digest for ref in refs if ref.payload is None]
 
 
-def _forget_oldest(table: dict[bytes, Any]) -> None:
+def _forget_oldest(table: dict[_Key, Any]) -> None:
     while len(table) > _MOST_REMEMBERED:
         del table[next(iter(table))]
