@@ -90,7 +90,8 @@ class _Trial:
     def outcome(self, name):
         job, disk = self.jobs[name], self.world.peers[name].disk
         ref = job.ledger.register.ref
-        return outcome_of(ref, lambda: iter(disk.blob(ref.digest)))[:2] if job.ledger.finished else ("running", "")
+        found = outcome_of(ref, lambda: iter(disk.blob(ref.digest)))
+        return (found.phase, found.reason) if job.ledger.finished else ("running", "")
 
 
 def signed(owner, job_id, value, *, by=None, version=7):

@@ -177,7 +177,7 @@ class Liar:
                 return Heartbeat(job, term, max(-1, self.near()))
             case 19:
                 held, busy = max(-1, self.near()), bool(self.pick(True, False))
-                return HeartbeatReply(job, term, term, held, "store-p4", busy, self.near())
+                return HeartbeatReply(job, term, term, held, "store-p4", busy, max(-1, self.near()))
             case 20:
                 return CloseReply(job, bool(self.pick(True, False)))
             case 21:

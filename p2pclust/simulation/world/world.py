@@ -103,7 +103,6 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
-                    signs_facts=keyed,
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
@@ -111,7 +110,7 @@ class World:
             for name in roster
         }
         for name in roster if keyed else ():  # until a person gives it another one
-            self.put_roster(name, paper_roster(0, roster))
+            self.put_roster(name, paper_roster(0, roster, signs_facts=True))
 
     def watch(self, *observers: Observer) -> None:
         """Let more observers see everything from now on."""

@@ -306,7 +306,7 @@ def test_answers_that_are_made_up_do_not_complete_a_round(changed: str) -> None:
 def test_an_open_that_names_an_aggregator_off_the_roster_is_of_its_sender(aggregator: int) -> None:
     net = Net(3)
     net.meet()
-    job = net.submit("p1", toy(3), aggregator="p1")
+    job = net.submit("p1", toy(3), aggregator="p1", collect="tree")
     net.until(lambda: all(name in net.finished(job) for name in HONEST))
     opened = next(p.message for p in net.sent if isinstance(p.message, Open) and p.target == "p2")
     assert isinstance(opened, Open)

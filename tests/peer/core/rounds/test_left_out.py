@@ -49,8 +49,10 @@ def test_a_late_peer_is_named_as_late() -> None:
 def an_open_round() -> tuple[Answers, OpenRound]:
     document = SimpleNamespace(roster=NAMES, index=NAMES.index)
     suspicions = SimpleNamespace(add=lambda *what: None)
-    ctx = SimpleNamespace(barred={})
-    job = SimpleNamespace(context=ctx, document=document, membership=None, blobs=None, suspicions=suspicions)
+    job = SimpleNamespace(
+        context=SimpleNamespace(barred={}), document=document, membership=None, blobs=None, suspicions=suspicions,
+        bars=lambda name: False,
+    )  # fmt: skip
     patience = SimpleNamespace(rests=lambda name: None, heard=lambda name: None)
     opened = OpenRound(Ref(b"s" * 32, 1, b"s"), 5, final=False, asked=(0, 1, 2), one=False, opened_at=0.0)
     opened.left_out[1] = None

@@ -37,7 +37,7 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
         context=ctx, document=DOCUMENT, ledger=ledger, blobs=blobs, keys=None, bars=lambda name: False
     )
     keeper = Keeper(cast(Any, job), cast(Any, election), notes)
-    notes.note(STATE.digest, MEMBERS, sync=False)  # as it asks the other keepers
+    notes.note(STATE.digest, MEMBERS, (MEMBERS,), sync=False)  # as it asks the other keepers
     keeper.keep(Held(STATE, MEMBERS, Ref(b"s" * 32, 3, b"sum")))
     assert [effect.sync for effect in ctx.effects if isinstance(effect, Persist)] == [False]
 
@@ -46,7 +46,7 @@ def test_the_set_of_an_aggregator_is_synced_before_its_own_pads_leave_for_the_ne
     (token,) = [effect.token for effect in ctx.effects if isinstance(effect, Compute)]
     assert isinstance(token, PadsToken)
     ctx.effects.clear()
-    keeper.taken(token, PadsTaken(Ref(b"p" * 32, 4, b"pads")))
+    keeper.taken(token, PadsTaken(Ref(b"p" * 32, 4, b"pads"), (MEMBERS,)))
     rows = [(at, effect) for at, effect in enumerate(ctx.effects) if isinstance(effect, Persist)]
     sent = [(at, effect.message) for at, effect in enumerate(ctx.effects) if isinstance(effect, Send)]
     assert [(row.table, row.sync) for _, row in rows] == [(TABLE, True)]
@@ -58,5 +58,5 @@ def test_a_set_that_is_written_again_is_synced_once() -> None:
     ctx = Context("p2", PRESETS["fast"], Limits(), np.random.default_rng(0), "store-p2")
     notes = PadNotes(ctx, DOCUMENT, None)
     for sync in (False, False, True, True, False):
-        notes.note(STATE.digest, MEMBERS, sync=sync)
+        notes.note(STATE.digest, MEMBERS, (MEMBERS,), sync=sync)
     assert [effect.sync for effect in ctx.effects if isinstance(effect, Persist)] == [False, True]
