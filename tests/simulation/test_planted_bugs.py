@@ -55,7 +55,7 @@ FOUND_BY = {
     "blob-complete-before-it-is-verified": (0, "S11: "),
     "spoiled-source-asked-again": (74, "L3: "),
     "vote-of-a-revoked-peer": (55, "S10: "),
-    "answer-of-a-revoked-peer": (27, "S10: "),
+    "answer-of-a-revoked-peer": (34, "S10: "),
     "invented-peers-taken": (2, "F1: "),
     "old-fleet-roster-taken": (14, "F1: "),
     "new-keys-not-barred": (2, "F2: "),
