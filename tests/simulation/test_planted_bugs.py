@@ -54,7 +54,7 @@ FOUND_BY = {
     "wrong-blob-taken": (2, "S11: "),
     "blob-complete-before-it-is-verified": (0, "S11: "),
     "spoiled-source-asked-again": (74, "L3: "),
-    "vote-of-a-revoked-peer": (55, "S10: "),
+    "vote-of-a-revoked-peer": (88, "S10: "),
     "answer-of-a-revoked-peer": (34, "S10: "),
     "invented-peers-taken": (2, "F1: "),
     "old-fleet-roster-taken": (14, "F1: "),
