@@ -183,6 +183,11 @@ class Core:
         """The revoked peers, as far as this peer knows."""
         return self._ctx.barred
 
+    @property
+    def rosters(self) -> HeldRosters:
+        """The fleet rosters that this peer holds."""
+        return self._ctx.rosters
+
     def kernel_of(self, name: str) -> str:
         """Return the best kernel that a peer has published; empty if none, as peers of older releases."""
         fact = self.facts.get(name, KERNEL)

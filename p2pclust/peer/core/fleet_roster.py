@@ -60,9 +60,9 @@ class HeldRosters:
         self.wanted: dict[bytes, Sequence[str]] = {}
         for roster in (*held, *([] if in_force is None else [in_force])):
             self.hold(roster)
-        self._oldest = 0 if in_force is None else in_force.name.serial - 1
+        self.oldest = 0 if in_force is None else in_force.name.serial - 1
         if before in self.held:
-            self._oldest = self.held[before].name.serial
+            self.oldest = self.held[before].name.serial
 
     def hold(self, roster: FleetRoster) -> None:
         """Hold another roster."""
@@ -72,7 +72,7 @@ class HeldRosters:
     def take(self, roster: FleetRoster) -> None:
         """Put a newer roster in force."""
         assert self.in_force is not None, "a fleet without keys"
-        self._oldest, self.in_force = self.in_force.name.serial, roster
+        self.oldest, self.in_force = self.in_force.name.serial, roster
         self.hold(roster)
 
     def name_for(self, peers: Sequence[str]) -> RosterName | None:
@@ -106,7 +106,7 @@ class HeldRosters:
         other = any(r.name.serial == named.serial and r.name != named for r in self.held.values())
         if other or (named.digest in self.held and self.held[named.digest].name != named):
             return f"fleet roster {named.serial} is another one than it names"
-        if not met and named.serial < self._oldest:
+        if not met and named.serial < self.oldest:
             return f"it names fleet roster {named.serial}, which {self.in_force.name.serial} has replaced long ago"
         known = self.held.get(named.digest)
         strange = "" if known is None else next((name for name in peers if name not in known.devices), "")

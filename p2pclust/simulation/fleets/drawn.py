@@ -67,7 +67,7 @@ class DrawnJob:
 
     def judge(self, fleet: RandomFleet) -> None:
         """Check its end: the same bits at all peers, and the right ones."""
-        names = [name for name in fleet.core() if name in self.roster]
+        names = [name for name in fleet.core() if name in self.roster and not fleet.refuses(name, self)]
         finals = {_final(fleet.world.peers[name], self.id) for name in names}
         assert len(finals) == 1, f"S5: peers ended {self.id} with different bits"
         state = JobState.decode(finals.pop())

@@ -386,8 +386,21 @@ class RandomFleet:
         whole = self.plan.all_heal and not self.revoked
         return bool(job.id) and self._known(job) and (whole or not job.may_wait(self))
 
+    def refuses(self, name: str, job: DrawnJob) -> bool:
+        """Return whether a peer rightly does without a job: it met the document when its fleet roster was replaced twice."""
+        cores = [self.world.peers[other].core for other in self.names]
+        documents = [core.jobs.table.documents.get(job.id) for core in cores if core is not None]
+        named = next((document.fleet_roster for document in documents if document is not None), None)
+        core = self.world.peers[name].core
+        if core is None or named is None or job.known(core):
+            return False
+        return named.serial < core.rosters.oldest
+
     def _late(self, job: DrawnJob) -> list[str]:
-        return [name for name in self.core() if name in job.roster and not self._has_ended(name, job)]
+        return [
+            name for name in self.core()
+            if name in job.roster and not self._has_ended(name, job) and not self.refuses(name, job)
+        ]  # fmt: skip
 
     def _has_ended(self, name: str, job: DrawnJob) -> bool:
         core = self.world.peers[name].core
