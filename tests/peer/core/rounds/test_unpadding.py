@@ -57,7 +57,8 @@ class Closing:
         ledger = SimpleNamespace(term=3, register=SimpleNamespace(ref=STATE, position=(3, 5)))
         nothing = cast(Any, None)
         job = JobContext(
-            self.ctx, cast(Any, membership), cast(Any, blobs), DOCUMENT, cast(Any, ledger), nothing, nothing, nothing, nothing
+            self.ctx, cast(Any, membership), cast(Any, blobs), DOCUMENT, cast(Any, ledger), nothing, nothing, nothing,
+            nothing,
         )  # fmt: skip
         self.notes = PadNotes(self.ctx, DOCUMENT, None)
         self.keeper = Keeper(job, cast(Any, SimpleNamespace(aggregator="p1")), self.notes)
