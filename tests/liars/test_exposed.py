@@ -13,18 +13,22 @@ from p2pclust.cli.fleet.operate import secrecy_of
 from p2pclust.cli.fleet.result import _lines, _told
 from p2pclust.fleet.hosts.submission import FinishedJob
 from p2pclust.peer.core.events import Cancel
+from p2pclust.peer.operate.services import _warn_if_exposed
 from p2pclust.peer.operate.status import JobStatus, job_snapshot
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.simulation.world.world import World
 
 
-def _seen(world: World, name: str, job_id: str) -> JobStatus:
-    """Return a job's status at a peer, as `p2pclust jobs` receives it."""
+def _shell(world: World, name: str) -> Any:
     one = world.peers[name]
     blobs = SimpleNamespace(read=lambda digest: iter(one.disk.blob(digest)))
-    shell: Any = SimpleNamespace(core=one.core, outcomes={}, now=world.now, store=SimpleNamespace(blobs=blobs))
-    return job_snapshot(shell, job_id)
+    return SimpleNamespace(core=one.core, outcomes={}, now=world.now, store=SimpleNamespace(blobs=blobs))
+
+
+def _seen(world: World, name: str, job_id: str) -> JobStatus:
+    """Return a job's status at a peer, as `p2pclust jobs` receives it."""
+    return job_snapshot(_shell(world, name), job_id)
 
 
 def _after_a_death() -> tuple[World, str, str, Any]:
@@ -72,6 +76,27 @@ def test_a_cancelled_job_names_it_too() -> None:
     assert (ended.phase, ended.exposed) == ("cancelled", [dead])
 
 
+@pytest.mark.slow
+def test_the_exposed_peer_itself_warns() -> None:
+    world, job_id, dead, _ = _after_a_death()
+    world.step(world.peers["p2"], Cancel(job_id, "desk", ""))
+    one = world.peers["p1"].core.jobs.jobs[job_id]
+    assert world.run_until(world.now + 60, lambda: one.ledger.finished)
+    said: list[tuple[str, dict[str, Any]]] = []
+
+    def ends_at(name: str, at: str) -> None:
+        shell = _shell(world, at)
+        shell.core = SimpleNamespace(
+            identity=SimpleNamespace(name=name), jobs=shell.core.jobs, membership=shell.core.membership
+        )
+        _warn_if_exposed(shell, lambda verb, fields: said.append((verb, dict(fields))), "finished", {"job": job_id})
+
+    ends_at("p1", "p1")
+    assert said == []
+    ends_at(dead, "p1")  # as it reads the end once it is back
+    assert said == [("exposed", {"job": job_id, "with_fewer_than": 5, "reported_by": []})]
+
+
 def test_a_plain_job_says_who_received_the_sums() -> None:
-    plain = {"secured": {}, "exposed": [], "verify": "", "scaling": "none"}
+    plain = {"secured": {}, "exposed": [], "exposed_by": [], "verify": "", "scaling": "none"}
     assert list(secrecy_of(plain)) == ["secured: no; other peers received the contributions of single peers"]

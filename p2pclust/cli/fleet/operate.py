@@ -275,6 +275,8 @@ def secrecy_of(job: Mapping[str, Any]) -> Iterator[str]:
         f"exposed: {', '.join(job['exposed'])}: sums of fewer than {cohort} peers with each of them can be computed"
         if job["exposed"] else "exposed: no peer"
     )  # fmt: skip
+    if job["exposed_by"]:
+        yield f"beside the result, {', '.join(job['exposed_by'])} report sums that were revealed (or lie)"
 
 
 def name_of(job: Mapping[str, Any]) -> str:

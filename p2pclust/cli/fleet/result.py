@@ -107,7 +107,7 @@ def _told(found: FinishedJob) -> dict[str, Any]:
         "suppressed": summaries.suppressed(state), "objective": objective_of(state.arrays),
         "doubts": list(doubts(state.arrays, found.features)), "suspects": suspects_of_log(state, found.told["roster"]),
         "limited": found.named(limited_peers(state.arrays)),
-        **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed")},
+        **{name: found.told[name] for name in ("secured", "verify", "scaling", "exposed", "exposed_by")},
     }  # fmt: skip
     told["declared"] = summaries.declared(found.job, state)
     told["suspects"] += [

@@ -15,7 +15,7 @@ from p2pclust.peer.core.events import Hinted
 from p2pclust.peer.operate.notify import Notifier
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import ControlServer
-from p2pclust.peer.operate.status import snapshot
+from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.tools.distribution import install_line
@@ -41,6 +41,7 @@ class Services:
         self._notifier = Notifier(os.environ, partial(_readiness, shell), asyncio.get_running_loop())
         self._notifier.start()
         self._control = _control_server(config, shell, links, bundle, watch)
+        shell.listen(partial(_warn_if_exposed, shell, watch))
         self._web: Web | None = None
         self._discovery: Discovery | None = None
         self._announcing: asyncio.Task[None] | None = None
@@ -66,6 +67,16 @@ class Services:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE_S):
                     await self._discovery.close()
+
+
+def _warn_if_exposed(shell: Shell, watch: Watch, verb: str, fields: Mapping[str, Any]) -> None:
+    """Warn when a job has ended in which sums of this device, with few others, can be computed."""
+    me, job = shell.core.identity.name, fields.get("job")
+    if verb in ("finished", "reports-sets") and job in shell.core.jobs.jobs:
+        status = job_snapshot(shell, str(job))
+        if me in status.exposed:
+            with_fewer_than = int(status.secured["cohort"])
+            watch("exposed", {"job": job, "with_fewer_than": with_fewer_than, "reported_by": status.exposed_by})
 
 
 @contextlib.contextmanager

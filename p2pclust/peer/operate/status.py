@@ -18,9 +18,11 @@ import msgpack
 from p2pclust.errors import P2PClustError
 from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib
 from p2pclust.peer.operate.names import AnyJob, name_of
+from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
@@ -97,6 +99,8 @@ class JobStatus:
     secured: dict[str, int | str] = field(default_factory=dict)
     #: Of a secured job: the peers about which sums of fewer peers than the cohort can be computed so far.
     exposed: list[str] = field(default_factory=list)
+    #: Keepers of pads that report sets which the result leaves out, so that more peers are exposed.
+    exposed_by: list[str] = field(default_factory=list)
     # Of a repeated job:
     series: str = ""
     number: int = 0  # of its turn, from 0
@@ -242,7 +246,7 @@ def job_snapshot(shell: Shell, job_id: str) -> JobStatus:
         job_id, name_of(document), protocol, clusters, roster, document.submitter, treatment.missing, treatment.collect,
         document.parent, job.ledger.term, job.ledger.register.round, phase, aggregator, waits_for, absent, reason,
         job.suspicions.items(), scaling, treatment.verify, asdict(treatment.secure_sums) if treatment.secure else {},
-        [roster[peer] for peer in outcome.exposed if peer < len(roster)],
+        *_exposed(job, outcome),
     )  # fmt: skip
     turn, until = document.turn, shell.core.jobs.series.waits_until.get(job_id)
     if turn is None or document.census:
@@ -271,13 +275,24 @@ def _mathematics(data: bytes) -> tuple[str, int | None, str]:
         return "unknown", None, ""  # for example of another version
 
 
+def _exposed(job: AnyJob, outcome: Outcome) -> tuple[list[str], list[str]]:
+    """Return the exposed peers, and the keepers that report more than the state; both know something after the end."""
+    if outcome.state is None or not isinstance(job, AggregatedJob):
+        return [], []
+    roster, named = job.document.roster, exposed_peers(outcome.state)
+    reports = job.reported_sets.by_keeper() if job.ledger.finished else {}
+    every = exposed_peers(outcome.state, [one for sets in reports.values() for one in sets])
+    by = [name for name, sets in reports.items() if set(exposed_peers(outcome.state, sets)) - set(named)]
+    return [roster[peer] for peer in every if peer < len(roster)], by
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The end of a job, or how far it is, as a state has it."""
 
     phase: str  # done, failed or cancelled; of a state that is not final "running"
     reason: str = ""
-    exposed: tuple[int, ...] = ()  # peers, by index
+    state: JobState | None = None  # of a job with secure sums: what it revealed
 
 
 def _outcome(shell: Shell, job: AnyJob) -> Outcome:
@@ -301,8 +316,8 @@ def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> Outcome:
     except P2PClustError as error:
         return Outcome("failed", f"its final state cannot be read here: {error}")
     cancelled = state.status == "failed" and state.reason.startswith(CANCELLED)
-    exposed = () if state.secured is None else exposed_peers(state)
-    return Outcome("cancelled" if cancelled else state.status, state.reason, exposed)
+    bare = None if state.secured is None else replace(state, arrays=Arrays(), log=(), proof=b"")
+    return Outcome("cancelled" if cancelled else state.status, state.reason, bare)
 
 
 def rss_mb() -> float:

@@ -31,8 +31,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "warning": (
         "abstains", "bad-document", "bad-links", "bad-part", "bad-tree", "blob-corrupt", "contradiction", "corrupt",
-        "crowded", "damaged", "data-doubtful", "differs", "expired", "expires-soon", "fault", "forged-fact", "job-gone",
-        "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded",
+        "crowded", "damaged", "data-doubtful", "differs", "expired", "expires-soon", "exposed", "fault", "forged-fact",
+        "job-gone", "keys-renewed", "left-out", "link-broken", "malformed", "no-answer", "no-job", "no-next", "not-reloaded",
         "out-of-reach", "refused", "refused-expired", "refused-operator", "refused-revoked", "refused-stranger",
         "refuses-pads", "refutes-state", "reports-sets", "revoked", "roster-refused", "round-leap", "second-aggregator",
         "stands-still", "term-leap", "too-few-keys", "too-large", "too-many-facts", "twin", "unable", "unread",

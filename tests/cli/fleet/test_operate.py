@@ -23,7 +23,8 @@ def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
     return {
         "job": f"job-{number}", "protocol": "llf-cm", "round": 6, "phase": phase, "aggregator": "", "waits_for": [],
         "reason": "", "within": "", "series": "", "number": 0, "every_s": 0.0, "next_s": None, "series_cancelled_by": "",
-        "secured": {}, "exposed": [], "scaling": "minmax", "verify": "", **changed,
+        "secured": {}, "exposed": [], "exposed_by": [], "scaling": "minmax", "verify": "",
+        **changed,
     }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def found(client: type[FakeClient], monkeypatch: pytest.MonkeyPatch) -> Finished
     state = run_in_process(job, [Local([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]])])
     told = {
         "roster": ["a"], "terms": [[1, "a"]], "features": ["heat"], "number": 0,
-        "secured": {}, "exposed": [], "scaling": "minmax", "verify": "",
+        "secured": {}, "exposed": [], "exposed_by": [], "scaling": "minmax", "verify": "",
     }  # fmt: skip
     whole = FinishedJob("job-1", told, job, state)
     monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: whole)
