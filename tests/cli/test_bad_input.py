@@ -21,7 +21,7 @@ CASES = {
     "a missing data file": ({"s.toml": FILES + JOB, "a.csv": GOOD}, "peer-02: b.csv: no such file"),
     "a NaN": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n1,2\nnan,4\n"},
-        "peer-02: b.csv: row 3, column 1 (w): nan is not a finite number: fill it in or leave the row out, as",
+        "peer-02: b.csv: row 3, column 1 (w): 'nan' means a missing value: fill it in or leave the row out, as",
     ),
     "an empty peer": (
         {"s.toml": FILES + JOB, "a.csv": GOOD, "b.csv": "w,h\n"},

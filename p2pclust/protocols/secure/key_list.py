@@ -215,7 +215,7 @@ class KeyList:
         >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(4)])
         >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
         >>> list(listed.keepers(2, known, maker=1)), list(listed.keepers(2, known, maker=0))
-        ([0, 2, 3], [1, 2, 3])
+        ([2, 3], [2, 3])
         """
 
         if number < 2:

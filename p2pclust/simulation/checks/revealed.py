@@ -120,8 +120,11 @@ class Revealed:
         A peer whose store is lost begins with the roster that it was started with before.
         """
         serial = message.serial if isinstance(message, FactDigest | MemberSync | RosterOffer | RosterRequest) else 0
-        row = peer.disk.read_synced(ROSTER, CURRENT) if serial > peer.identity.serial else None
-        return serial <= peer.identity.serial or (row is not None and read_paper("", row).serial >= serial)
+        if serial <= peer.identity.serial:
+            return True
+        name = peer.disk.read_synced(ROSTER, CURRENT)
+        kept = None if name is None else peer.disk.read_synced(ROSTER, name.decode())
+        return kept is not None and read_paper("", kept).serial >= serial
 
 
 def _ballot(peer: Peer, job: str) -> tuple[int, str]:

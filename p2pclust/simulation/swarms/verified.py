@@ -49,7 +49,7 @@ class VerifiedSwarm(Swarm):
 class VerifiedSecureSwarm(VerifiedSwarm, secure.SecureSwarm):
     """One run of a job with verify and secure sums."""
 
-    may_repeat = False  # the liar tells other lies
+    may_repeat = False  # the liar lies in other ways
 
     deadline_s = secure.SecureSwarm.deadline_s
 

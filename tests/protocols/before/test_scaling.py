@@ -232,4 +232,4 @@ class TestFewRows:
         state = run_in_process(job, [Local(self.three), Local([[1e15], [1e15]])])
         clustering = [record for record in state.log if record.stage == job.main][-1]
         assert clustering.contributors == (0,)
-        assert "too many for the grid of 2 peers" in clustering.abstained[1]
+        assert "a value is too large for the grid of 2 peers" in clustering.abstained[1]

@@ -76,7 +76,7 @@ def test_a_sum_of_several_is_not_read_as_floats() -> None:
     ("change", "message"),
     [
         ({"sums": [[np.nan], [0.0]]}, "a value is not finite"),
-        ({"sums": [[1e30], [0.0]]}, "too many for the grid of 20 peers"),
+        ({"sums": [[1e30], [0.0]]}, "a value is too large for the grid of 20 peers"),
         ({"counts": [1.0, 2.0, 3.0]}, r"counts is float64\[3\], expected float64\[2\]"),
         ({"rows": [1.0]}, r"rows is float64\[1\]"),
         ({"sums": np.zeros((2, 1), dtype=np.int64)}, "expected int64"),
@@ -94,5 +94,5 @@ def test_what_the_grid_cannot_hold_is_not_sent() -> None:
     job, state = _opened("llf-cm", 2, 1)
     huge = Local([[0.0], [1.0], [2.0]], weights=[1e13, 1e13, 1e13])
     for answer in (engine.sent, engine.contribution):
-        with pytest.raises(Abstain, match="too many for the grid"):
+        with pytest.raises(Abstain, match="too large for the grid"):
             answer(job, state, huge, 0, N_PEERS)

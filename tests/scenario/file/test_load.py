@@ -433,7 +433,7 @@ def test_files_start_beside_the_scenario(tmp_path: Path) -> None:
         ),
         (
             "w,h\n1,nan\n",
-            "peer-02: b.csv: row 2, column 2 (h): nan is not a finite number: fill it in or leave the row out, as "
+            "peer-02: b.csv: row 2, column 2 (h): 'nan' means a missing value: fill it in or leave the row out, as "
             'missing_values = "drop" (--missing-values drop) does',
         ),
     ],

@@ -49,6 +49,7 @@ from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.simulation.checks.accepted import Accepted
+from p2pclust.simulation.checks.agreement import Agreement
 from p2pclust.simulation.checks.endings import Endings
 from p2pclust.simulation.checks.invariants import Invariants
 from p2pclust.simulation.checks.named import Named
@@ -76,6 +77,10 @@ class Stage:
         self.world.step(self.world.peers["a"], Submit(msgpack.packb(job.to_dict())))
         assert self.world.run_until(20.0, lambda: self._round() > 5)
         (self.job,) = self.world.peers["a"].core.jobs.jobs  # type: ignore[union-attr]
+
+    @property
+    def agreement(self) -> Agreement:
+        return self.watcher._agreement(self.job)
 
     @property
     def peers(self) -> list[Peer]:
@@ -106,10 +111,10 @@ def stage() -> Stage:
 
 
 def test_s1_two_aggregators_of_one_term(stage: Stage) -> None:
-    elected = next(key for key in stage.watcher._aggregators)
-    other = "a" if stage.watcher._aggregators[elected] != "a" else "b"
+    term, name = next(iter(stage.agreement._aggregators.items()))
+    other = "a" if name != "a" else "b"
     with stage.breaks("S1"):
-        stage.does(other, Elected(elected[0], None, elected[1], 0, votes=2, of=3))
+        stage.does(other, Elected(stage.job, None, term, 0, votes=2, of=3))
 
 
 def test_s1_an_aggregator_without_votes_on_disk(stage: Stage) -> None:
@@ -137,7 +142,7 @@ def test_s4_two_states_of_one_term_and_round(stage: Stage) -> None:
 
 
 def test_s5_two_ends(stage: Stage) -> None:
-    stage.watcher._final[stage.job] = ONE
+    stage.agreement._final = ONE
     with stage.breaks("S5"):
         stage.does("a", JobFinished(stage.job, None, 1, 1, TWO.hex()))
 
@@ -213,7 +218,7 @@ def test_s9_votes_adoptions_and_contributions_of_revoked_peers(stage: Stage) -> 
     assert core is not None
     for name in ("a", "b"):
         stage.does(name, Persist("ballot", stage.job, msgpack.packb([60, "a"])))
-    stage.watcher._adopted[stage.job, 60, ONE] = {"a": None, "b": None}
+    stage.agreement._adopted[60, ONE] = {"a": None, "b": None}
     task = CombineRound(b"", 3, Ref(ONE, 32, b""), (((0,), Ref(TWO, 32, b"")),))
     stage.does("a", Elected(stage.job, None, 60, 0, votes=2, of=3))
     stage.does("a", Compute(TermToken(stage.job, "combine", 60), task))
@@ -340,11 +345,11 @@ def test_s2_and_s10_of_padded_sums_and_of_rounds_that_another_aggregator_began(s
     for task in (total, finish):
         with stage.breaks("S10"):
             goes_on(task)
-    stage.watcher._adopted[stage.job, 60, ONE] = {"a": None}
+    stage.agreement._adopted[60, ONE] = {"a": None}
     for task in (total, finish, renew):
         with stage.breaks("S10"):
             goes_on(task)
-    stage.watcher._adopted[stage.job, 60, ONE]["b"] = None
+    stage.agreement._adopted[60, ONE]["b"] = None
     for task in (total, finish, renew):
         goes_on(task)
     with stage.breaks("S2"):

@@ -152,7 +152,7 @@ def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
         plan = draw(seed, SWARMS["forgers"])
         faults = [fault for fault in plan.faults if fault.kind != "forged-facts"]
         change = RandomFault(0.2 + 0.3 * seed, "facts-signed-from-now-on", (0,), 0.0)
-        fleet = RandomFleet(replace(plan, signs_facts=False, faults=(*faults, change)))
+        fleet = RandomFleet(replace(plan, signs_facts=False, liar=-1, faults=(*faults, change)))
         failure = fleet.go().failure
         assert not failure, f"seed {seed}: {failure}"
         cores = [(name, peer.core) for name, peer in fleet.world.peers.items() if peer.core is not None]
