@@ -102,7 +102,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     if driven:
         die_with_parent()
     loop = asyncio.get_running_loop()
-    name, limits = str(config["name"]), Limits()
+    name, timing, limits = str(config["name"]), _timing(config), Limits()
     share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
     watch = _watcher(lines, config)
     store = _open_store(config, watch)
@@ -121,7 +121,7 @@ async def _live(config: Mapping[str, Any]) -> int:
     _shape(links, config.get("link"))
     try:
         sizes = _sizes(config, lambda: worker.data.columns)
-        core = _core(config, links, allow_list, store.load(), rng, sizes)
+        core = _core(config, timing, links, allow_list, store.load(), rng, sizes)
         shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch),
@@ -267,8 +267,8 @@ def _timing(config: Mapping[str, Any]) -> Timing:
 
 
 def _core(
-    config: Mapping[str, Any], links: ZmqLinks, allow_list: AllowList, stored: StoreContents, rng: np.random.Generator,
-    sizes: Callable[[bytes, int], str],
+    config: Mapping[str, Any], timing: Timing, links: ZmqLinks, allow_list: AllowList, stored: StoreContents,
+    rng: np.random.Generator, sizes: Callable[[bytes, int], str],
 ) -> Core:  # fmt: skip
     own = config.get("links")
     rosters, before = allow_list.fleet_rosters(stored.tables.get(TABLE, {}))
@@ -278,7 +278,7 @@ def _core(
         allow_list.roster.serial, allow_list.keys, rosters, before,
         allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
-    return Core(identity, stored, _timing(config), Limits(), rng, sizes)
+    return Core(identity, stored, timing, Limits(), rng, sizes)
 
 
 def _watcher(lines: JsonLines | None, config: Mapping[str, Any]) -> Watch:

@@ -133,7 +133,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def finished(rows: list[Local], protocol: str = "dense-cells") -> FinishedJob:
     job = cluster_job(protocol)
-    told = {"roster": list(ROSTER), "features": ["kwh", "volt"], "number": 0, "terms": [], "peer": "a"}
+    told = {
+        "roster": list(ROSTER), "features": ["kwh", "volt"], "number": 0, "terms": [], "peer": "a",
+        "secured": {}, "exposed": [], "exposed_by": [], "scaling": "none", "verify": "",
+    }  # fmt: skip
     return FinishedJob("job-1", told, job, run_in_process(job, rows))
 
 

@@ -57,9 +57,9 @@ def test_a_claim_with_the_last_of_all_incarnations(status: str, incarnation: int
     core = world.peers["p2"].core
     assert core is not None
     fleet.advance(5.0)
-    core.facts.publish("news", b"new")
+    core.facts.publish("job/news", b"new")
     fleet.advance(5.0)
-    assert all(world.peers[name].core.facts.get("p2", "news") is not None for name in HONEST)  # type: ignore[union-attr]
+    assert all(world.peers[name].core.facts.get("p2", "job/news") is not None for name in HONEST)  # type: ignore[union-attr]
 
 
 def test_claims_beyond_all_lives_are_believed_in_small_steps_only() -> None:
