@@ -39,8 +39,17 @@ if TYPE_CHECKING:
     from p2pclust.transport.links import Counters
 
 __all__ = [
-    "FleetStatus", "JobStatus", "MemberStatus", "Outcome", "PeerStatus", "job_snapshot", "job_snapshots", "max_rss_mb",
-    "outcome_of", "rss_mb", "snapshot",
+    "Ending",
+    "FleetStatus",
+    "JobStatus",
+    "MemberStatus",
+    "PeerStatus",
+    "job_snapshot",
+    "job_snapshots",
+    "max_rss_mb",
+    "outcome_of",
+    "rss_mb",
+    "snapshot",
 ]  # fmt: skip
 
 
@@ -275,7 +284,7 @@ def _mathematics(data: bytes) -> tuple[str, int | None, str]:
         return "unknown", None, ""  # for example of another version
 
 
-def _exposed(job: AnyJob, outcome: Outcome) -> tuple[list[str], list[str]]:
+def _exposed(job: AnyJob, outcome: Ending) -> tuple[list[str], list[str]]:
     """Return the exposed peers, and the keepers that report more than the state; both know something after the end."""
     if outcome.state is None or not isinstance(job, AggregatedJob):
         return [], []
@@ -287,7 +296,7 @@ def _exposed(job: AnyJob, outcome: Outcome) -> tuple[list[str], list[str]]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Ending:
     """The end of a job, or how far it is, as a state has it."""
 
     phase: str  # done, failed or cancelled; of a state that is not final "running"
@@ -295,11 +304,11 @@ class Outcome:
     state: JobState | None = None  # of a job with secure sums: what it revealed
 
 
-def _outcome(shell: Shell, job: AnyJob) -> Outcome:
+def _outcome(shell: Shell, job: AnyJob) -> Ending:
     """Return the outcome of a job, as its newest state has it; cached, because a state may be large."""
     ref = job.ledger.register.ref
     if ref is None:
-        return Outcome("running")
+        return Ending("running")
     known = shell.outcomes.get(job.id)
     if known is None or known[0] != ref.digest:
         known = (ref.digest, outcome_of(ref, lambda: shell.store.blobs.read(ref.digest)))
@@ -308,16 +317,16 @@ def _outcome(shell: Shell, job: AnyJob) -> Outcome:
     return known[1]
 
 
-def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> Outcome:
+def outcome_of(ref: Ref, read: Callable[[], Iterator[bytes]]) -> Ending:
     """Return the outcome that a state describes."""
     try:
         stored = ref.payload is None
         state = JobState.decode_stored(Stored(read, ref.size_bytes)) if stored else JobState.decode(ref.payload or b"")
     except P2PClustError as error:
-        return Outcome("failed", f"its final state cannot be read here: {error}")
+        return Ending("failed", f"its final state cannot be read here: {error}")
     cancelled = state.status == "failed" and state.reason.startswith(CANCELLED)
     bare = None if state.secured is None else replace(state, arrays=Arrays(), log=(), proof=b"")
-    return Outcome("cancelled" if cancelled else state.status, state.reason, bare)
+    return Ending("cancelled" if cancelled else state.status, state.reason, bare)
 
 
 def rss_mb() -> float:

@@ -10,7 +10,7 @@ from harness import Net, toy
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
-from p2pclust.peer.operate.status import JobStatus, Outcome, _links, _member, job_snapshot
+from p2pclust.peer.operate.status import Ending, JobStatus, _links, _member, job_snapshot
 
 
 class Answers:
@@ -35,7 +35,7 @@ def ended(net: Net, name: str, job: str, outcome: str, reason: str) -> JobStatus
     """What a peer tells of a job that ended so."""
     shell, ref = shell_of(net, name), net.job(name, job).ledger.register.ref
     assert ref is not None
-    shell.outcomes[job] = (ref.digest, Outcome(outcome, reason))
+    shell.outcomes[job] = (ref.digest, Ending(outcome, reason))
     return job_snapshot(shell, job)
 
 
@@ -55,7 +55,7 @@ def test_outcomes_of_deleted_jobs_are_not_kept() -> None:
     job = net.submit("p1")
     net.until(lambda: len(net.finished(job)) == 3)
     shell = shell_of(net, "p2")
-    shell.outcomes["job-deleted"] = (b"", Outcome("done"))
+    shell.outcomes["job-deleted"] = (b"", Ending("done"))
     job_snapshot(shell, job)
     assert list(shell.outcomes) == [job]
 
