@@ -23,7 +23,7 @@ from p2pclust.topology.overlay import Overlay
 
 __all__ = ["measure"]
 
-_KEY, _VALUE = "news", b"a fact for all peers"
+_KEY, _VALUE = "cancel/news", b"a fact for all peers"  # of a kind that peers keep
 _MEET_S = 120.0
 _SPREAD_S = 600.0
 #: What every message takes, beside its devices' own latency.
