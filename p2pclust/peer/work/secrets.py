@@ -123,17 +123,13 @@ class Secrets:
         """Return the sets of a job that this peer knows, whatever a state names.
 
         These are the sets for which it took pads away. With ``leave = "groups"`` only the sum of all that are asked is
-        revealed; so these are also the sets that it was asked in when it contributed, except where the keepers say on the
-        list of keys of this state that they took no pads away.
+        revealed; so these are also the sets that it was asked in when it contributed, unless the keepers
+        of that context say, on a list of keys that this peer believes, that they took no pads away.
         """
         known = self._of(keys)
         digest, sets = known.last
-        u = part.unsettled
-        if u is not None and u.state == digest and sets:
-            if part.wants_keys:
-                sets = ()  # what is reported about this context is another part of the answer
-            elif secure_rounds.settles(part.entries, u, known.terms.secure):
-                sets, known.last = (), (b"", ())
+        if part.wants_keys and part.unsettled is not None and part.unsettled.state == digest:
+            sets = ()  # what is reported about this context is another part of the answer
         return tuple(dict.fromkeys((*pads.released, *known.given, *sets)))
 
     def contributed(self, keys: JobKeys, state: bytes, sets: tuple[int, ...]) -> None:
@@ -150,12 +146,21 @@ class Secrets:
         return self._rows[1]
 
     def flaw(self, keys: JobKeys, part: Secured) -> str:
-        """Return why the list of keys of a padded state is not believed, or an empty string; each list is checked once."""
+        """Return why the list of keys of a padded state is not believed, or an empty string; each list is checked once.
+
+        If its keepers say that nothing was revealed of this peer's last contribution, the sets of that one are forgotten.
+        """
         known = self._of(keys)
         if known.believed != part.entries:
             if flaw := KeyList(part.entries).flaw(known.terms.keys, keys.job, part.asks):
                 return flaw
-            known.believed = part.entries
+            known.believed, u = part.entries, part.unsettled
+            if (
+                u is not None
+                and u.state == known.last[0]
+                and secure_rounds.settles(part.entries, u, known.terms.secure)
+            ):
+                known.last = (b"", ())
         return ""
 
     def keepers(self, keys: JobKeys, part: Secured) -> dict[int, bytes]:

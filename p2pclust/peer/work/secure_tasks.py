@@ -59,7 +59,6 @@ __all__ = [
 ]
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
-_SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
 _NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
 _MOST_TOLD: Final = 16  # sets that an answer reports: the others with the next one
 _OTHER_ROWS: Final = (
@@ -120,6 +119,7 @@ def contribute_padded(
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     keepers, rows = secrets.keepers(keys, part), secrets.digest_of(local)
+    unbelieved = secrets.flaw(keys, part)  # a peer that is not asked learns from the list, too
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     pair = secrets.pair(keys, task.me, part)
@@ -128,7 +128,7 @@ def contribute_padded(
     assert task.pads is not None
     sets = secure_rounds.segments_of(job, state, part.asked)
     # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
-    refusal = _unusable(job, local) or secrets.flaw(keys, part)
+    refusal = _unusable(job, local) or unbelieved
     if refusal := refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task):
         return NoResult(refusal)
 
@@ -161,8 +161,12 @@ def _hides(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], 
     secure = secrets.terms(keys).secure
     if flaw := secure_rounds.answers_flaw(part, secure):
         return flaw
-    known = secrets.known_sets(keys, part, pads)
-    return _SMALL_CLASS if secure.leave == "groups" and exposed((*known, *sets), secure.cohort) else ""
+    if secure.leave != "groups":
+        return ""
+    known, members = secrets.known_sets(keys, part, pads), sum(sets)
+    # Of a class that is exposed already, nothing more is said by the sum of other peers.
+    more = exposed((*known, *sets), secure.cohort) & (members | ~exposed(known, secure.cohort))
+    return secure_rounds.SMALL_CLASS if more else ""
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:

@@ -57,7 +57,8 @@ def exposed(revealed: Sequence[int], cohort: int, unknown: Sequence[int] = ()) -
 def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequence[int]) -> int:
     """Return which of the available peers may be a set that leaves no class of fewer than `cohort` peers.
 
-    A class of which some peers are missing loses others with them, or all. Peers of no class are a new one.
+    A class of which some peers are missing loses others with them, or all. A class that is too small already is left out:
+    another sum would say more about it. Peers of no class are a new one.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequenc
                     break
                 bit = 1 << peer & here
                 here, gone = here & ~bit, gone | bit
-        if here.bit_count() >= cohort or here == one:
+        if here.bit_count() >= cohort:
             found |= here
     fresh = available & ~known
     return found | (fresh if fresh.bit_count() >= cohort else 0)

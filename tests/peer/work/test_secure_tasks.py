@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -487,6 +487,36 @@ def test_it_forgets_a_set_when_enough_keepers_say_on_the_list_that_they_took_no_
     else:
         assert part.asked == 2**9 - 1 & ~as_mask(missing), "nothing was revealed: no class is too small"
         assert isinstance(workers.contribute(after, 3), Contributed)
+
+
+def test_a_peer_that_is_not_asked_learns_from_the_list_that_nothing_was_revealed() -> None:
+    workers = Workers(9, leave="groups", cohort=4)
+    state = workers.padded()
+    assert isinstance(workers.contribute(state, 3), Contributed)
+    asked = workers.made(0, RenewKeys(workers.data, 9, state, keys=workers.keys))
+    without = [peer for peer in range(9) if peer != 3]
+    after = workers.combine(asked, workers.given(asked, without))
+    assert refusal(workers.contribute(after, 3)).startswith("left out"), "no key came from it"
+    members = as_mask(without)
+    closed = workers.combine(after, workers.given(after, without), [
+        (keeper, ref) for keeper in workers.keepers(after) if keeper != 0
+        for ref in [cast(PadsTaken, workers.take(after, keeper, members)).ref]
+    ])  # fmt: skip
+    answer = workers.contribute(closed, 3)
+    assert isinstance(answer, Contributed)
+    assert KeyEntry.decode(3, answer.ref.payload or b"").sets == ()
+
+
+def test_a_class_that_is_exposed_already_keeps_no_other_peers_from_contributing() -> None:
+    workers = Workers(9, leave="groups", cohort=4)
+    state = workers.padded()
+    pads = replace(INTACT, released=(0b111111111, 0b011111111))
+    assert refusal(workers.contribute(state, 3, pads)).endswith(
+        "sums of fewer peers than the cohort could be computed"
+    ), "another sum of all would say more about peer 8"  # fmt: skip
+    workers.lives[3] = workers.life(3)
+    smaller = workers.other(workers.padded(), asked=0b011111111)
+    assert isinstance(workers.contribute(smaller, 3, pads), Contributed)
 
 
 # -- the end -------------------------------------------------------------------------------------------------------------

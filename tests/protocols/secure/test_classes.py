@@ -116,5 +116,8 @@ def test_a_class_of_which_too_few_would_be_left_is_left_out_whole() -> None:
 
 def test_peers_that_are_new_are_a_class_of_their_own() -> None:
     assert grouped(0b1110000, [0b0000111], 3, range(7)) == 0b1110000
-    assert grouped(0b0111111, [0b0000111], 4, range(7)) == 0b111
+    assert grouped(0b0111111, [0b0000111], 4, range(7)) == 0, "neither three nor three are enough"
+    assert grouped(0b1111111, [0b0000111], 4, range(7)) == 0b1111000, (
+        "of three that are exposed, nothing more is revealed"
+    )
     assert grouped(0b11111, [], 3, range(5)) == 0b11111

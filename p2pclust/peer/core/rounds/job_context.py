@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.fleet_roster import RosterName
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.spread.blobs import Blobs
@@ -72,6 +73,9 @@ class JobContext:
     children: Children
     facts: Facts
     suspicions: OwnSuspicions = field(default_factory=OwnSuspicions)
+    _keys: dict[tuple[RosterName, tuple[str, ...]], JobKeys | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def bars(self, name: str) -> bool:
         """Return whether a peer of the job is not on the fleet roster in force, or has another key there than in the job.
@@ -83,7 +87,12 @@ class JobContext:
 
     @property
     def keys(self) -> JobKeys | None:
-        """What tasks need where devices sign; None elsewhere."""
-        if not self.document.treatment.keyed:
+        """What tasks need where devices sign; None elsewhere. It is made anew when another fleet roster is in force."""
+        rosters, barred = self.context.rosters, tuple(self.context.barred)
+        if not self.document.treatment.keyed or rosters.in_force is None:
             return None
-        return self.document.keys(self.context.rosters, [name for name in self.document.roster if self.bars(name)])
+        follows_from = (rosters.in_force.name, barred)
+        if follows_from not in self._keys:
+            self._keys.clear()
+            self._keys[follows_from] = self.document.keys(rosters, list(filter(self.bars, self.document.roster)))
+        return self._keys[follows_from]

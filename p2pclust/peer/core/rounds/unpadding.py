@@ -20,7 +20,7 @@ from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
-from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
+from p2pclust.protocols.engine.secure_rounds import NEW_KEYS, SMALL_CLASS
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.secured import Maker
@@ -166,7 +166,9 @@ class SecureTerm:
         if (message.term, message.round, message.digest) != (self._term, closing.round, closing.state.digest):
             return
         if message.refusal:
-            self._renew(closing, (), f"{source} refused its pads: {message.refusal}")
+            # What it knows it may know for the rest of the job: the others try without its pads.
+            silent = (index,) if message.refusal == SMALL_CLASS else ()
+            self._renew(closing, silent, f"{source} refused its pads: {message.refusal}")
             return
         ref = Ref(message.pads, message.size_bytes, message.payload[0] if message.payload else None)
         members = unpacked(message.members)

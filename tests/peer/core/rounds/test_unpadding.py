@@ -25,6 +25,7 @@ from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.secure_rounds import SMALL_CLASS
 from p2pclust.tools.bit_sets import as_mask, packed
 
 NAMES = ("p1", "p2", "p3", "p4")
@@ -256,3 +257,18 @@ def test_pads_for_another_set_end_the_context() -> None:
     assert [type(task) for task in closing.tasks] == [RenewKeys]
     closing.pads("p4")
     assert len(closing.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "silent"),
+    [(SMALL_CLASS, (1,)), ("it, or the aggregator, has new keys", ())],
+    ids=["sets that it knows", "new keys"],
+)
+def test_a_keeper_that_would_refuse_again_keeps_no_pads_of_the_next_list(refusal: str, silent: tuple[int, ...]) -> None:
+    """Otherwise ten exchanges of keys end as the first one did, and the job fails."""
+    closing = Closing()
+    closing.close()
+    closing.term.on_pads("p2", Pads(DOCUMENT.id, 3, 5, STATE.digest, refusal, b"", b"", 0, ()))
+    (renewal,) = closing.tasks
+    assert isinstance(renewal, RenewKeys)
+    assert renewal.silent == silent
