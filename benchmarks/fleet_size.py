@@ -33,12 +33,13 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.driver import Driver
-from p2pclust.fleet.hosts.client import Connection
-from p2pclust.fleet.hosts.submission import submit
-from p2pclust.fleet.processes.children import ReservedPorts
-from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.hosts.client import Connection
+from p2pclust.hosts.submission import submit
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.driver import Driver
+from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.fleet import ProcessFleet
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.operate.device import fitness
 from p2pclust.protocols.engine.compose import cluster_job

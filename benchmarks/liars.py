@@ -22,11 +22,12 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from p2pclust.data import load, split
-from p2pclust.fleet import backend
-from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.protocols import Local, run_in_process
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.simulation.world.lines import Lines, Parcel
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.timing import Limits, preset
-from p2pclust.simulation.world.lines import Lines, Parcel
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
-from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
 MESSAGE = 16 * 1024  # bytes of one bulk message

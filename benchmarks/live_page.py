@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from p2pclust.live.address import Address
-from p2pclust.live.scene import Scene
-from p2pclust.live.server import LivePage
-from p2pclust.live.shown import FollowedRun
+from p2pclust.lab.live.address import Address
+from p2pclust.lab.live.scene import Scene
+from p2pclust.lab.live.server import LivePage
+from p2pclust.lab.live.shown import FollowedRun
 
 EVENTS_PER_S = 60
 SIZES = (100, 1_000)

@@ -24,14 +24,14 @@ from typing import Final
 
 import numpy as np
 
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 PARTS: Final = ("crashes", "joins", "rest", "deaths", "memberlist")
 #: Fleet size, loss, and the medians in seconds that are wanted of preset `default` when a device falls silent.

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from bare_loop import bare_loop
 
-from p2pclust.fleet.driver import Driver
-from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.driver import Driver
+from p2pclust.lab.testbed.processes.fleet import ProcessFleet
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job

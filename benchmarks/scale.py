@@ -22,11 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
+from p2pclust.overlay import make_overlay
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.topology import make_overlay
 
 N_CLUSTERS, N_FEATURES, N_ROWS, N_LINKS = 5, 4, 20, 6
 

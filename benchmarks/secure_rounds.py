@@ -10,8 +10,8 @@ import statistics
 
 from rounds import CLUSTERS, peers_of, request_of, steady_rounds
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import FleetResult, FleetSpec
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 
 MANY_PEERS, MANY_ROUNDS = 100, 20
 #: A name; whether sums are secure; whether states have proofs.

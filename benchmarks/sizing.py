@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet import backend
-from p2pclust.fleet.hosts.client import Connection
-from p2pclust.fleet.processes.children import ReservedPorts
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.hosts.client import Connection
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from bare_loop import bare_loop
 
-from p2pclust.fleet.processes.fleet import ProcessFleet
-from p2pclust.fleet.spec import FleetSpec, PeerSpec
+from p2pclust.lab.testbed.processes.fleet import ProcessFleet
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 
 
 async def start_fleet(n_peers: int, timing: str) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from p2pclust.scenario.file.examples import examples
+from p2pclust.lab.scenario.file.examples import examples
 
 __all__ = ["Entry", "entries", "rows_of_experiments", "rows_of_scenarios"]
 

@@ -148,7 +148,9 @@ def _submit(command: list[str], env: dict[str, str], home: Path) -> None:
     """Run a job to its end; the peers may still be about to start."""
     ends = time.monotonic() + _DEADLINE_S
     while (
-        done := subprocess.run(command, env=env, cwd=home, capture_output=True, text=True, timeout=_DEADLINE_S)
+        done := subprocess.run(
+            command, env=env, cwd=home, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+        )
     ).returncode:
         if time.monotonic() > ends:
             raise RuntimeError(f"the job was not done: {done.stderr}")

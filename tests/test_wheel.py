@@ -123,7 +123,7 @@ def test_its_metadata_and_licence(installed: Installed) -> None:
             "uPlot.min.css",
             "uPlot.LICENSE",
         }
-        assert {f"p2pclust/live/static/{name}" for name in page} <= set(names)
+        assert {f"p2pclust/lab/live/static/{name}" for name in page} <= set(names)
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
     for line in ("License-Expression: Apache-2.0", "Author: The p2pclust authors", "Requires-Python: >=3.11"):
         assert line in told.splitlines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.measuring.choose import recommend
 from p2pclust.protocols.measuring.measure import MeasuredIndices
+from p2pclust.tools.laboratory import laboratory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,12 +83,11 @@ class ChoiceOfClusters:
         UsageError
             If matplotlib is not installed, or the file cannot be written.
         """
-        from p2pclust.choose.plots import figure_of, plot_refusal  # noqa: PLC0415 - only for drawing
-
-        refusal = plot_refusal(path)
+        plots = laboratory("plots.choice", "the plot of a choice")
+        refusal = plots.plot_refusal(path)
         if refusal:
             raise UsageError(refusal)
-        figure = figure_of(self)
+        figure = cast("Figure", plots.figure_of(self))
         if path is not None:
             try:
                 figure.savefig(path, dpi=150)

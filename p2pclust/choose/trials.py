@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.choose.choice import ChoiceOfClusters, choice
 from p2pclust.errors import DataError, FleetError, UsageError
+from p2pclust.jobs.request import JobRequest, JobResult
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class, inits_of
 from p2pclust.protocols.engine.job import Job, JobState
@@ -26,9 +27,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED, fresh_seed
 from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
 from p2pclust.protocols.measuring.measure import measured
-
-if TYPE_CHECKING:
-    from p2pclust.fleet.spec import FleetResult
+from p2pclust.tools.laboratory import laboratory
 
 __all__ = [
     "choose_clusters",
@@ -191,19 +190,17 @@ def _run(jobs: Sequence[Job], arrays: Sequence[Floats], fleet: Any) -> list[JobS
         if not hasattr(fleet, "run"):
             raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
         return [fleet.run(job, arrays) for job in jobs]
-    # Imported only when real peers are wanted: in process none of the network is needed.
-    from p2pclust.fleet import backend  # noqa: PLC0415
-    from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec  # noqa: PLC0415
-
-    width = len(str(len(arrays)))
-    peers = tuple(PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
-    requests = tuple(JobRequest(job) for job in jobs)
-    return final_states(backend(fleet).carry_out(FleetSpec(peers, requests), lambda event: None), len(jobs))
+    named = f"fleet = {fleet!r}"
+    spec, width = laboratory("testbed.spec", named), len(str(len(arrays)))
+    peers = tuple(spec.PeerSpec(f"peer-{number:0{width}d}", X) for number, X in enumerate(arrays))
+    whole = spec.FleetSpec(peers, tuple(JobRequest(job) for job in jobs))
+    result = laboratory("testbed", named).backend(fleet).carry_out(whole, lambda event: None)
+    return final_states(result.jobs, result.failure, len(jobs))
 
 
-def final_states(result: FleetResult, n_jobs: int) -> list[JobState]:
-    """Return the final state of each job; raise FleetError if the fleet did not finish all of them."""
-    states = [job.state for job in result.jobs if job.state is not None]
-    if result.failure or len(states) < n_jobs:
-        raise FleetError(result.failure or f"the fleet finished {len(states)} of {n_jobs} jobs")
+def final_states(results: Sequence[JobResult], failure: str, n_jobs: int) -> list[JobState]:
+    """Return the final state of each job; raise FleetError if the fleet, with that failure, did not finish all of them."""
+    states = [job.state for job in results if job.state is not None]
+    if failure or len(states) < n_jobs:
+        raise FleetError(failure or f"the fleet finished {len(states)} of {n_jobs} jobs")
     return states

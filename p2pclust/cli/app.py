@@ -14,41 +14,25 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from p2pclust._version import __version__
-from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, result, submit
-from p2pclust.cli.lab import (
-    audit,
-    choose,
-    compare,
-    data,
-    demo,
-    examples,
-    init,
-    protocols,
-    replay,
-    reproduce,
-    run,
-    simulate,
-    topology,
-)
-from p2pclust.cli.show.laboratory import LaboratoryCommand as _Lab
+from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.cli.show.serving import ServingCommand as _Serving
-from p2pclust.cli.show.serving import ServingLaboratoryCommand as _LabServing
 from p2pclust.errors import P2PClustError, RenamedWarning
-from p2pclust.tools.distribution import has_laboratory, missing_module
+from p2pclust.tools.distribution import install_line, missing_module
+from p2pclust.tools.laboratory import has_laboratory, laboratory
 from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
 
-_HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
+_FLEET: Final = "Fleets of devices"
 #: The commands of each part of the help, in its order: typer's own order has groups of commands last.
-_PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}
+_PARTS: dict[str, list[str]] = {"Scenarios and your own data": [], _FLEET: [], "Research": []}
 
 _INTERRUPTED = 130
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
@@ -60,11 +44,11 @@ class _Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands of each part of the help, in the order in which they were added."""
-        lacking = "" if has_laboratory() else " (most need what is left out here)"
         for part, names in _PARTS.items():
             rows = [(name, self.commands[name].get_short_help_str(formatter.width)) for name in names]
-            with formatter.section(part + (lacking if part != _FLEET else "")):
-                formatter.write_dl(rows)
+            if rows:  # a device has no laboratory
+                with formatter.section(part):
+                    formatter.write_dl(rows)
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command and exit; unlike typer's own, with this module's exit codes and one line for every error."""
@@ -139,6 +123,8 @@ def _usage_line(error: Any) -> str:
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     text = " ".join(str(error.format_message()).split()).rstrip(".")
+    if text.startswith("No such command") and not has_laboratory():
+        text += f"; commands for experiments are in the complete p2pclust: {install_line()}"
     wrong = re.fullmatch(r"Invalid value for '([^']+)': (.*)", text)
     if wrong is not None:
         return _value_line(wrong[1], wrong[2], error.__cause__) + hint
@@ -206,14 +192,6 @@ def _add(
         app.command(name, cls=cls, short_help=short_help, **more)(command)
 
 
-_add(_HERE, "demo", demo.demo, "Run the quick start, and show where its report is.", _Lab)
-_add(_HERE, "init", init.init, "Begin with a file of your own.", _Lab)
-_add(_HERE, "run", run.run, "Run a scenario and check what it expects.", _LabServing)
-_add(_HERE, "replay", replay.replay, "Show a run that ended, at any speed.", _LabServing)
-_add(_HERE, "compare", compare.compare, "Put runs side by side.")
-_add(_HERE, "choose", choose.choose, "Let the fleet choose the number of clusters.", _Lab)
-_add(_HERE, "examples", examples.app, "List the installed scenarios, copy one.")
-_add(_HERE, "data", data.app, "List, fetch and split data sets.")
 _add(_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.")
 _add(_FLEET, "peer", peer.peer, "Run one peer beside this device's data.")
 _add(_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.")
@@ -227,7 +205,6 @@ _add(_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.")
 _add(_FLEET, "status", operate.status, "Show what a running peer knows.")
 _add(_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.")
 _add(_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.")
-_add(_RESEARCH, "topology", topology.app, "Make, measure, draw and compare overlays.")
-_add(_RESEARCH, "audit", audit.audit, "Attack a scenario's jobs with what their messages show.", _Lab)
-_add(_RESEARCH, "simulate", simulate.simulate, "Test simulated fleets under faults.", _Lab)
-_add(_RESEARCH, "reproduce", reproduce.reproduce, "Measure the papers' tables again, beside their numbers.", _Lab)
+if has_laboratory():
+    for _part, _name, _command, _help, _class in laboratory("commands.table", "the laboratory").COMMANDS:
+        _add(_part, _name, _command, _help, _class)

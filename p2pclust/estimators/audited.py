@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from sklearn.base import clone
 
-from p2pclust.attacks.audit import Audit, audit_job
-from p2pclust.attacks.findings import AttackResult
-from p2pclust.attacks.models import exchanges_models
 from p2pclust.estimators.base import LabellingEstimator
 from p2pclust.estimators.inputs import seed_from
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.tools.laboratory import laboratory
 
 __all__ = ["audit"]
 
 
-def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: float = 20.0) -> list[AttackResult]:
+def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: float = 20.0) -> list[Any]:
     """Fit an estimator in this process, then do what a curious peer could do with the contributions that it got.
 
     For an estimator whose peers exchange models, a fifth of each peer's rows is withheld from the fit: how well a model
@@ -33,7 +31,7 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
 
     Returns
     -------
-    list of AttackResult
+    list of `p2pclust.lab.attacks.findings.AttackResult`
         One for each attack, with the number of rows that came back exactly.
 
     Raises
@@ -50,11 +48,12 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
     >>> [(one.attack, one.observer, one.rows) for one in found][0]
     ('rows that move alone', 'aggregator', 90)
     """
+    attacks = laboratory("attacks.audit", "audit")
     copy: LabellingEstimator = clone(estimator)
     seed = seed_from(copy.random_state)
     arrays, parts = copy._held(X, y, seed)
     job = copy._job(seed, arrays[0].shape[1])
     copy._check(arrays)
     locals_ = copy._locals(arrays, parts)
-    log = () if exchanges_models(job) else run_in_process(job, locals_).log
-    return audit_job(Audit(job, locals_, log, patience_s=patience_s))
+    log = () if attacks.exchanges_models(job) else run_in_process(job, locals_).log
+    return cast("list[Any]", attacks.audit_job(attacks.Audit(job, locals_, log, patience_s=patience_s)))

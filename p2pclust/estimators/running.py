@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.estimators.inputs import Floats
+from p2pclust.estimators.trail import Trail
+from p2pclust.jobs.request import JobResult
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.plots.trail import Trail
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-
-if TYPE_CHECKING:
-    from p2pclust.fleet.spec import FleetResult, FleetSpec, JobResult
-    from p2pclust.plots.fleet_run import FleetRun
+from p2pclust.tools.laboratory import has_laboratory, laboratory
 
 __all__ = ["Course", "backend_of", "result_of", "run_job"]
 
@@ -36,13 +34,11 @@ class Course:
     """How a job went, as far as it is known: in this process the path of the centers, of a fleet what its peers reported."""
 
     trail: Trail = field(default_factory=Trail)
-    fleet: FleetRun | None = None
+    fleet: Any = None  # a `p2pclust.lab.plots.fleet_run.FleetRun`
 
-    def keep(self, spec: FleetSpec, result: FleetResult) -> None:
-        """Keep what a fleet reported."""
-        from p2pclust.plots.fleet_run import FleetRun  # noqa: PLC0415 - a fit in this process needs nothing of fleets
-
-        self.fleet = FleetRun.of(spec, result)
+    def keep(self, spec: Any, result: Any) -> None:
+        """Keep the specification of a fleet and what it reported."""
+        self.fleet = laboratory("plots.fleet_run", "fleet").FleetRun.of(spec, result)
 
 
 def run_job(
@@ -76,20 +72,18 @@ def result_of(job: Job, locals: list[Local], fleet: Any, course: Course) -> JobR
 
 
 def _watching(to: _Backend, course: Course) -> dict[str, Any]:
-    from p2pclust.fleet import Backend  # noqa: PLC0415
-
-    return {"on_run": course.keep} if isinstance(to, Backend) else {}
+    # Another kind of backend comes without the laboratory, perhaps, and takes no such argument.
+    own = has_laboratory() and isinstance(to, laboratory("testbed", "fleet").Backend)
+    return {"on_run": course.keep} if own else {}
 
 
 def backend_of(fleet: Any) -> _Backend:
     """Return the backend that an estimator was given, by its name or itself."""
     if isinstance(fleet, str):
-        # Imported only when real peers are wanted: an in-process fit needs none of the network.
-        from p2pclust.fleet import BACKENDS, backend  # noqa: PLC0415
-
-        if fleet not in BACKENDS:
-            raise UsageError(f"fleet = {fleet!r}: expected None, a backend, or one of {', '.join(BACKENDS)}")
-        return cast(_Backend, backend(fleet))
+        testbed = laboratory("testbed", f"fleet = {fleet!r}")
+        if fleet not in testbed.BACKENDS:
+            raise UsageError(f"fleet = {fleet!r}: expected None, a backend, or one of {', '.join(testbed.BACKENDS)}")
+        return cast(_Backend, testbed.backend(fleet))
     if not hasattr(fleet, "run"):
         raise UsageError(f"fleet = {fleet!r}: expected None, the name of a backend, or a backend")
     return cast(_Backend, fleet)

@@ -29,19 +29,16 @@ from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.members.enrolment import TABLE
 from p2pclust.peer.core.timing import Limits, Timing, preset
 from p2pclust.peer.operate.device import memory_bytes, restrain
-from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
-from p2pclust.peer.shell.logs import Log, Watch
-from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
-from p2pclust.peer.testbed.conditions import ImposedConditions
-from p2pclust.peer.testbed.control import Control, JsonLines
+from p2pclust.peer.surroundings import Surroundings, log_of
 from p2pclust.peer.work.floor import Floor
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.peer.work.secrets import Secrets
@@ -49,9 +46,7 @@ from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.tools.platforms import allow_files
-from p2pclust.transport.breaking import BreakableLinks
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.shaping import Shape
 from p2pclust.transport.zeromq import ZmqLinks
 
 __all__ = ["die_with_parent", "main", "run_peer"]
@@ -62,52 +57,48 @@ _UNGUARDED = "no handler decides on incoming connections any more, so all are re
 _SWITCH_S = 0.0005  # how long the loop waits for a worker that runs Python; Python's default is ten times that
 
 
-def run_peer(config: Mapping[str, Any]) -> int:
-    """Run one peer until a signal or the testbed ends it.
+def run_peer(config: Mapping[str, Any], attach: type[Surroundings] = Surroundings) -> int:
+    """Run one peer until a signal or its surroundings end it.
 
     Parameters
     ----------
     config : mapping
         ``name``, ``listen`` ("host:port"), ``join`` (name -> "host:port"), ``bundle`` and perhaps ``roster`` (paths),
         ``data`` (see `load_rows`), ``state_dir``, ``timing`` (a preset), ``fitness`` (0 to 1), perhaps ``control``
-        ("host:port" for operators); for testbeds ``stdio`` (whether `p2pclust.peer.testbed.control` drives the peer),
-        ``faults`` (a list) and ``suffers`` (see `p2pclust.peer.testbed.conditions`). Perhaps
+        ("host:port" for operators). Perhaps
         ``nice``, ``cpus`` and ``memory_mb``, see `restrain`, and ``threads``, for passes over the rows. Where peers hold
         columns, perhaps ``ids`` and ``centers`` (paths of NPY files): what the rows are called, and this peer's columns
         of given first centers. ``quiet_s``: how long any peer of the fleet may be silent by plan. ``cpu_share``: of one
-        processor, for mathematics. For testbeds ``link``: the ``shape`` of this device's link, the ``seed`` of what it
-        loses, and the ``rates`` of others' up-links, see p2pclust.transport.shaping.
+        processor, for mathematics.
+    attach : type
+        Makes what the peer runs in: on a device its log and its services; a testbed has others.
 
     Returns
     -------
     int
         The exit code: 0 after a regular end, 3 if the device failed, 1 for a bug.
     """
-    if not config.get("insecure") and not config.get("stdio"):
+    if not config.get("insecure") and attach.hides_memory:
         hide_memory()
     try:
         restrain(config)
         allow_files(_FILES + _FILES_EACH * len(config.get("join", ())), "this peer and its links", most=True)
-        return asyncio.run(_live(config))
+        return asyncio.run(_live(config, attach))
     except P2PClustError as error:
         if config.get("log") == "json":
-            _log(config).tell("failed", {"reason": str(error)})
+            log_of(config).tell("failed", {"reason": str(error)})
         else:
             sys.stderr.write(f"error: {error}\n")
         return error.exit_code
 
 
-async def _live(config: Mapping[str, Any]) -> int:
-    driven = bool(config.get("stdio"))
-    if driven:
-        die_with_parent()
+async def _live(config: Mapping[str, Any], attach: type[Surroundings]) -> int:
     loop = asyncio.get_running_loop()
-    name, timing, limits = str(config["name"]), _timing(config), Limits()
-    share, lines = float(config.get("cpu_share", 1.0)), JsonLines(1) if driven else None
-    watch = _watcher(lines, config)
+    timing, limits = _timing(config), Limits()
+    share, around = float(config.get("cpu_share", 1.0)), attach(config)
+    watch = around.watch
     store = _open_store(config, watch)
     bundle, allow_list = begin(config, store, watch)
-    planned = PlannedFaults(name, tuple(PlannedFault.from_dict(fault) for fault in config["faults"]))
     # Entropy, not a seed: these draws only spread instants, and two peers must not draw the same.
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(os.urandom(8), "little")))
     shell: Shell
@@ -115,14 +106,12 @@ async def _live(config: Mapping[str, Any]) -> int:
     def receive(source: str, frames: list[bytes], lane: Any) -> None:
         shell.receive(source, frames, lane)
 
-    breakable = BreakableLinks(receive, rng)
-    links = ZmqLinks(bundle, allow_list.admitted, config["listen"], receive if lines is None else breakable.take)
+    links = ZmqLinks(bundle, allow_list.admitted, config["listen"], around.receiving(receive, rng))
     _report_hostility(links, allow_list, watch)
-    _shape(links, config.get("link"))
     try:
         sizes = _sizes(config, lambda: worker.data.columns)
         core = _core(config, timing, links, allow_list, store.load(), rng, sizes)
-        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), planned, watch, allow_list)
+        shell = Shell(core, store, RosterSigner(bundle, allow_list.admitted), watch, allow_list)
         worker = Worker(
             _loader(config, shell, watch),
             store,
@@ -139,27 +128,17 @@ async def _live(config: Mapping[str, Any]) -> int:
         watch("started", {"pid": os.getpid(), "address": links.address})
         _on_signals(config, shell, allow_list)
         _settle_down()
-        services = None
-        if lines is None:
-            shell.start(links, worker)
-            services = Services(config, shell, links, bundle, watch)
-        else:
-            conditions = ImposedConditions(breakable.wrap(links), worker, shell, planned, config.get("suffers", {}))
-            shell.start(breakable, worker)
-            Control(shell, lines, conditions).serve(0)
+        around.begin(shell, links, worker, bundle)
         allow_list.follow(shell, links.set_roster, shell.signer.set_roster)
         error = await shell.ended
-        if services is not None:
-            await services.close()
+        await around.close()
         shell.close()
         worker.close(_GOODBYE_S)
     finally:
         links.close(_GOODBYE_S)
     store.close()
     if error is not None:
-        watch("failed", {"reason": explain(error)})
-        if lines is not None:
-            sys.stderr.write(f"error: {name}: {explain(error)}\n")
+        around.failed(explain(error))
         return exit_code(error)
     watch("left", {})
     return 0
@@ -214,13 +193,6 @@ def _loader(config: Mapping[str, Any], shell: Shell, watch: Watch) -> Callable[[
             loop.call_soon_threadsafe(say, verb, fields)
 
     return partial(load_rows, config, tell, shell.ended.done)
-
-
-def _shape(links: ZmqLinks, link: Mapping[str, Any] | None) -> None:
-    """Shape this device's link, if a testbed asks for it."""
-    if link is not None:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
-        links.shape(Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def _open_store(config: Mapping[str, Any], watch: Watch) -> Store:
@@ -279,24 +251,6 @@ def _core(
         allow_list.roster.signs_facts, installed()[0],
     )  # fmt: skip
     return Core(identity, stored, timing, Limits(), rng, sizes)
-
-
-def _watcher(lines: JsonLines | None, config: Mapping[str, Any]) -> Watch:
-    """Return a function that writes reports to the testbed as JSON lines, or else to the log."""
-    loop = asyncio.get_running_loop()
-    log = _log(config)
-
-    def tell(verb: str, fields: Mapping[str, Any]) -> None:
-        if lines is None:
-            log.tell(verb, fields)
-        elif verb != "phase" or fields["phase"] != "adopting":  # the aggregator's reports are enough
-            lines.write({"t": loop.time(), "verb": verb, **fields})
-
-    return tell
-
-
-def _log(config: Mapping[str, Any]) -> Log:
-    return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))
 
 
 def main() -> int:

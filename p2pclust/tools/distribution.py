@@ -1,7 +1,7 @@
 """The distributions that p2pclust is installed from, and the command that installs what one of them leaves out.
 
-``p2pclust`` is complete. ``p2pclust-device`` has the same modules, and requires only what a running peer and the commands
-beside it import.
+``p2pclust`` is complete. ``p2pclust-device`` is without the laboratory, and requires only what a running peer and the
+commands of a fleet import.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ __all__ = [
     "DEVICE",
     "EXTRAS",
     "extras",
-    "has_laboratory",
     "install_line",
     "installed",
     "missing_module",
-    "require_laboratory",
 ]
 
 COMPLETE: Final = "p2pclust"
@@ -77,28 +75,6 @@ def install_line(extra: str = "") -> str:
     if on_device:
         return f"install {wanted} in another environment, from a checkout or a wheel of it"
     return f"pip install '{wanted}'" if extra else f"pip install {wanted}"
-
-
-def has_laboratory() -> bool:
-    """Return whether all is installed that the commands of the laboratory need."""
-    return not _missing()
-
-
-def require_laboratory(what: str) -> None:
-    """Check that all is here which the commands of the laboratory need.
-
-    Raises
-    ------
-    UsageError
-        If something is missing; the line begins with `what` and ends with the command that installs it.
-    """
-    missing = _missing()
-    if missing:
-        raise UsageError(_refusal(what, missing))
-
-
-def _missing() -> list[str]:
-    return [name for module, name in _LABORATORY.items() if importlib.util.find_spec(module) is None]
 
 
 def missing_module(error: ModuleNotFoundError) -> UsageError | None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["did_you_mean", "nearest", "printable"]
+__all__ = ["counted", "did_you_mean", "nearest", "printable"]
 
 # Comparing takes time that grows with the square of the length.
 _COMPARED: Final = 100
@@ -45,3 +45,15 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in keep else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def counted(number: int, many: str) -> str:
+    """Write a number with its word.
+
+    Examples
+    --------
+    >>> counted(1, "communities"), counted(0, "clusters")
+    ('1 community', '0 clusters')
+    """
+    one = many.removesuffix("ies") + "y" if many.endswith("ies") else many.removesuffix("s")
+    return f"{number} {one if number == 1 else many}"

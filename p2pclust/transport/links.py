@@ -17,7 +17,7 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.keys import Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_FRAMES
 
-__all__ = ["Counters", "Lane", "Links", "Receive", "misfit", "parse_address", "tcp_endpoint"]
+__all__ = ["Counters", "ImposedLink", "Lane", "Links", "Receive", "misfit", "parse_address", "tcp_endpoint"]
 
 
 # libzmq and the resolver raise for names with empty or long labels, or labels that begin with another character.
@@ -60,6 +60,22 @@ class Counters:
     def drop(self, reason: str, messages: int = 1) -> None:
         """Count messages that were not sent, or not handed on, for one short reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + messages
+
+
+class ImposedLink(Protocol):
+    """What a testbed puts between a peer and the network: it delays messages in both directions, or loses them."""
+
+    def send(self, peer: str, frames: list[bytes], lane: Lane) -> bool:
+        """Take a message to a peer; return False if there is no room for it."""
+
+    def take_in(self, peer: str, frames: list[bytes], lane: Lane) -> None:
+        """Take a message that has come."""
+
+    async def there_and_back(self) -> None:
+        """Wait as long as a message and its answer would take."""
+
+    def close(self, *, flush: bool) -> None:
+        """Drop what has not come out; with `flush`, send what was to leave."""
 
 
 class Links(Protocol):

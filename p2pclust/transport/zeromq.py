@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket as plain
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,19 +18,17 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.arrivals import Arrivals, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import Channel
-from p2pclust.transport.delayed import OwnLink
 from p2pclust.transport.dialling import Dialler
 from p2pclust.transport.drain import Drain
 from p2pclust.transport.half_open import HalfOpen
-from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
+from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.listening import bind, open_router
 from p2pclust.transport.roster import Roster
-from p2pclust.transport.shaping import Shape
 from p2pclust.transport.wire import MAX_FRAMES
 from p2pclust.transport.zap import ZapHandler
 
 if TYPE_CHECKING:  # bytes move without NumPy
-    import numpy as np
+    pass
 
 __all__ = ["ZmqLinks"]
 
@@ -114,7 +112,8 @@ class ZmqLinks:
         self._links: dict[str, _Link] = {}
         self._routes: dict[str, bytes] = {}
         self._arrivals = Arrivals()
-        self._own: OwnLink | None = None  # None costs nothing
+        #: A testbed's own link between this peer and the network, through which all messages pass; None costs nothing.
+        self.own: ImposedLink | None = None
         self._closed = False
         self._dialler = Dialler(self._loop, bundle.name)
         #: For further sockets of this peer: those with CURVE ask the same ZAP handler.
@@ -196,21 +195,15 @@ class ZmqLinks:
         if link is None or reason is not None:
             self.counters.drop(f"not sent: {reason}")
             return False
-        if self._own is not None:
-            return self._own.send(peer, list(frames), lane)
+        if self.own is not None:
+            return self.own.send(peer, list(frames), lane)
         return self._put(link, frames, lane)
 
     def _put(self, link: _Link, frames: Sequence[bytes], lane: Lane) -> bool:
         channel = link.control if lane == Lane.CONTROL else self._bulk(link)
         return channel.send([_MARKS[lane] + frames[0], *frames[1:]])
 
-    def shape(self, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> None:
-        """Shape our own link like that of another device from now on; see `OwnLink`."""
-        if self._own is None:
-            self._own = OwnLink(self._loop, self.counters, shape, rng, rates, self._leaves, self._arrives)
-        self._own.change(shape)
-
-    def _leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
+    def leaves(self, peer: str, frames: Sequence[bytes], lane: Lane) -> None:
         """Send a message that is at the far end of our up-link."""
         link = self._links.get(peer)
         if link is None:
@@ -218,7 +211,7 @@ class ZmqLinks:
         else:
             self._put(link, frames, lane)
 
-    def _arrives(self, peer: str, frames: list[bytes], lane: Lane) -> None:
+    def arrives(self, peer: str, frames: list[bytes], lane: Lane) -> None:
         """Hand on a message that has arrived."""
         self.counters.messages_received += 1
         self.counters.bytes_received += sum(map(len, frames))
@@ -229,8 +222,8 @@ class ZmqLinks:
         link = self._links.get(peer)
         if link is None:
             return False
-        if self._own is not None:
-            await self._own.there_and_back()
+        if self.own is not None:
+            await self.own.there_and_back()
         try:
             with plain.socket(plain.AF_INET6 if ":" in link.host else plain.AF_INET) as probe:
                 probe.setblocking(False)
@@ -248,8 +241,8 @@ class ZmqLinks:
         if self._closed:
             return
         self._closed = True
-        if self._own is not None:
-            self._own.close(flush=linger_s > 0)
+        if self.own is not None:
+            self.own.close(flush=linger_s > 0)
         for link in self._links.values():
             link.control.close(round(linger_s * 1000))
             link.close_bulk()
@@ -334,7 +327,7 @@ class ZmqLinks:
             self._note_route(name, head)
         elif not self._arrivals.known(name, head.bytes):
             self._arrivals.note(name, head)
-        (self._arrives if self._own is None else self._own.take_in)(name, frames, lane)
+        (self.arrives if self.own is None else self.own.take_in)(name, frames, lane)
         return size
 
     def _sender(self, head: zmq.Frame) -> str | None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from p2pclust.attacks.audit import Audit, audit_job
-from p2pclust.attacks.few_rows import SeenFuzzySums, fuzzy_sums_in, rows_solved_for
-from p2pclust.attacks.findings import AttackResult, recovered
-from p2pclust.attacks.moving_rows import rows_from_centers
-from p2pclust.attacks.sights import sights_of
 from p2pclust.errors import UsageError
+from p2pclust.lab.attacks.audit import Audit, audit_job
+from p2pclust.lab.attacks.few_rows import SeenFuzzySums, fuzzy_sums_in, rows_solved_for
+from p2pclust.lab.attacks.findings import AttackResult, recovered
+from p2pclust.lab.attacks.moving_rows import rows_from_centers
+from p2pclust.lab.attacks.sights import sights_of
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job

@@ -12,7 +12,7 @@ import pytest
 from p2pclust import ChoiceOfClusters, choose_clusters
 from p2pclust.choose.trials import trials
 from p2pclust.errors import DataError, FleetError, UsageError
-from p2pclust.fleet import backend
+from p2pclust.lab.testbed import backend
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process

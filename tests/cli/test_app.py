@@ -38,11 +38,18 @@ def test_help(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert sorted(shown) == sorted(typer.main.get_command(app).commands), "a command without a part of the help"
 
 
-def test_on_a_device_the_help_says_which_commands_need_more(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_device_the_help_has_the_commands_of_a_fleet_and_a_wrong_one_says_where_others_are(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("p2pclust.cli.app.has_laboratory", lambda: False)
+    parts = {"Scenarios and your own data": [], "Fleets of devices": ["peer", "submit"], "Research": []}
+    monkeypatch.setattr("p2pclust.cli.app._PARTS", parts)
     out = cli("--help").out
-    assert "\nScenarios and your own data (most need what is left out here):\n" in out
     assert "\nFleets of devices:\n" in out
+    assert "Research" not in out
+    ended = cli("experiment")
+    assert ended.code == 2
+    assert "commands for experiments are in the complete p2pclust: pip install p2pclust" in ended.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

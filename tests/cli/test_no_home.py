@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli
 
 from p2pclust.data.registry import available, load
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts.inventory import Host
+from p2pclust.hosts.inventory import Host
 from p2pclust.tools.files import expanded
 
 

@@ -13,8 +13,8 @@ from tests.cli.conftest import Cli
 
 from p2pclust.cli.fleet.result import _lines, _told, _write
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts import labels
-from p2pclust.fleet.hosts.submission import FinishedJob
+from p2pclust.hosts import labels
+from p2pclust.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = "".join(f"{name} = grid_cells:{kind}\n" for name, kind in names.items())
     (info / "entry_points.txt").write_text(f"[p2pclust.protocols]\n{entries}", encoding="utf-8")
     monkeypatch.syspath_prepend(site)
-    monkeypatch.setattr("p2pclust.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
     importlib.invalidate_caches()
 
 

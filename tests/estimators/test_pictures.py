@@ -23,11 +23,11 @@ from p2pclust import (
     VerticalFuzzyCMeans,
 )
 from p2pclust.errors import LeftOutWarning
-from p2pclust.fleet import Backend
-from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
-from p2pclust.plots.palette import CLUSTERS
-from p2pclust.plots.scatter import DRAWN, plane_of
+from p2pclust.lab.plots.palette import CLUSTERS
+from p2pclust.lab.plots.scatter import DRAWN, plane_of
+from p2pclust.lab.testbed import Backend
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 
 X = load_iris().data
 PEERS = [np.concatenate([X[start::3] for start in (number, number + 1)]) for number in range(3)]
@@ -267,6 +267,6 @@ def test_what_is_not_there_is_said_in_one_line(picture: str, given: tuple[Any, .
 
 
 def test_without_matplotlib_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
     with pytest.raises(UsageError, match=r"pip install 'p2pclust\[plots\]'$"):
         of_two_columns().plot_centers()

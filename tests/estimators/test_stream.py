@@ -148,7 +148,7 @@ def test_any_backend_gets_a_job_that_says_all() -> None:
             self.jobs: list[Job] = []
 
         def run(self, job: Job, arrays: list[NDArray[np.float64]]) -> JobState:
-            from p2pclust.fleet import backend
+            from p2pclust.lab.testbed import backend
 
             self.jobs.append(Job.from_dict(job.to_dict()))
             return backend("in-process").run(self.jobs[-1], arrays)

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from tests.exhaustive.fleet import NAMES, BrokenError, Happened, Peer, Sent, Toy
 
+from p2pclust.lab.simulation.checks.agreement import Agreement
 from p2pclust.peer.core import job_messages
 from p2pclust.peer.core.events import Arrived, Woken
 from p2pclust.peer.core.messages import Message
-from p2pclust.simulation.checks.agreement import Agreement
 
 __all__ = ["Bounds", "Explored", "explore"]
 

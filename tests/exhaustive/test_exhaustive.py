@@ -7,8 +7,8 @@ from tests.exhaustive.__main__ import BUGS, ROWS
 from tests.exhaustive.explore import Bounds, explore
 from tests.exhaustive.fleet import NAMES, Peer, Toy
 
+from p2pclust.lab.simulation.swarms.mutants import planted
 from p2pclust.peer.core.events import Woken
-from p2pclust.simulation.swarms.mutants import planted
 
 
 @pytest.mark.slow

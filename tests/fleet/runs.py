@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Event, Fault, FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -171,5 +172,5 @@ def assert_nothing_left(home: Path) -> None:
     if children.exists():
         for pid in children.read_text().split():
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            assert b"p2pclust.fleet.processes.fork_server" not in words, f"process {pid} is left"
+            assert b"p2pclust.lab.testbed.processes.fork_server" not in words, f"process {pid} is left"
             assert words, f"process {pid} was not waited for"

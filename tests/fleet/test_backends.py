@@ -10,8 +10,8 @@ import pytest
 from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.fleet import BACKENDS, Backend, backend
-from p2pclust.fleet.spec import Fault, FleetSpec, PeerSpec
+from p2pclust.lab.testbed import BACKENDS, Backend, backend
+from p2pclust.lab.testbed.spec import Fault, FleetSpec, PeerSpec
 from p2pclust.protocols.engine import summaries
 
 JOBS = [

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p2pclust.fleet.chronicle import Chronicle, Span, Term
+from p2pclust.lab.testbed.chronicle import Chronicle, Span, Term
 
 
 def event(t: float, peer: str, verb: str, **more: Any) -> dict[str, Any]:

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from runs import a_job, rows
 
-from p2pclust.fleet.actions import DeviceActions
-from p2pclust.fleet.devices import Devices
-from p2pclust.fleet.power import Battery, DutyCycle, Rest, Use
-from p2pclust.fleet.record import Record
-from p2pclust.fleet.simulated.fleet import carry_out
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.testbed.actions import DeviceActions
+from p2pclust.lab.testbed.devices import Devices
+from p2pclust.lab.testbed.power import Battery, DutyCycle, Rest, Use
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.simulated.fleet import carry_out
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.transport.shaping import Shape
 
 
 def peers(n: int = 5, **device: Any) -> tuple[PeerSpec, ...]:

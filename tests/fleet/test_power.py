@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.fleet.power import AWAKE_AT, Battery, DutyCycle, Meter, Rest, Use
+from p2pclust.lab.testbed.power import AWAKE_AT, Battery, DutyCycle, Meter, Rest, Use
 
 
 def test_what_a_device_does_costs_what_was_stated() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.fleet.record import Record
+from p2pclust.lab.testbed.record import Record
 
 
 @pytest.fixture

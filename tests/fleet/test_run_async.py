@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p2pclust import LosslessCMeans
-from p2pclust.fleet.run_async import run_async
+from p2pclust.lab.testbed.run_async import run_async
 
 
 async def one() -> str:

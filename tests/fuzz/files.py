@@ -24,12 +24,12 @@ from tests.fuzz.mutations import Mutator
 from tests.fuzz.stores import SoundStore
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.overlay.files import read_overlay
+from p2pclust.overlay.overlay import Overlay
+from p2pclust.overlay.traces import read_trace
 from p2pclust.peer.operate.questions import VERBS, Questions
 from p2pclust.peer.operate.server import read_question
-from p2pclust.scenario.file.load import load_scenario
-from p2pclust.topology.files import read_overlay
-from p2pclust.topology.overlay import Overlay
-from p2pclust.topology.traces import read_trace
 from p2pclust.transport.bundle import load_bundle, load_roster
 from p2pclust.transport.keys import Throwaway, write_fleet
 from p2pclust.transport.roster import signed_by

@@ -19,6 +19,11 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
+from p2pclust.lab.simulation.world.lines import Parcel
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.peer import Peer, paper_roster
+from p2pclust.lab.simulation.world.traffic import Traffic
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import CheckRoster, Effect
 from p2pclust.peer.core.events import Arrived, Cancel, RosterRead, Submit
@@ -28,11 +33,6 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.world.lines import Parcel
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.peer import Peer, paper_roster
-from p2pclust.simulation.world.traffic import Traffic
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 __all__ = ["FLEETS", "HONEST", "LIAR", "Fleet"]

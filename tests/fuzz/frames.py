@@ -15,9 +15,9 @@ from tests.fuzz.liars import Liar
 from tests.fuzz.meter import Cost, Meter
 
 from p2pclust.errors import WireError
+from p2pclust.lab.simulation.world import world as world_module
+from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.codec import decode
-from p2pclust.simulation.world import world as world_module
-from p2pclust.simulation.world.peer import Peer
 
 __all__ = ["FRAMES", "Episode", "FindingError", "attack", "run"]
 

@@ -10,6 +10,7 @@ import pytest
 from tests.fuzz.fleets import HONEST, LIAR, Fleet
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.lab.simulation.world import world as world_module
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Arrived
@@ -21,7 +22,6 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.world import world as world_module
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import parse
 from p2pclust.transport.wire import OtherVersionError

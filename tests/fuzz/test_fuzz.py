@@ -17,14 +17,14 @@ from tests.fuzz.meter import MOST_BYTES, Meter
 from tests.fuzz.mutations import Mutator
 
 from p2pclust.errors import WireError
+from p2pclust.lab.simulation.world import world as world_module
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.members.refusals import Refusals
 from p2pclust.peer.core.reports import Report
-from p2pclust.simulation.world import world as world_module
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 
 @pytest.mark.slow

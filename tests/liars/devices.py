@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from p2pclust.lab.simulation.world.peer import FLEET, device_key
 from p2pclust.peer.core.tasks import Contribute, Contributed, JobKeys, NoResult, Outcome, PadsKept, Ref
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
@@ -25,7 +26,6 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.world.peer import FLEET, device_key
 from p2pclust.tools.bit_sets import as_mask
 
 __all__ = ["HI", "LO", "Devices", "N", "private_job", "reasons"]

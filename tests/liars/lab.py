@@ -12,6 +12,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import device_secrets
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.events import Arrived, Submit
@@ -33,10 +37,6 @@ from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.pads import Sealed
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import device_secrets
-from p2pclust.simulation.world.world import World
 from p2pclust.tools.bit_sets import as_mask, packed
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.liars.lab import fleet, inject, submit
 
+from p2pclust.lab.simulation.world.peer import FLEET, device_key
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.core.job_messages import Close, Open
 from p2pclust.peer.core.messages import FactDelta
@@ -18,7 +19,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.proofs import Proof
-from p2pclust.simulation.world.peer import FLEET, device_key
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement
 

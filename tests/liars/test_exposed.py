@@ -11,13 +11,13 @@ from tests.liars.lab import fleet, submit
 
 from p2pclust.cli.fleet.operate import secrecy_of
 from p2pclust.cli.fleet.result import _lines, _told
-from p2pclust.fleet.hosts.submission import FinishedJob
+from p2pclust.hosts.submission import FinishedJob
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.events import Cancel
 from p2pclust.peer.operate.services import _warn_if_exposed
 from p2pclust.peer.operate.status import JobStatus, job_snapshot
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.simulation.world.world import World
 
 
 def _shell(world: World, name: str) -> Any:

@@ -14,6 +14,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import FLEET, Peer, paper_roster
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.events import Arrived, Submit
@@ -28,10 +32,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import REVOKED
 from p2pclust.protocols.private.private_cm import shares
 from p2pclust.protocols.secure.key_list import FleetKeys, keeper_order
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import FLEET, Peer, paper_roster
-from p2pclust.simulation.world.world import World
 
 LIAR = "p0"
 SECURE = {"secure": True, "keepers": 3, "cohort": 3, "burnt": "groups", "leave": "groups"}

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from tests.liars.lab import fleet, submit
 
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer import main
 from p2pclust.peer.core.events import Cancel
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.simulation.world.world import World
 
 yaml = pytest.importorskip("yaml", reason="pip install pyyaml")
 PEERS = Path(__file__).parents[2] / "peers"

@@ -11,10 +11,10 @@ import pytest
 from tests.processes.by_hand import Fleet
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts.client import Connection
-from p2pclust.fleet.hosts.submission import submit
-from p2pclust.fleet.processes.children import ReservedPorts
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.hosts.client import Connection
+from p2pclust.hosts.submission import submit
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 

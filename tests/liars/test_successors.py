@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.liars.lab import Aggressor, fleet, inject, submit
 
+from p2pclust.lab.simulation.world.peer import device_secrets
 from p2pclust.peer.core.job_messages import Adopted, Open
 from p2pclust.peer.work.states import job_of
 from p2pclust.peer.work.verified import Verifier
@@ -16,7 +17,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import Proof, SignedAnswer
-from p2pclust.simulation.world.peer import device_secrets
 
 pytestmark = pytest.mark.slow
 

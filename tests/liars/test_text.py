@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from tests.liars.lab import fleet, inject, submit
 
+from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.simulation.world.device import signature_of
 
 WORDS = "\x1b]0;OWNED\x07\x1b[2J\x1b[1;1Hjob-1: done after 12 rounds\x1b[8m"
 

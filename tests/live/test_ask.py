@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from p2pclust.errors import FleetError
-from p2pclust.live.ask import AnswerReader, FleetFollower
-from p2pclust.live.scene import Scene
-from p2pclust.live.shown import FollowedRun
-from p2pclust.live.snapshot import snapshot
+from p2pclust.lab.live.ask import AnswerReader, FleetFollower
+from p2pclust.lab.live.scene import Scene
+from p2pclust.lab.live.shown import FollowedRun
+from p2pclust.lab.live.snapshot import snapshot
 
 ROSTER = ["a", "b", "c"]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from p2pclust.cli.show.live import Watch, sparkline
-from p2pclust.live.progress import Progress
-from p2pclust.live.views import GroupView
+from p2pclust.lab.commands.show.live import Watch, sparkline
+from p2pclust.lab.live.progress import Progress
+from p2pclust.lab.live.views import GroupView
 
 NAMES = ["a", "b", "c"]
 ROUND = {"verb": "combined", "peer": "a", "job": "j", "term": 1, "status": "running", "stage": 1}

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
 
 from p2pclust.errors import UsageError
-from p2pclust.live.address import Address
-from p2pclust.live.server import LivePage
+from p2pclust.lab.live.address import Address
+from p2pclust.lab.live.server import LivePage
 
 Until = Callable[[Callable[[], Any]], Any]
 
@@ -180,8 +180,8 @@ def test_each_change_is_sent_and_many_at_once_are_one(page: LivePage, picture: N
 def test_a_browser_that_reads_nothing_is_sent_the_newest_and_not_all(
     page: LivePage, picture: Numbers, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pclust.live.server._APART_S", 0.01)
-    monkeypatch.setattr("p2pclust.live.server._BYTES_PER_S", 1_000_000_000)
+    monkeypatch.setattr("p2pclust.lab.live.server._APART_S", 0.01)
+    monkeypatch.setattr("p2pclust.lab.live.server._BYTES_PER_S", 1_000_000_000)
     picture.size = 200_000
     slow = socket.socket()
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.live.progress import Progress
-from p2pclust.live.scene import Scene, recorded
-from p2pclust.live.shown import Replay
-from p2pclust.live.snapshot import Snapshot, snapshot, thinned
+from p2pclust.lab.live.progress import Progress
+from p2pclust.lab.live.scene import Scene, recorded
+from p2pclust.lab.live.shown import Replay
+from p2pclust.lab.live.snapshot import Snapshot, snapshot, thinned
 
 NAMES = ["a", "b", "c"]
 SCENE = Scene(

@@ -124,7 +124,7 @@ def _tests(order: Order, notes: Notes) -> bool:
 def _seeds(order: Order, notes: Notes) -> bool:
     if not order.seeds:
         return True
-    from p2pclust.cli.lab.seeds import ALL, Asked, try_seeds
+    from p2pclust.lab.commands.seeds import ALL, Asked, try_seeds
 
     for seed in order.seeds:
         ended = notes.run(f"seed {seed}")

@@ -18,6 +18,8 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
+from p2pclust.lab.simulation.world.disk import Disk
+from p2pclust.lab.simulation.world.peer import read_paper
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core, Identity, StoreContents
 from p2pclust.peer.core.effects import (
@@ -85,8 +87,6 @@ from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.protocols.engine.reasons import NOT_ASKED
-from p2pclust.simulation.world.disk import Disk
-from p2pclust.simulation.world.peer import read_paper
 
 MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Event, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 
 HEAVY = (

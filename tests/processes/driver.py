@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Event, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Event, FleetSpec, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 
 

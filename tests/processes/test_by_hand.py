@@ -19,7 +19,7 @@ import pytest
 from by_hand import ENVIRONMENT, Fleet
 from runs import a_fleet, a_job, carry_out, rows, until
 
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import digest_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
-from p2pclust.fleet.power import Battery, DutyCycle, Rest
-from p2pclust.fleet.spec import FleetSpec
-from p2pclust.transport.shaping import Shape
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.testbed.power import Battery, DutyCycle, Rest
+from p2pclust.lab.testbed.spec import FleetSpec
 
 pytestmark = pytest.mark.processes
 

@@ -14,7 +14,7 @@ import pytest
 from by_hand import Fleet
 from runs import until
 
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.transport.keys import add_devices, init_fleet, revoke
 

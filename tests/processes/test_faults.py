@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
-from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.power import Battery
-from p2pclust.fleet.spec import Event, FleetResult, FleetSpec
-from p2pclust.peer.testbed.lies import lie_called
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.lab.testbed.power import Battery
+from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from runs import peers_alive, processes_alive, until
 
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from runs import by_verb, carry_out
 
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 

@@ -12,12 +12,12 @@ import pytest
 from runs import a_fleet, a_job, by_verb, rows
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.processes import namespaces
-from p2pclust.fleet.processes.namespaces import carry_out, device_network, remove_leftovers, require
-from p2pclust.fleet.spec import FleetSpec
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.processes import namespaces
+from p2pclust.lab.testbed.processes.namespaces import carry_out, device_network, remove_leftovers, require
+from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.transport.shaping import Shape
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("namespaces")]
 

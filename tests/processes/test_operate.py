@@ -19,8 +19,8 @@ import pytest
 
 from p2pclust.cli.app import app
 from p2pclust.errors import FleetError
-from p2pclust.fleet.hosts.client import Connection
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.hosts.client import Connection
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from runs import processes_alive, until
 
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations.md"

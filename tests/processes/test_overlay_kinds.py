@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from runs import carry_out
 
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
+from p2pclust.overlay import make_overlay
+from p2pclust.overlay.kinds import KINDS
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.topology import make_overlay
-from p2pclust.topology.kinds import KINDS
 
 pytestmark = [pytest.mark.processes, pytest.mark.soak]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
-from p2pclust.fleet.spec import PeerSpec
+from p2pclust.lab.testbed.spec import PeerSpec
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain

@@ -18,7 +18,9 @@ import pytest
 from p2pclust import FederatedClustering
 from p2pclust.cli.app import app
 from p2pclust.errors import UsageError
-from p2pclust.fleet import backend
+from p2pclust.jobs.submission import request_from
+from p2pclust.lab.scenario.file.load import load_scenario, make_job
+from p2pclust.lab.testbed import backend
 from p2pclust.peer.core.tasks import Contribute, NoResult, Ref
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.states import BlobAccess, job_of
@@ -29,8 +31,6 @@ from p2pclust.protocols.engine.plugins import plugins
 from p2pclust.protocols.engine.registry import clusterings
 from p2pclust.protocols.engine.runner import conclude
 from p2pclust.protocols.engine.summaries import raw_centers
-from p2pclust.scenario.file.load import load_scenario, make_job
-from p2pclust.scenario.file.submission import request_from
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "processes"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fleet"))

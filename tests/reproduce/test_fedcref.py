@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p2pclust.reproduce import fedcref_runs, frame
-from p2pclust.reproduce.fedcref_runs import METHODS, PeerWorld, Setting, drawn, links_and_pairs, run
-from p2pclust.reproduce.frame import Plan, measure
-from p2pclust.reproduce.model import Findings
-from p2pclust.reproduce.peers import Peers, stream
-from p2pclust.reproduce.registry import table, table_ids
-from p2pclust.reproduce.tables.fedcref import FEDCREF
+from p2pclust.lab.reproduce import fedcref_runs, frame
+from p2pclust.lab.reproduce.fedcref_runs import METHODS, PeerWorld, Setting, drawn, links_and_pairs, run
+from p2pclust.lab.reproduce.frame import Plan, measure
+from p2pclust.lab.reproduce.model import Findings
+from p2pclust.lab.reproduce.peers import Peers, stream
+from p2pclust.lab.reproduce.registry import table, table_ids
+from p2pclust.lab.reproduce.tables.fedcref import FEDCREF
 
 TABLES = tuple(name for name in table_ids() if name.startswith("004-"))
 

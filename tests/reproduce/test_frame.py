@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError
+from p2pclust.lab.reproduce import frame
+from p2pclust.lab.reproduce.frame import Measured, Plan, Repetition, measure
+from p2pclust.lab.reproduce.peers import JobFailedError, Peers, stream
+from p2pclust.lab.reproduce.registry import table
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.reproduce import frame
-from p2pclust.reproduce.frame import Measured, Plan, Repetition, measure
-from p2pclust.reproduce.peers import JobFailedError, Peers, stream
-from p2pclust.reproduce.registry import table
 
 TABLE = "001-table2"  # small, and its data are generated
 ROW = "avg_2 (case 1)"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from p2pclust.reproduce.drawing import curves, paint
-from p2pclust.reproduce.frame import Measured
-from p2pclust.reproduce.model import Claim
-from p2pclust.reproduce.registry import table
-from p2pclust.reproduce.report import comparison, plain, write_csv
-from p2pclust.reproduce.tables.fedcref import row_of
+from p2pclust.lab.reproduce.drawing import curves, paint
+from p2pclust.lab.reproduce.frame import Measured
+from p2pclust.lab.reproduce.model import Claim
+from p2pclust.lab.reproduce.registry import table
+from p2pclust.lab.reproduce.report import comparison, plain, write_csv
+from p2pclust.lab.reproduce.tables.fedcref import row_of
 
 
 def some() -> Measured:

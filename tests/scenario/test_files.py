@@ -12,12 +12,12 @@ from sklearn.metrics import adjusted_rand_score
 
 from p2pclust.data.catalogue import find
 from p2pclust.data.registry import available
+from p2pclust.lab.scenario.file.load import check_backend, load_data, load_scenario, make_job
 from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.scenario.file.load import check_backend, load_data, load_scenario, make_job
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("**/*.toml"))
@@ -41,7 +41,7 @@ def test_is_in_the_readme(file: Path) -> None:
 
 
 def test_readme_names_every_key() -> None:
-    from p2pclust.scenario.file import data_keys, expect_keys, fault_keys, fleet_keys, job_keys, schema
+    from p2pclust.lab.scenario.file import data_keys, expect_keys, fault_keys, fleet_keys, job_keys, schema
 
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", readme))))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.file.load import load_scenario
-from p2pclust.scenario.run import carry_out
+from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.lab.scenario.run import carry_out
 
 Write = Callable[..., str]
 

@@ -6,10 +6,10 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from p2pclust.plots.canvas import image_bytes
-from p2pclust.plots.palette import WRONG
-from p2pclust.scenario.pictures.overlay import overlay_figure
-from p2pclust.topology import KINDS, Overlay, make_overlay
+from p2pclust.lab.plots.canvas import image_bytes
+from p2pclust.lab.plots.palette import WRONG
+from p2pclust.lab.scenario.pictures.overlay import overlay_figure
+from p2pclust.overlay import KINDS, Overlay, make_overlay
 
 
 def made(kind: str, n_peers: int, **options: object) -> Overlay:

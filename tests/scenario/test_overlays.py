@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.file.load import check_backend, load_scenario, make_links, make_moves
-from p2pclust.topology import LinkChange
+from p2pclust.lab.scenario.file.load import check_backend, load_scenario, make_links, make_moves
+from p2pclust.overlay import LinkChange
 
 TEXT = """
 title = "Six devices"

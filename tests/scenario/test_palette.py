@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.plots.palette import (
+from p2pclust.lab.plots.palette import (
     ALONE,
     CLASSES,
     CLUSTERS,
@@ -29,7 +29,7 @@ from p2pclust.plots.palette import (
     own_colours,
     peer_colours,
 )
-from p2pclust.scenario.page.page import Page, write_page
+from p2pclust.lab.scenario.page.page import Page, write_page
 
 EVERY = (*CLUSTERS, *CLASSES, *PEERS, *SERIES, *SHADES, ALONE, CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG)
 

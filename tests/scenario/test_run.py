@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from p2pclust.cli.show.summary import summarise
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobResult, OnEvent
+from p2pclust.jobs.request import JobResult
+from p2pclust.lab.commands.show.summary import summarise
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
+from p2pclust.lab.scenario.run import carry_out, fleet_spec
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, OnEvent
 from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, RoundRecord
-from p2pclust.scenario.file.load import load_data, load_scenario, make_job
-from p2pclust.scenario.run import carry_out, fleet_spec
-from p2pclust.transport.shaping import Shape
 
 Write = Callable[..., str]
 OUT = Path("out")

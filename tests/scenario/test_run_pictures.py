@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.fleet.chronicle import Chronicle
-from p2pclust.plots.inline import Drawing
-from p2pclust.plots.palette import CLASSES, CLUSTERS
-from p2pclust.plots.roles import roles_drawing
-from p2pclust.plots.rounds import attendance_drawing, movement_drawing, objective_drawing
-from p2pclust.plots.scatter import Colouring, plane_of, scatter_drawings
-from p2pclust.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.scenario.pictures.shares import (
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.plots.palette import CLASSES, CLUSTERS
+from p2pclust.lab.plots.roles import roles_drawing
+from p2pclust.lab.plots.rounds import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.scenario.pictures.shares import (
     agreement_drawing,
     centers_drawing,
     certainty_drawing,
@@ -26,8 +25,9 @@ from p2pclust.scenario.pictures.shares import (
     holdings_drawing,
     matched,
 )
-from p2pclust.scenario.pictures.timeline import lanes_of, timeline_drawing
-from p2pclust.topology import Overlay
+from p2pclust.lab.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.lab.testbed.chronicle import Chronicle
+from p2pclust.overlay import Overlay
 
 pytestmark = pytest.mark.slow  # each figure takes a tenth of a second
 

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 
 from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
-from p2pclust.attacks.audit import Audit, audit_job
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.fleet import backend
-from p2pclust.fleet.faults import Fault
-from p2pclust.fleet.spec import FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.attacks.audit import Audit, audit_job
+from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example
+from p2pclust.lab.scenario.file.load import check_backend, load_scenario
+from p2pclust.lab.scenario.run import carry_out
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.testbed.lies import lie_called
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay, run_in_process
-from p2pclust.scenario.file.examples import SCENARIOS, find_example
-from p2pclust.scenario.file.load import check_backend, load_scenario
-from p2pclust.scenario.run import carry_out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from p2pclust.data.generate import generate
 from p2pclust.errors import RenamedWarning, UsageError
-from p2pclust.scenario.file.load import load_data, load_scenario
+from p2pclust.lab.scenario.file.load import load_data, load_scenario
 
 Write = Callable[..., str]
 

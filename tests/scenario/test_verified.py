@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.scenario.file.load import check_backend, load_scenario
+from p2pclust.lab.scenario.run import carry_out
+from p2pclust.lab.testbed import backend
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.scenario.file.load import check_backend, load_scenario
-from p2pclust.scenario.run import carry_out
 
 
 @pytest.mark.parametrize(

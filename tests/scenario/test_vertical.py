@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import P2PClustError
-from p2pclust.scenario.file.load import load_data, load_scenario, make_job
-from p2pclust.scenario.run import carry_out
+from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
+from p2pclust.lab.scenario.run import carry_out
 
 BASE = """
 [data]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
+from p2pclust.lab.commands.seeds import Asked, try_seeds
 
 
 def counted(seeds: range, protocol: str | None, overlay: str | None = None) -> Counter[str]:

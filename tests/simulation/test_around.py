@@ -7,18 +7,19 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
+from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.world import World
-from p2pclust.topology import LinkChange
-from p2pclust.transport.shaping import Shape
 
 NAMES = tuple(f"p{number}" for number in range(1, 6))
 RING = {name: tuple(sorted((NAMES[i - 1], NAMES[(i + 1) % 5]))) for i, name in enumerate(NAMES)}

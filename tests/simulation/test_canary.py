@@ -17,13 +17,14 @@ import pytest
 from communities import D, Planted, a_job, planted, specs
 from numpy.typing import NDArray
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.models.fedcref_peer import AtWork
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")

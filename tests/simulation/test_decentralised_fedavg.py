@@ -8,8 +8,9 @@ import pytest
 from p2pclust.clustering.autoencoders import ModelStack
 from p2pclust.clustering.encodings import encode_weights
 from p2pclust.clustering.stacks import reconstruction_errors
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays

@@ -10,6 +10,13 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
+from p2pclust.lab.simulation.swarms.swarm import DEADLINE_S, Swarm
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer, paper_roster
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.messages import RosterCopy
@@ -18,13 +25,6 @@ from p2pclust.peer.core.tasks import CombineRound
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan, draw
-from p2pclust.simulation.swarms.swarm import DEADLINE_S, Swarm
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer, paper_roster
-from p2pclust.simulation.world.world import World
 
 
 def planned(seed: int) -> SwarmPlan:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from communities import a_job, planted, specs
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Event, Fault, FleetResult, FleetSpec, JobRequest
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Event, Fault, FleetResult, FleetSpec
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.models.fedcref_agreed import Agreed

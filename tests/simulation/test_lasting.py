@@ -8,6 +8,15 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.swarms import lasting
+from p2pclust.lab.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
+from p2pclust.lab.simulation.swarms.marks import Marks
+from p2pclust.lab.simulation.swarms.plan import draw
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.round_reports import LeftOut
@@ -17,15 +26,6 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms import lasting
-from p2pclust.simulation.swarms.lasting import KINDS, LastingSwarm, core_plan
-from p2pclust.simulation.swarms.marks import Marks
-from p2pclust.simulation.swarms.plan import draw
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 pytestmark = pytest.mark.slow

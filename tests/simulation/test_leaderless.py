@@ -9,8 +9,16 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.swarms.leaderless import run
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.reports import Report
@@ -21,13 +29,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import pooled
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms.leaderless import run
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
-from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.slow
 

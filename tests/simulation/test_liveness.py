@@ -6,6 +6,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.swarms.marks import Marks
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
@@ -13,10 +17,6 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms.marks import Marks
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.world import World
 
 
 @pytest.mark.slow

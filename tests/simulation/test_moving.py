@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from swarm_seeds import counted
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
 from p2pclust.errors import UsageError
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.commands.seeds import Asked, try_seeds
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.topology import LinkChange
-from p2pclust.transport.shaping import Shape
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import importlib.util
 
 import pytest
 
-from p2pclust.cli.lab.seeds import Asked, try_seeds
-from p2pclust.simulation.swarms.mutants import BUGS
+from p2pclust.lab.commands.seeds import Asked, try_seeds
+from p2pclust.lab.simulation.swarms.mutants import BUGS
 
 #: By planted bug: a seed of its swarm that finds it, and how the failure begins.
 FOUND_BY = {

@@ -11,6 +11,14 @@ import numpy as np
 import pytest
 from swarm_seeds import counted
 
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.swarms.marks import Marks
+from p2pclust.lab.simulation.swarms.plan import draw
+from p2pclust.lab.simulation.swarms.secure import SecureSwarm, planned
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer, paper_roster
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.effects import Compute, Effect
@@ -27,14 +35,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.swarms.marks import Marks
-from p2pclust.simulation.swarms.plan import draw
-from p2pclust.simulation.swarms.secure import SecureSwarm, planned
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer, paper_roster
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation.swarms import series
+from p2pclust.lab.simulation.swarms import series
 
 
 @pytest.mark.slow

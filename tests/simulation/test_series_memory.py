@@ -10,6 +10,12 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.endings import Endings
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect
@@ -20,12 +26,6 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.endings import Endings
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 from p2pclust.transport.links import Lane
 
 

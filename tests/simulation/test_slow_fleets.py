@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from p2pclust.lab.simulation.swarms.lasting import FLEET_KINDS, LastingSwarm, core_plan, starve
+from p2pclust.lab.simulation.swarms.plan import draw
+from p2pclust.lab.simulation.swarms.swarm import Swarm
+from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.timing import preset
-from p2pclust.simulation.swarms.lasting import FLEET_KINDS, LastingSwarm, core_plan, starve
-from p2pclust.simulation.swarms.plan import draw
-from p2pclust.simulation.swarms.swarm import Swarm
-from p2pclust.simulation.world.network import Conditions
 
 pytestmark = pytest.mark.slow
 

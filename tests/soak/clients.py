@@ -14,7 +14,9 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import P2PClustError
-from p2pclust.fleet.hosts.client import Connection
+from p2pclust.hosts.client import Connection
+from p2pclust.lab.simulation.checks.history import ENDED, History, Operation, Outcome, violations
+from p2pclust.lab.simulation.swarms.attempts import Attempt, Chooser, Refused, Talk, conversation
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
@@ -22,8 +24,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.summaries import raw_centers
-from p2pclust.simulation.checks.history import ENDED, History, Operation, Outcome, violations
-from p2pclust.simulation.swarms.attempts import Attempt, Chooser, Refused, Talk, conversation
 
 _WAIT_S: Final = 10.0
 _HASTE_S: Final = (0.0, 0.03)  # of a client that goes before it has its answer

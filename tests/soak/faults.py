@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from tests.soak.peers import Peers
 
+from p2pclust.lab.links.shaping import Shape
 from p2pclust.peer.core.quorum import majority
-from p2pclust.transport.shaping import Shape
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet.processes import namespaces
-from p2pclust.fleet.processes.children import ReservedPorts
-from p2pclust.fleet.processes.fleet import DeviceNetwork
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.testbed.processes import namespaces
+from p2pclust.lab.testbed.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.fleet import DeviceNetwork
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
-from p2pclust.transport.shaping import Shape
 
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 #: The light entry point; a soak that is killed leaves no peer behind.

@@ -21,10 +21,10 @@ from tests.soak.peers import Peers, network_for
 from tests.soak.processor import Processor, observed
 
 from p2pclust.errors import P2PClustError
-from p2pclust.fleet.hosts.client import Connection
+from p2pclust.hosts.client import Connection
+from p2pclust.lab.simulation.checks.history import ENDED
+from p2pclust.lab.simulation.swarms.attempts import Attempt
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.history import ENDED
-from p2pclust.simulation.swarms.attempts import Attempt
 
 _STEP_S: Final = 0.02
 _SAMPLE_S: Final = 5.0

@@ -8,10 +8,10 @@ import pytest
 from files import JOB, MIXING, written
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.sweep.cells import Cell, cells_of, check
+from p2pclust.lab.sweep.spec import load_sweep
+from p2pclust.overlay import make_overlay
 from p2pclust.protocols.engine.random_streams import linking
-from p2pclust.sweep.cells import Cell, cells_of, check
-from p2pclust.sweep.spec import load_sweep
-from p2pclust.topology import make_overlay
 
 
 def cells(folder: Path, text: str) -> tuple[Cell, ...]:

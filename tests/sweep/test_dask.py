@@ -11,10 +11,10 @@ from files import JOB, begun, written
 from tests.dask_cluster import two_workers
 
 from p2pclust.errors import UsageError
-from p2pclust.sweep import pools
-from p2pclust.sweep.cells import Cell, check
-from p2pclust.sweep.runner import sweep_to
-from p2pclust.sweep.spec import load_sweep
+from p2pclust.lab.sweep import pools
+from p2pclust.lab.sweep.cells import Cell, check
+from p2pclust.lab.sweep.runner import sweep_to
+from p2pclust.lab.sweep.spec import load_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 

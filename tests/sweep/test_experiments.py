@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from p2pclust.sweep import spec, work
-from p2pclust.sweep.cells import cells_of, check
-from p2pclust.sweep.columns import columns_of
-from p2pclust.sweep.plots import figure_of, file_name, plots_of
-from p2pclust.sweep.spec import Sweep, load_sweep
-from p2pclust.sweep.table import Row, rows_of
-from p2pclust.topology import read_overlay
+from p2pclust.lab.sweep import spec, work
+from p2pclust.lab.sweep.cells import cells_of, check
+from p2pclust.lab.sweep.columns import columns_of
+from p2pclust.lab.sweep.plots import figure_of, file_name, plots_of
+from p2pclust.lab.sweep.spec import Sweep, load_sweep
+from p2pclust.lab.sweep.table import Row, rows_of
+from p2pclust.overlay import read_overlay
 
 FOLDER = Path(__file__).parents[2] / "topology"
 FILES = sorted(FOLDER.glob("*.toml"))

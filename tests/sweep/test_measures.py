@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from p2pclust.data.shares import peer_names
+from p2pclust.lab.sweep.cells import Cell
+from p2pclust.lab.sweep.columns import MEASURES, columns_of
+from p2pclust.lab.sweep.mixing import links_of, ticks_to_agree
+from p2pclust.lab.sweep.overlays import measured
+from p2pclust.lab.sweep.report import _why_different
+from p2pclust.lab.sweep.work import run_cell, timed_work
+from p2pclust.overlay.generate import make_overlay
+from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.engine.random_streams import linking
 from p2pclust.protocols.gossip.push_sum import MIXINGS, second_eigenvalue
-from p2pclust.sweep.cells import Cell
-from p2pclust.sweep.columns import MEASURES, columns_of
-from p2pclust.sweep.mixing import links_of, ticks_to_agree
-from p2pclust.sweep.overlays import measured
-from p2pclust.sweep.report import _why_different
-from p2pclust.sweep.work import run_cell, timed_work
-from p2pclust.topology.generate import make_overlay
-from p2pclust.topology.overlay import Overlay
 
 pytestmark = pytest.mark.slow
 

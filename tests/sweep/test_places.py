@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.sweep.places import check_place, peer_at
-from p2pclust.topology.overlay import Overlay
+from p2pclust.lab.sweep.places import check_place, peer_at
+from p2pclust.overlay.overlay import Overlay
 
 #: Two triangles, a b c and e f g, with d between them; h hangs at g.
 LINKS = [("a", "b"), ("a", "c"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f"), ("e", "g"), ("f", "g"), ("g", "h")]

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from files import JOB, MIXING, begun, dying, written
 
-from p2pclust.cli.lab.sweep import _carry_out
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.sweep import pools
-from p2pclust.sweep.cells import Cell, check
-from p2pclust.sweep.columns import columns_of
-from p2pclust.sweep.pools import Finished, Pool
-from p2pclust.sweep.runner import sweep_to
-from p2pclust.sweep.spec import load_sweep
-from p2pclust.sweep.table import can_write_parquet
+from p2pclust.lab.commands.sweep import _carry_out
+from p2pclust.lab.sweep import pools
+from p2pclust.lab.sweep.cells import Cell, check
+from p2pclust.lab.sweep.columns import columns_of
+from p2pclust.lab.sweep.pools import Finished, Pool
+from p2pclust.lab.sweep.runner import sweep_to
+from p2pclust.lab.sweep.spec import load_sweep
+from p2pclust.lab.sweep.table import can_write_parquet
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 from files import JOB, MIXING, written
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.sweep.cells import check, scenario_of
-from p2pclust.sweep.spec import load_sweep
+from p2pclust.lab.sweep.cells import check, scenario_of
+from p2pclust.lab.sweep.spec import load_sweep
 
 
 def test_single_values_and_ranges(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import p2pclust
-from p2pclust.errors import UsageError
 from p2pclust.tools import distribution
 from p2pclust.tools.distribution import (
     COMPLETE,
@@ -17,7 +16,6 @@ from p2pclust.tools.distribution import (
     install_line,
     installed,
     missing_module,
-    require_laboratory,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -57,19 +55,6 @@ def test_the_command_keeps_the_distribution_that_is_here(
 ) -> None:
     here(*names)
     assert install_line(extra) == line
-
-
-def test_nothing_is_missing_here() -> None:
-    require_laboratory("p2pclust run")
-
-
-def test_all_that_is_missing_is_named(here: Here) -> None:
-    here(COMPLETE, missing=("scipy", "networkx", "sklearn"))
-    with pytest.raises(UsageError) as refused:
-        require_laboratory("p2pclust run")
-    assert str(refused.value) == (
-        "p2pclust run needs NetworkX, SciPy and scikit-learn, not installed here: pip install p2pclust"
-    )
 
 
 def test_a_late_import_is_refused_alike(here: Here) -> None:

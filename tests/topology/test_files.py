@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.topology import Overlay
-from p2pclust.topology.files import SUFFIXES, read_overlay, write_overlay
+from p2pclust.overlay import Overlay
+from p2pclust.overlay.files import SUFFIXES, read_overlay, write_overlay
 
 from .test_overlay import overlays
 
@@ -255,7 +255,7 @@ def test_a_deep_document_is_no_harm(tmp_path: Path) -> None:
 def test_more_than_any_fleet_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str, line: str
 ) -> None:
-    monkeypatch.setattr(f"p2pclust.topology.files.{limit}", 3)
+    monkeypatch.setattr(f"p2pclust.overlay.files.{limit}", 3)
     (tmp_path / "o.edges").write_text(text)
     with pytest.raises(UsageError) as error:
         read_overlay(tmp_path / "o.edges")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.topology import KINDS, Overlay, make_overlay
-from p2pclust.topology.kinds import grid_columns
+from p2pclust.overlay import KINDS, Overlay, make_overlay
+from p2pclust.overlay.kinds import grid_columns
 
 DRAWN = ("regular", "random", "small-world", "scale-free", "geometric", "mobility", "expander")
 GENERATED = [kind for kind in KINDS if kind != "file"]
@@ -247,7 +247,7 @@ def test_refused(kind: str, n_peers: int, options: dict[str, Any], line: str) ->
 def test_chance_that_is_never_kind(
     monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any], line: str
 ) -> None:
-    monkeypatch.setattr("p2pclust.topology.graphs._DRAWS", 1)
+    monkeypatch.setattr("p2pclust.overlay.graphs._DRAWS", 1)
     refusals = set()
     for seed in range(40):
         try:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.topology import KINDS, Overlay, make_overlay
-from p2pclust.topology.layout import lay_out
+from p2pclust.lab.topology.layout import lay_out
+from p2pclust.overlay import KINDS, Overlay, make_overlay
 
 
 def made(kind: str, n_peers: int, **options: object) -> Overlay:

@@ -11,18 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.topology import (
-    Overlay,
-    betweenness,
-    closeness,
-    gossip_rounds,
-    make_overlay,
-    measure,
-    measures,
-    metropolis_hastings,
-)
-from p2pclust.topology.matrices import hops
-from p2pclust.topology.measures import Measures, edge_connectivity, node_connectivity
+from p2pclust.lab.topology import betweenness, closeness, gossip_rounds, measure, measures, metropolis_hastings
+from p2pclust.lab.topology.matrices import hops
+from p2pclust.lab.topology.measures import Measures, edge_connectivity, node_connectivity
+from p2pclust.overlay import Overlay, make_overlay
 
 from .test_overlay import overlays
 
@@ -180,7 +172,7 @@ def test_gossip_is_bounded_and_reproducible(n_peers: int, seed: int) -> None:
 
 
 def test_neighbours_are_told_without_repetition() -> None:
-    from p2pclust.topology.gossip import _chosen
+    from p2pclust.lab.topology.gossip import _chosen
 
     degrees = np.repeat(np.array([1, 2, 3, 5]), 3000)
     places = _chosen(degrees, 3, np.random.default_rng(0))

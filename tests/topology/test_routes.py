@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.topology.routes import Ways, mutual
+from p2pclust.overlay.routes import Ways, mutual
 
 #: a - b - c - d - e - a, and b - d.
 PENTAGON = {"a": ("b", "e"), "b": ("a", "c", "d"), "c": ("b", "d"), "d": ("b", "c", "e"), "e": ("a", "d")}

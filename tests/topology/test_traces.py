@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
-from p2pclust.topology import (
-    LinkChange,
-    Overlay,
-    make_overlay,
-    make_trace,
-    read_trace,
-    walk,
-    write_trace,
-)
+from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace, walk, write_trace
 
 LINE = Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")])
 

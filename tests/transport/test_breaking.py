@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.transport.breaking import BreakableLinks
+from p2pclust.lab.links.breaking import BreakableLinks
 from p2pclust.transport.links import Counters, Lane
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from p2pclust.lab.links.shaping import Shape
 from p2pclust.transport.links import Lane
-from p2pclust.transport.shaping import Shape
 
 
 def shaped(net, name, seed=0, **link):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from p2pclust.lab.links.shaping import QUEUE_BYTES, Line, Shape, Way
 from p2pclust.transport.links import Lane
-from p2pclust.transport.shaping import QUEUE_BYTES, Line, Shape, Way
 
 CONTROL, BULK = Lane.CONTROL, Lane.BULK
 

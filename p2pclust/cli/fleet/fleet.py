@@ -17,7 +17,7 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import printable
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.inventory import Host, Inventory
+    from p2pclust.hosts.inventory import Host, Inventory
 
 __all__ = ["app"]
 
@@ -92,7 +92,7 @@ def down(
       p2pclust fleet down fleet.toml
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     hosts = list({host.name: host for host in (*_recorded(loaded), *loaded.hosts.values())}.values())
@@ -120,7 +120,7 @@ def status(inventory: InventoryPath, as_json: AsJson = False) -> None:
     """
     from p2pclust.cli.fleet.inventory import load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import judge, show  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     done, failed = on_hosts(list(loaded.hosts.values()), lambda host: ask(host, "status"))
@@ -147,7 +147,7 @@ def logs(
       p2pclust fleet logs fleet.toml --follow
     """
     from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import listening  # noqa: PLC0415
+    from p2pclust.hosts.remote import listening  # noqa: PLC0415
 
     loaded = load_inventory(inventory, to_start=False)
     check_names(loaded, [] if name is None else [name])
@@ -173,9 +173,9 @@ app.command(short_help="Kill, pause or resume one peer in a drill.")(peers.fault
 
 def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
     """Make one host match its part of the inventory."""
-    from p2pclust.fleet.hosts import inventory as parts  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
-    from p2pclust.fleet.hosts.supervisor import DOWN_S  # noqa: PLC0415
+    from p2pclust.hosts import inventory as parts  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.supervisor import DOWN_S  # noqa: PLC0415
 
     devices = inventory.on(host.name)
     if not devices:  # no longer in the inventory
@@ -192,7 +192,7 @@ def _bring(host: Host, inventory: Inventory, wait_s: float) -> dict[str, Any]:
 
 def _recorded(inventory: Inventory) -> list[Host]:
     """Return the hosts on which peers of this inventory were started, even if it no longer names them."""
-    from p2pclust.fleet.hosts.inventory import Host  # noqa: PLC0415
+    from p2pclust.hosts.inventory import Host  # noqa: PLC0415
 
     entries = _records(inventory).get(str(inventory.path.absolute()), [])
     return [Host(**{**entry, "ssh_options": tuple(entry["ssh_options"])}) for entry in entries]

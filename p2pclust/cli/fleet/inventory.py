@@ -19,15 +19,15 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from p2pclust.cli.fleet.peer_config import FORMER_NAMES, PeerConfig
 from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
-from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.fields import TomlTable, device_name, not_empty, refuse, renamed, wrong_value
-from p2pclust.scenario.file.fleet_keys import OverlaySpec
-from p2pclust.scenario.file.load import read_toml
+from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
+from p2pclust.jobs.explain import explain
+from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, renamed, wrong_value
+from p2pclust.jobs.overlay_keys import OverlaySpec
+from p2pclust.jobs.toml_files import read_toml
+from p2pclust.overlay import make_overlay
 from p2pclust.tools.commands import command
 from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import nearest
-from p2pclust.topology import make_overlay
 from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_public_roster, load_roster
 
 __all__ = ["InventoryFile", "check_names", "load_inventory"]

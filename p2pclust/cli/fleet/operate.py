@@ -15,7 +15,7 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.units import duration
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.client import Connection
+    from p2pclust.hosts.client import Connection
 
 __all__ = [
     "ADDRESS_HELP", "JOB_HELP", "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption",
@@ -49,7 +49,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
 
 def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
     """Return a client of the peer that the options, or else the environment, name."""
-    from p2pclust.fleet.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Connection  # noqa: PLC0415
+    from p2pclust.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Connection  # noqa: PLC0415
     from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
@@ -64,7 +64,7 @@ def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Con
 
 
 def _warn_of_name(where: str, old: str, new: str) -> None:
-    from p2pclust.scenario.file.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+    from p2pclust.jobs.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
 
     warn_of_name(where, old, new)
 
@@ -186,7 +186,7 @@ def jobs(
       p2pclust jobs series-3f2a
       p2pclust jobs --peer meter-02@10.0.0.2:7400 --bundle me.bundle
     """
-    from p2pclust.fleet.hosts.submission import drift, result_of  # noqa: PLC0415
+    from p2pclust.hosts.submission import drift, result_of  # noqa: PLC0415
 
     with client_of(peer, bundle, roster) as client:
         answer = client.ask("status")

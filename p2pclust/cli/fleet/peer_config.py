@@ -17,14 +17,14 @@ from p2pclust.clustering.kernels import MAX_THREADS
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.sources import read_source
 from p2pclust.errors import UsageError
+from p2pclust.jobs import fields
+from p2pclust.jobs.data_keys import missing_rule
+from p2pclust.jobs.explain import explain
+from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
 from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
-from p2pclust.scenario.file import fields
-from p2pclust.scenario.file.data_keys import missing_rule
-from p2pclust.scenario.file.explain import explain
-from p2pclust.scenario.file.toml_files import apply_override, read_toml
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
@@ -234,7 +234,7 @@ def _links(config: PeerConfig, roster: Roster, where: _Where) -> dict[str, Any]:
     """Return the links that the configuration has: an overlay, this peer's own links, or both."""
     overlay = None
     if config.overlay is not None:
-        from p2pclust.topology.files import read_overlay  # noqa: PLC0415 - few peers have one
+        from p2pclust.overlay.files import read_overlay  # noqa: PLC0415 - few peers have one
 
         read = read_overlay(config.overlay, roster.names)
         read.require_connected(config.overlay)

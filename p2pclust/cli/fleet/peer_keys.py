@@ -6,7 +6,7 @@ from typing import Any
 
 from p2pclust.data.sources import FORMATS
 from p2pclust.errors import UsageError
-from p2pclust.scenario.file.fields import wrong_value
+from p2pclust.jobs.fields import wrong_value
 from p2pclust.transport.insecure import beyond_this_device
 from p2pclust.transport.links import parse_address
 

@@ -14,7 +14,7 @@ from p2pclust.cli.show.output import complain, put_json, stdout
 from p2pclust.errors import FleetError
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.inventory import Host
+    from p2pclust.hosts.inventory import Host
 
 __all__ = [
     "SLACK_S", "Deadline", "InventoryPath", "Wait", "end_with", "fault", "on_hosts", "restart", "stop",
@@ -35,7 +35,7 @@ Wait = Annotated[
 
 def on_hosts(hosts: Sequence[Host], do: Callable[[Host], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
     """Call `do` for all hosts at the same time; return the answers, and the errors of hosts that failed, by host."""
-    from p2pclust.fleet.hosts.remote import everywhere  # noqa: PLC0415
+    from p2pclust.hosts.remote import everywhere  # noqa: PLC0415
 
     answers = everywhere(hosts, do)
     failed = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FleetError)}
@@ -137,7 +137,7 @@ def _do(
     """Do this on all hosts that have one of these peers, and show the outcome."""
     from p2pclust.cli.fleet.inventory import check_names, load_inventory  # noqa: PLC0415
     from p2pclust.cli.fleet.view import is_down  # noqa: PLC0415
-    from p2pclust.fleet.hosts.remote import ask  # noqa: PLC0415
+    from p2pclust.hosts.remote import ask  # noqa: PLC0415
 
     inventory = load_inventory(path, to_start=False)
     check_names(inventory, names)

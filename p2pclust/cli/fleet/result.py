@@ -29,8 +29,8 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 
 if TYPE_CHECKING:
-    from p2pclust.fleet.hosts.labels import Labelled
-    from p2pclust.fleet.hosts.submission import FinishedJob
+    from p2pclust.hosts.labels import Labelled
+    from p2pclust.hosts.submission import FinishedJob
 
 __all__ = ["assign", "result"]
 
@@ -59,7 +59,7 @@ def result(
       p2pclust result job-3f2a -o centers.csv
       p2pclust result series-3f2a/3
     """
-    from p2pclust.fleet.hosts.submission import result_of  # noqa: PLC0415
+    from p2pclust.hosts.submission import result_of  # noqa: PLC0415
 
     if out is not None and out.suffix not in _SUFFIXES:
         raise UsageError(f"-o {out}: expected a name that ends in {', '.join(_SUFFIXES)}")
@@ -86,12 +86,12 @@ def result(
 
 def _told(found: FinishedJob) -> dict[str, Any]:
     """Return a result in plain values."""
-    from p2pclust.fleet.hosts.submission import drift  # noqa: PLC0415
+    from p2pclust.hosts.submission import drift  # noqa: PLC0415
     from p2pclust.protocols.centers.claims import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import suspects_of_log  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415
-    from p2pclust.scenario.outcome.folder import plain  # noqa: PLC0415
-    from p2pclust.scenario.outcome.suspects import suspects_of_log  # noqa: PLC0415
+    from p2pclust.tools.json_values import plain  # noqa: PLC0415
 
     state = found.state
     rounds = [record for record in state.log if record.stage == found.job.main]
@@ -133,8 +133,11 @@ def _show(outcome: Mapping[str, Any]) -> None:
 
 
 def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
-    from p2pclust.protocols.engine.summaries import absences, array_in_words  # noqa: PLC0415
-    from p2pclust.scenario.outcome.suspects import in_words  # noqa: PLC0415
+    from p2pclust.protocols.engine.summaries import (  # noqa: PLC0415
+        absences,
+        array_in_words,
+        suspect_in_words,
+    )
 
     how = "converged" if outcome["converged"] else "stopped at its limit of rounds"
     # `jobs` and `watch` count all rounds, including those of ranges, scaling, first centers and the objective.
@@ -148,7 +151,7 @@ def _lines(outcome: Mapping[str, Any]) -> Iterator[str]:
     for doubt in outcome["doubts"]:
         yield f"doubt: {doubt}"
     for one in outcome["suspects"]:
-        yield f"suspect: {in_words(one)}"
+        yield f"suspect: {suspect_in_words(one)}"
     if outcome["limited"]:
         yield f"limited by max_weight: {', '.join(outcome['limited'])}"
     yield from absences(outcome["abstained"])
@@ -251,7 +254,7 @@ def assign(
       p2pclust assign job-3f2a -o labelled.csv
       p2pclust assign job-3f2a --data new-rows.csv > labelled.csv
     """
-    from p2pclust.fleet.hosts.labels import label_file, label_own  # noqa: PLC0415
+    from p2pclust.hosts.labels import label_file, label_own  # noqa: PLC0415
 
     if data is None:
         options = (("--columns", columns), ("--id-column", id_column), ("--missing-values", missing_values))

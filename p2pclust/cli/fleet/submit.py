@@ -20,18 +20,17 @@ from p2pclust.cli.fleet.operate import (
     RosterOption,
     client_of,
 )
-from p2pclust.cli.fleet.served import serve_fleet
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.live.words import counted
 from p2pclust.tools.commands import command
-from p2pclust.tools.spelling import nearest
+from p2pclust.tools.laboratory import laboratory
+from p2pclust.tools.spelling import counted, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from p2pclust.fleet.hosts.client import Connection
+    from p2pclust.hosts.client import Connection
 
 __all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
 
@@ -121,8 +120,8 @@ def submit(
       p2pclust submit fedcref --mode refined --roster meter-01,meter-02,meter-03
     """
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
-    from p2pclust.fleet.hosts import submission  # noqa: PLC0415
-    from p2pclust.scenario.file.submission import request_from  # noqa: PLC0415
+    from p2pclust.hosts import submission  # noqa: PLC0415
+    from p2pclust.jobs.submission import request_from  # noqa: PLC0415
 
     options = {
         "protocol": protocol, "clusters": clusters, "scaling": scaling, "missing": missing, "patience_s": patience,
@@ -163,7 +162,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
     >>> parameters(["--max-rounds", "50", "--init=careful", "--bounds", "[[0, 1]]"])
     {'max_rounds': 50, 'init': 'careful', 'bounds': [[0, 1]]}
     """
-    from p2pclust.scenario.file.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
 
     given: dict[str, Any] = {}
     left = list(words)
@@ -224,7 +223,7 @@ def watch(
     if serve is not None:
         if as_json or within is not None:
             raise UsageError("watch: --serve shows a page until Ctrl-C: omit --json and --within")
-        serve_fleet(serve, job, peer or [], bundle, roster, inventory)
+        laboratory("commands.served", "watch --serve").serve_fleet(serve, job, peer or [], bundle, roster, inventory)
         return
     if job is None or inventory is not None or len(peer or []) > 1:
         what = "name a JOB" if job is None else "--inventory" if inventory is not None else "more than one --peer"

@@ -11,7 +11,7 @@ from p2pclust.cli.fleet.operate import OVER, name_of
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from p2pclust.fleet.hosts.inventory import Inventory
+    from p2pclust.hosts.inventory import Inventory
 
 __all__ = ["how", "is_down", "judge", "show"]
 

@@ -40,7 +40,7 @@ def key_values(option: str, texts: Iterable[str] | None, example: str) -> dict[s
     >>> key_values("--set", ["neighbours=4", "center=peer-02"], "neighbours=4")
     {'neighbours': 4, 'center': 'peer-02'}
     """
-    from p2pclust.scenario.file.toml_files import toml_value  # noqa: PLC0415
+    from p2pclust.jobs.toml_files import toml_value  # noqa: PLC0415
 
     found: dict[str, Any] = {}
     for text in texts or ():
@@ -87,7 +87,7 @@ def renamed_option(old: str, old_value: str | None, new: str, value: str | None)
         return value
     if value is not None:
         raise UsageError(f"{old} is the former name of {new}: say {new} only")
-    from p2pclust.scenario.file.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
+    from p2pclust.jobs.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
 
     warn_of_name("options", old, new)
     return old_value

@@ -1,25 +1,15 @@
-"""The option ``--serve [HOST:PORT]``, and the page that it starts."""
+"""The option ``--serve [HOST:PORT]``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
-from p2pclust.cli.show.laboratory import LaboratoryCommand
-from p2pclust.cli.show.output import stderr
-from p2pclust.errors import UsageError
-from p2pclust.tools.distribution import install_line
-
-if TYPE_CHECKING:
-    from p2pclust.live.server import LivePage
-    from p2pclust.live.shown import FollowedRun, Replay
-
-__all__ = ["Serve", "ServingCommand", "ServingLaboratoryCommand", "page_of", "with_address"]
+__all__ = ["Serve", "ServingCommand", "with_address"]
 
 _OPTION: Final = "--serve"
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")
@@ -61,24 +51,3 @@ class ServingCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line."""
         return super().parse_args(ctx, with_address(args))
-
-
-class ServingLaboratoryCommand(ServingCommand, LaboratoryCommand):
-    """Such a command of the laboratory."""
-
-
-@contextmanager
-def page_of(picture: FollowedRun | Replay, address: str) -> Iterator[LivePage]:
-    """Serve a picture, and say where on standard error."""
-    from p2pclust.live.address import Address  # noqa: PLC0415
-
-    try:
-        from p2pclust.live.server import LivePage  # noqa: PLC0415 - aiohttp is in the extra `live`
-    except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
-            raise
-        raise UsageError(f"--serve needs aiohttp: {install_line('live')}") from None
-    with LivePage(picture, Address.of(address)) as page:
-        picture.on_change = page.changed
-        stderr().print(f"see {page.url}", soft_wrap=True)
-        yield page

@@ -20,7 +20,7 @@ from zlib import crc32
 import msgpack
 
 from p2pclust.errors import WireError
-from p2pclust.topology.routes import Ways, even_tree, mutual, paired, spanning_tree
+from p2pclust.overlay.routes import Ways, even_tree, mutual, paired, spanning_tree
 
 __all__ = ["LINKS", "Routing"]
 

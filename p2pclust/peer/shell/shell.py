@@ -7,6 +7,7 @@ once, because a peer that continued could break its promises.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from p2pclust.errors import FleetError, P2PClustError, WireError
@@ -14,12 +15,10 @@ from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Event, Leave, LinkChecked, Started, Woken
 from p2pclust.peer.core.reports import Report
-from p2pclust.peer.core.rounds.changed_rows import FirstUse
 from p2pclust.peer.shell.allow_list import AllowList
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.performer import Performer
-from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.links import Lane, Links
@@ -34,18 +33,16 @@ class Shell:
     """Connects a core with links, store and worker. `watch` is called with the verb and fields of every report."""
 
     def __init__(
-        self, core: Core, store: Store, signer: RosterSigner, planned: PlannedFaults, watch: Watch, allow_list: AllowList
+        self, core: Core, store: Store, signer: RosterSigner, watch: Watch, allow_list: AllowList
     ) -> None:  # fmt: skip
         self.core = core
         self.store = store
         self.signer = signer
-        self._planned = planned
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._checks: dict[asyncio.Task[None], None] = {}
-        self._aggregates: dict[str, bool] = {}
         self._listeners: list[Watch] = []
         #: When each peer was last heard, directly or relayed, on the loop's clock.
         self.heard: dict[str, float] = {}
@@ -54,8 +51,8 @@ class Shell:
         self.version = ""  # of the package
         self.began_at = self._loop.time()
         self._other_versions: dict[str, str] = {}  # reported wire versions, by peer
-        #: In testbeds that replace a peer's rows: since when it uses the others.
-        self.rows = FirstUse()
+        #: Sees each effect before it is performed; for testbeds.
+        self.before: Callable[[Effect], None] = lambda effect: None
         self.allow_list = allow_list
         self.links: Links
         self.worker: Worker
@@ -158,12 +155,6 @@ class Shell:
         """Perform one effect that is not a row."""
         self._performer.perform(effect)
 
-    def before(self, effect: Effect) -> None:
-        """Report the first use of replaced rows before it happens."""
-        first_use = self.rows.see(effect)
-        if first_use is not None:
-            self._watch(first_use.verb, first_use.fields)
-
     def check_link(self, peer: str) -> None:
         """Try a plain TCP connect; the core gets the result."""
         task = self._loop.create_task(self._check(peer))
@@ -184,7 +175,7 @@ class Shell:
         self.step(LinkChecked(peer, refused))
 
     def report(self, effect: Report) -> None:
-        """Write a report to the log and to the listeners, and carry out a fault that was planned for it."""
+        """Write a report to the log and to the listeners."""
         fields = effect.fields
         self._watch(effect.verb, fields)
         for listener in tuple(self._listeners):
@@ -192,20 +183,6 @@ class Shell:
                 listener(effect.verb, fields)
             except Exception as error:  # noqa: BLE001 - reported; a listener must not end the peer
                 self._loop.call_exception_handler({"message": "a listener failed", "exception": error})
-        if effect.verb == "elected":
-            self._aggregates[fields["job"]] = True
-        elif effect.verb in ("deposed", "finished"):
-            self._aggregates.pop(fields["job"], None)
-        elif effect.verb == "phase":
-            aggregates = self._aggregates.get(fields["job"], False)
-            self._planned.check(
-                fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields,
-                before=self._report_fault,
-            )  # fmt: skip
-
-    def _report_fault(self, fault: PlannedFault, round_: int) -> None:
-        when = {"phase": fault.phase, "planned": fault.round, "round": round_}
-        self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
 
 
 def exit_code(error: BaseException) -> int:

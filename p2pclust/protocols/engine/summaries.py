@@ -124,6 +124,32 @@ def suspects(state: JobState) -> tuple[Suspect, ...]:
     return tuple(Suspect(peer, number, count[peer, reason], reason) for (peer, reason), number in first.items())
 
 
+def suspects_of_log(state: JobState, roster: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the suspects that the log of a job names, which is the same at every device.
+
+    Each has ``peer``, ``round`` (the first one, of all stages), ``rounds`` (in how many), ``reason``, and ``found_by``: here
+    "all".
+    """
+    return [
+        {"peer": roster[one.peer], "round": one.round, "rounds": one.rounds, "reason": one.reason, "found_by": "all"}
+        for one in suspects(state)
+    ]
+
+
+def suspect_in_words(suspect: Mapping[str, Any]) -> str:
+    """Return one line for people.
+
+    Examples
+    --------
+    >>> suspect_in_words({"peer": "a", "round": 3, "rounds": 2, "reason": "a cluster has a negative weight", "found_by": "all"})
+    'a, in 2 rounds from 3 on: a cluster has a negative weight'
+    """
+    by = "" if suspect["found_by"] == "all" else f", as {', '.join(suspect['found_by'])} found"
+    several = suspect["rounds"] > 1
+    when = f"in {suspect['rounds']} rounds from {suspect['round']} on" if several else f"in round {suspect['round']}"
+    return f"{suspect['peer']}, {when}: {suspect['reason']}{by}"
+
+
 def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:
     """Return for each reason the peers that gave it, in order of first appearance.
 

@@ -44,7 +44,7 @@ def test_one_that_has_failed_and_does_not_run_is_no_success(
     def ask(_host: object, verb: str, *_given: Any, **_more: Any) -> dict[str, Any]:
         return {"peers": {}} if verb == "status" else {"changes": {"new": ["a"]}, "roster": {}, "peers": {"a": peer}}
 
-    monkeypatch.setattr("p2pclust.fleet.hosts.remote.ask", ask)
+    monkeypatch.setattr("p2pclust.hosts.remote.ask", ask)
     ended = cli("fleet", "up", "fleet.toml")
     assert (ended.code, ended.out.strip()) == (code, said)
 
@@ -80,7 +80,7 @@ class TestSinglePeers:
                 raise answer
             return answer
 
-        monkeypatch.setattr("p2pclust.fleet.hosts.remote.ask", ask)
+        monkeypatch.setattr("p2pclust.hosts.remote.ask", ask)
         self.answers: dict[str, dict[str, Any] | FleetError] = {}
         return asked
 

@@ -13,8 +13,8 @@ import pytest
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.errors import UsageError
-from p2pclust.fleet.hosts.inventory import Inventory, pack, peer_toml, plan, print_of
-from p2pclust.fleet.hosts.remote import command_for
+from p2pclust.hosts.inventory import Inventory, pack, peer_toml, plan, print_of
+from p2pclust.hosts.remote import command_for
 from p2pclust.transport.keys import add_devices, init_fleet, revoke, throwaway_fleet, write_fleet
 
 HEAD = 'keys = "fleet"\nstate_dir = "there"\n'
@@ -78,10 +78,10 @@ def test_a_host_that_is_not_listed_is_reached_by_its_name(write: Write, tmp_path
     near = command_for(loaded.hosts["pi@10.0.0.7"], "status")
     assert near[:6] == ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T"]
     assert near[6:12] == ["-F", str(tmp_path / "ssh_config"), "-p", "2200", "-o", "Compression=yes"]
-    assert near[12:] == ["--", "pi@10.0.0.7", "exec python3 -m p2pclust.fleet.hosts.host status there"]
+    assert near[12:] == ["--", "pi@10.0.0.7", "exec python3 -m p2pclust.hosts.host status there"]
     far = command_for(loaded.hosts["far"], "down", ["--deadline", "3"])
     assert far[8:10] == ["-p", "22"]
-    line = "exec env 'A_B=1 2' /opt/python -m p2pclust.fleet.hosts.host down /var/lib/fleet --deadline 3"
+    line = "exec env 'A_B=1 2' /opt/python -m p2pclust.hosts.host down /var/lib/fleet --deadline 3"
     assert far[-2:] == ["root@far.example", line]
 
 

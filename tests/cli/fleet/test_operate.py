@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.fleet.hosts.client import Connection
-from p2pclust.fleet.hosts.submission import FinishedJob
+from p2pclust.hosts.client import Connection
+from p2pclust.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 TWIN = "two processes use the key of a, at a:1 and at h:2: end one of them"
@@ -56,7 +56,7 @@ class FakeClient:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
-    monkeypatch.setattr("p2pclust.fleet.hosts.client.Connection", FakeClient)
+    monkeypatch.setattr("p2pclust.hosts.client.Connection", FakeClient)
     FakeClient.answers, FakeClient.jobs = {}, []
     return FakeClient
 
@@ -106,7 +106,7 @@ def found(client: type[FakeClient], monkeypatch: pytest.MonkeyPatch) -> Finished
         "secured": {}, "exposed": [], "exposed_by": [], "scaling": "minmax", "verify": "",
     }  # fmt: skip
     whole = FinishedJob("job-1", told, job, state)
-    monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: whole)
+    monkeypatch.setattr("p2pclust.hosts.submission.result_of", lambda _client, _job: whole)
     return whole
 
 
@@ -127,7 +127,7 @@ def test_a_result_names_suspects_and_who_found_them(
     state = replace(found.state, log=(*found.state.log[:4], lie, *found.state.log[5:]))
     told = {**found.told, "peer": "b", "suspects": [("a", 7, "it answered this round twice")]}
     lied = replace(found, state=state, told=told)
-    monkeypatch.setattr("p2pclust.fleet.hosts.submission.result_of", lambda _client, _job: lied)
+    monkeypatch.setattr("p2pclust.hosts.submission.result_of", lambda _client, _job: lied)
     said = cli("result", "job-1").out
     assert "suspect: a, in round 4: a cluster has a negative weight\n" in said
     assert "suspect: a, in round 7: it answered this round twice, as b found\n" in said

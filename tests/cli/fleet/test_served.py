@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.fleet.served import _controls
-from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
+from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
+from p2pclust.lab.commands.served import _controls
 
 
 def test_devices_are_asked_here_at_their_sockets_and_elsewhere_at_their_control_addresses() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from p2pclust.cli.fleet.view import judge, show
-from p2pclust.fleet.hosts.inventory import Host, Inventory, InventoryDevice
+from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 
 NAMES = ("a", "b", "c")
 FLEET = Inventory(

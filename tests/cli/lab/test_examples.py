@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import ROOT, Cli
 
-from p2pclust.scenario.file.load import load_scenario
-from p2pclust.sweep.spec import load_sweep
+from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.lab.sweep.spec import load_sweep
 
 SCENARIOS = sorted(file.stem for file in (ROOT / "scenarios").glob("*.toml"))
 UNKNOWN = "no installed example of this name (did you mean 'quickstart'?): p2pclust examples list shows all"

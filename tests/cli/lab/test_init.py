@@ -16,7 +16,7 @@ from tests.cli.conftest import Cli
 
 from p2pclust.cli.fleet.inventory import load_inventory
 from p2pclust.cli.fleet.peer_config import load_config
-from p2pclust.scenario.file.load import load_data, load_scenario
+from p2pclust.lab.scenario.file.load import load_data, load_scenario
 
 ROWS = [f"{n},{'ab'[n % 2]},{20 * (n // 2 % 2) + n % 3},{5 * (n // 2 % 2)},{'xyz'[n % 3]}" for n in range(60)]
 HEAD = "nr,site,kwh,volt,mode"

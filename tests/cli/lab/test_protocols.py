@@ -4,7 +4,7 @@ import json
 
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.lab.protocols import PROTOCOLS
+from p2pclust.cli.fleet.protocols import PROTOCOLS
 from p2pclust.protocols.engine.registry import CLUSTERING
 
 

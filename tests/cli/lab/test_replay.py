@@ -179,7 +179,7 @@ def test_ctrl_c_while_the_page_is_announced_ends_it_without_an_error(
 ) -> None:
     """On a busy machine Ctrl-C came before the line had been written: exit code 130."""
     pytest.importorskip("aiohttp", reason="pip install 'p2pclust[live]' installs aiohttp")
-    module = importlib.import_module("p2pclust.cli.lab.run")
+    module = importlib.import_module("p2pclust.lab.commands.run")
 
     def announce(line: str) -> None:
         assert line.startswith("the page stays until Ctrl-C")
@@ -199,7 +199,7 @@ def test_what_is_not_a_run_is_refused(cli: Cli, tmp_path: Path) -> None:
 
 def test_without_the_extra_one_line_names_it(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    monkeypatch.delitem(sys.modules, "p2pclust.live.server", raising=False)
+    monkeypatch.delitem(sys.modules, "p2pclust.lab.live.server", raising=False)
     ran = cli("replay", run, "--serve")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"error: --serve needs aiohttp: {distribution.install_line('live')}\n"

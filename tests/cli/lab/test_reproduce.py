@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.reproduce import registry
-from p2pclust.reproduce.model import Claim
-from p2pclust.reproduce.registry import table, table_ids
+from p2pclust.lab.reproduce import registry
+from p2pclust.lab.reproduce.model import Claim
+from p2pclust.lab.reproduce.registry import table, table_ids
 
 
 def test_without_arguments_the_tables_are_listed(cli: Cli) -> None:
@@ -77,7 +77,7 @@ def test_data_that_are_not_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_without_matplotlib(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.reproduce.drawing.can_paint", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.reproduce.drawing.can_paint", lambda: False)
     ended = cli("reproduce", "001-table2", "--repeats", 1, "--jobs", 1, "--quick", "--out", "here")
     assert ended.code == 0
     assert "no pictures: matplotlib is not installed: pip install 'p2pclust[plots]'" in ended.err

@@ -69,7 +69,7 @@ def test_on_a_terminal_a_run_says_that_it_draws(
 ) -> None:
     aside = io.StringIO()
     console = Console(file=aside, force_terminal=terminal, color_system=None, width=120)
-    monkeypatch.setattr("p2pclust.cli.lab.run.stderr", lambda: console)
+    monkeypatch.setattr("p2pclust.lab.commands.run.stderr", lambda: console)
     assert cli("run", small, "--backend", "in-process", *more).code == 0
     assert [line for line in aside.getvalue().splitlines() if "drawing" in line] == said
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.lab.seeds import PROTOCOLS, Finding
-from p2pclust.simulation.swarms.mutants import BUGS
+from p2pclust.lab.commands.seeds import PROTOCOLS, Finding
+from p2pclust.lab.simulation.swarms.mutants import BUGS
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
     def broken(seed: int, *, overlay: str | None) -> None:
         raise ZeroDivisionError("in the core")
 
-    monkeypatch.setattr("p2pclust.simulation.swarms.swarm.run", broken)
+    monkeypatch.setattr("p2pclust.lab.simulation.swarms.swarm.run", broken)
     ended = cli("simulate", "--seeds", "7:8")
     assert ended.code == 1
     assert "ZeroDivisionError: in the core" in ended.out
@@ -74,7 +74,7 @@ def test_a_crash_of_the_agent_is_a_finding(cli: Cli, monkeypatch: pytest.MonkeyP
 
 def test_many_failures_do_not_flood(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = [Finding(seed, f"S{seed}: wrong", "", 1.0, 1, {}) for seed in range(9)]
-    monkeypatch.setattr("p2pclust.cli.lab.simulate.explore", lambda *arguments: iter(reversed(findings)))
+    monkeypatch.setattr("p2pclust.lab.commands.simulate.explore", lambda *arguments: iter(reversed(findings)))
     ended = cli("simulate", "--seeds", "0:9")
     assert "seed 2 failed: S2: wrong" in ended.out
     assert "these failed too: 3, 4, 5, 6, 7, 8\n" in ended.out
@@ -85,7 +85,7 @@ def dying(_: object) -> None:
 
 
 def test_a_worker_that_dies_is_noticed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.cli.lab.seeds._try_one", dying)
+    monkeypatch.setattr("p2pclust.lab.commands.seeds._try_one", dying)
     ended = cli("simulate", "--seeds", "0:4", "--jobs", "2")
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == "error: a worker process died: run again with --jobs 1 to see why\n"

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.dask_cluster import two_workers
 
-from p2pclust.cli.lab import seeds
+from p2pclust.lab.commands import seeds
 
 # The workers load the whole agent for the first seeds, which takes minutes on a busy machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("dask")]
@@ -63,8 +63,10 @@ def test_a_planted_bug_is_found_by_the_same_seeds(address: str, cli: Cli) -> Non
 
 
 def test_all_planted_bugs(address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.cli.lab.planted_bugs.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
-    monkeypatch.setattr("p2pclust.cli.lab.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
+    monkeypatch.setattr(
+        "p2pclust.lab.commands.planted_bugs.bug_names", lambda: ["vote-not-synced", "rows-written-last"]
+    )
+    monkeypatch.setattr("p2pclust.lab.commands.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
     ended = cli("simulate", "--seeds", "0:20", "--mutant", "all", "--scheduler", address, "--json")
     found = {one["bug"]: one["broken"][:2] for one in json.loads(ended.out)}
     assert found == {"vote-not-synced": "S6", "rows-written-last": "S6"}
@@ -96,6 +98,6 @@ def test_a_machine_without_an_extra_is_no_finding(monkeypatch: pytest.MonkeyPatc
     def lacking(seed: int, *, overlay: str | None) -> None:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("p2pclust.simulation.swarms.swarm.run", lacking)
+    monkeypatch.setattr("p2pclust.lab.simulation.swarms.swarm.run", lacking)
     with pytest.raises(ModuleNotFoundError):
         next(seeds.try_seeds(range(1)))

@@ -8,8 +8,9 @@ import pytest
 from tests.cli.conftest import Cli
 
 from p2pclust.data.shares import peer_names
+from p2pclust.lab.topology import measure
+from p2pclust.overlay import KINDS, make_overlay, make_trace, read_overlay, read_trace
 from p2pclust.protocols.engine.random_streams import gossiping, linking
-from p2pclust.topology import KINDS, make_overlay, make_trace, measure, read_overlay, read_trace
 
 
 def test_kinds(cli: Cli) -> None:
@@ -109,7 +110,7 @@ def test_measure(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_was_not_computed_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.topology.measures._FLOW_WORK", 0)
+    monkeypatch.setattr("p2pclust.lab.topology.measures._FLOW_WORK", 0)
     assert "node connectivity       not computed" in cli("topology", "show", "ring").out
     ended = cli("topology", "measure", "ring", "--json")
     assert ended.err.splitlines()[1].split()[9:11] == ["-", "-"]
@@ -176,7 +177,7 @@ def test_refused(cli: Cli, tmp_path: Path, arguments: tuple[object, ...], line: 
 def test_a_picture_that_cannot_be_drawn_leaves_nothing_behind(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pclust.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
     ended = cli("topology", "show", "ring", "-o", "o.edges", "-o", "o.svg")
     assert (ended.code, ended.err) == (2, "error: a picture needs Matplotlib: pip install 'p2pclust[plots]'\n")
     (tmp_path / "o").write_text("")

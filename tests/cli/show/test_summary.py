@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.cli.show.summary import _job_facts
+from p2pclust.lab.commands.show.summary import _job_facts
 
 
 def facts(**job: Any) -> dict[str, str]:

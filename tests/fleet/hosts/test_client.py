@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.fleet.hosts import client
+from p2pclust.hosts import client
 from p2pclust.peer.operate import server as inside
 from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
 from p2pclust.transport.roster import OPERATOR

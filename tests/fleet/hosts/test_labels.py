@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.fleet.hosts import labels
-from p2pclust.fleet.hosts.submission import FinishedJob, drift
+from p2pclust.hosts import labels
+from p2pclust.hosts.submission import FinishedJob, drift
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job, continued
 from p2pclust.protocols.engine.local import Local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.fleet.hosts.restarts import ORDERS, SupervisedPeer
+from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 
 
 def a_peer() -> SupervisedPeer:

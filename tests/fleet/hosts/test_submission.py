@@ -10,8 +10,8 @@ import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.hosts.submission import as_all_can, fetch, result_of, submit
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.hosts.submission import as_all_can, fetch, result_of, submit
+from p2pclust.jobs.request import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from runs import until
 
-from p2pclust.fleet.hosts.host import down, order, status
+from p2pclust.hosts.host import down, order, status
 
 # One program in the place of a peer that lives until it is told to leave, one that fails at once.
 LIVES = "import signal,sys; signal.signal(15, lambda *_: sys.exit(0)); print('here', flush=True); signal.pause()"
@@ -55,7 +55,7 @@ class HostFolder:
         self.folder = folder
 
     def do(self, verb: str, *options: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "p2pclust.fleet.hosts.host", verb, str(self.folder), *options]
+        command = [sys.executable, "-m", "p2pclust.hosts.host", verb, str(self.folder), *options]
         return subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
 
     def up(self, programs: Entries, wait_s: float = 0.0) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class TestUp:
 
     def test_a_second_supervisor_is_refused(self, host: HostFolder) -> None:
         host.up({"a": LIVES})
-        command = [sys.executable, "-m", "p2pclust.fleet.hosts.supervisor", str(host.folder)]
+        command = [sys.executable, "-m", "p2pclust.hosts.supervisor", str(host.folder)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 3
         assert "another supervisor runs in this folder" in second.stderr
@@ -204,9 +204,7 @@ class TestFailures:
     ) -> None:
         # It fails until its disk has room. The supervisor is the real one, but does not wait as long.
         program = "import os,signal,sys; os.path.exists('room') or sys.exit('error: the disk is full'); signal.pause()"
-        hasty = (
-            "from p2pclust.fleet.hosts import restarts, supervisor; restarts._FIRST_WAIT_S = 0.01; supervisor.main()"
-        )
+        hasty = "from p2pclust.hosts import restarts, supervisor; restarts._FIRST_WAIT_S = 0.01; supervisor.main()"
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
@@ -229,7 +227,7 @@ class TestFailures:
 
     def test_one_that_hangs_is_killed_and_one_that_never_spoke_is_left_alone(self, host: HostFolder) -> None:
         hangs = READY.replace("STATUS=linked", "WATCHDOG=1")
-        hasty = "from p2pclust.fleet.hosts import supervisor; supervisor.WATCHDOG_S = 0.3; supervisor.main()"
+        hasty = "from p2pclust.hosts import supervisor; supervisor.WATCHDOG_S = 0.3; supervisor.main()"
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True) as process:
@@ -299,7 +297,7 @@ class TestSinglePeers:
             "os.environ['NOTIFY_SOCKET']); signal.signal(14, notify); signal.setitimer(0, 0.02, 0.02)"
             "\nwhile True: signal.pause()",
         )
-        hasty = "from p2pclust.fleet.hosts import supervisor; supervisor.WATCHDOG_S = 2.0; supervisor.main()"
+        hasty = "from p2pclust.hosts import supervisor; supervisor.WATCHDOG_S = 2.0; supervisor.main()"
         host.folder.mkdir()
         (host.folder / "plan.json").write_text('{"peers": {}}')
         with subprocess.Popen([sys.executable, "-c", hasty, host.folder], stderr=subprocess.PIPE, text=True):
@@ -407,7 +405,7 @@ class TestLogs:
         command = [
             sys.executable,
             "-m",
-            "p2pclust.fleet.hosts.host",
+            "p2pclust.hosts.host",
             "logs",
             str(host.folder),
             "a",

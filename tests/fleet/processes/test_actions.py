@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from p2pclust.fleet.processes.actions import ProcessActions
-from p2pclust.fleet.record import Record
-from p2pclust.fleet.spec import Fault, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.processes.actions import ProcessActions
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.spec import Fault, FleetSpec, PeerSpec
 
 
 async def _until(*_: object) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.processes import children
-from p2pclust.fleet.processes.children import Child, ReservedPorts
-from p2pclust.fleet.processes.forking import ForkServer
+from p2pclust.lab.testbed.processes import children
+from p2pclust.lab.testbed.processes.children import Child, ReservedPorts
+from p2pclust.lab.testbed.processes.forking import ForkServer
 
 
 @pytest.fixture

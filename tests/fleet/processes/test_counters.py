@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from p2pclust.fleet.processes.counters import FleetCounters
-from p2pclust.fleet.record import Record
+from p2pclust.lab.testbed.processes.counters import FleetCounters
+from p2pclust.lab.testbed.record import Record
 
 
 class Asked:

@@ -16,10 +16,10 @@ import pytest
 from runs import a_job, processes_alive, until
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet.processes.children import Child
-from p2pclust.fleet.processes.fleet import preload
-from p2pclust.fleet.processes.forking import ForkServer
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.testbed.processes.children import Child
+from p2pclust.lab.testbed.processes.fleet import preload
+from p2pclust.lab.testbed.processes.forking import ForkServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

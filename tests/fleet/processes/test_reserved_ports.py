@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from p2pclust.fleet.processes.children import ReservedPorts
+from p2pclust.lab.testbed.processes.children import ReservedPorts
 
 
 def bound(port: int, *, reuse: bool) -> bool:

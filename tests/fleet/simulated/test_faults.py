@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
-from p2pclust.fleet.faults import Cuts, Do, Fault, damage_of, late, unfired
-from p2pclust.fleet.power import Battery
-from p2pclust.fleet.spec import FleetResult, FleetSpec
-from p2pclust.peer.testbed.lies import lie_called
+from p2pclust.lab.testbed.faults import Cuts, Do, Fault, damage_of, late, unfired
+from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.lab.testbed.power import Battery
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
+from p2pclust.overlay.routes import Ways, mutual
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import Send
@@ -19,7 +20,6 @@ from p2pclust.peer.core.job_messages import Close, Ended
 from p2pclust.peer.core.messages import BlobMissing, Relay
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import PRESETS, Limits
-from p2pclust.topology.routes import Ways, mutual
 
 RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 LINE = {"a": ("b",), "b": ("a", "c"), "c": ("b", "d"), "d": ("c",)}

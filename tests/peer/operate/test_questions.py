@@ -14,7 +14,6 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.events import Leave
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.operate.questions import VERBS, Questions
-from p2pclust.peer.shell.planned_faults import PlannedFaults
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.job import Job, Stage
@@ -148,7 +147,7 @@ def test_a_listener_that_fails_does_not_end_the_peer(tmp_path: Path) -> None:
             identity=SimpleNamespace(name="me"),
         )
         store = Store(tmp_path)
-        shell = Shell(core, store, None, PlannedFaults("me", ()), lambda verb, fields: None, None)  # type: ignore[arg-type]
+        shell = Shell(core, store, None, lambda verb, fields: None, None)  # type: ignore[arg-type]
         shell.listen(lambda verb, fields: 1 / 0)  # type: ignore[arg-type,return-value]
         shell.start(None, None)  # type: ignore[arg-type]
         shell.leave()

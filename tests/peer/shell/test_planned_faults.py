@@ -12,11 +12,11 @@ import pytest
 PROGRAM = """
 import os, signal
 from pathlib import Path
-from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
+from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
 
 fault = PlannedFault(0, "pause", 1, "opening", ("a",), {claim!r})
 {words}
-PlannedFaults("a", (fault,)).check("opening", 1, aggregates=False, within=False, before=last_words)
+PlannedFaults("a", (fault,), print).check("opening", 1, aggregates=False, within=False, before=last_words)
 print("went on", signal.getsignal(signal.SIGCONT) is signal.SIG_DFL, flush=True)
 """
 SAYS = "def last_words(fault, round_): print('last words', flush=True)"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError
+from p2pclust.lab.testbed.peer.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.effects import (
     CheckLink,
@@ -35,7 +36,6 @@ from p2pclust.peer.core.reports import JobFinished, Refuted
 from p2pclust.peer.core.round_reports import Deposed, Elected, PhaseBegun, WaitsForMajority
 from p2pclust.peer.core.tasks import BeginJob, NoResult
 from p2pclust.peer.core.tokens import TermToken
-from p2pclust.peer.shell.planned_faults import PlannedFault, PlannedFaults
 from p2pclust.peer.shell.shell import Shell, explain
 from p2pclust.peer.shell.store import Store
 from p2pclust.transport.keys import throwaway_fleet, write_fleet
@@ -123,8 +123,8 @@ class Bench:
         self.store.diary = self.diary
         self.links = FakeLinks(self.diary)
         allow_list = SimpleNamespace(close=lambda: None)
-        planned = PlannedFaults("me", faults)
-        self.shell = Shell(self.core, self.store, FakeSigner(), planned, self._watch, allow_list)  # type: ignore[arg-type]
+        self.shell = Shell(self.core, self.store, FakeSigner(), self._watch, allow_list)  # type: ignore[arg-type]
+        self.shell.listen(PlannedFaults("me", faults, self._watch).take)
 
     def _watch(self, verb: str, fields: Mapping[str, Any]) -> None:
         self.told.append((verb, dict(fields)))
@@ -465,7 +465,9 @@ class TestPlannedFaults:
     @pytest.fixture
     def kills(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         kills: list[int] = []
-        monkeypatch.setattr("p2pclust.peer.shell.planned_faults.os.kill", lambda pid, number: kills.append(int(number)))
+        monkeypatch.setattr(
+            "p2pclust.lab.testbed.peer.planned_faults.os.kill", lambda pid, number: kills.append(int(number))
+        )
         return kills
 
     @staticmethod

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError
-from p2pclust.peer.shell.planned_faults import PlannedFaults
-from p2pclust.peer.testbed.conditions import ImposedConditions
+from p2pclust.lab.testbed.peer.conditions import ImposedConditions
+from p2pclust.lab.testbed.peer.planned_faults import PlannedFaults
 
 
 def imposed(rows: Path) -> tuple[list[str], list[BaseException]]:
@@ -19,11 +19,12 @@ def imposed(rows: Path) -> tuple[list[str], list[BaseException]]:
     happened: list[str] = []
     errors: list[BaseException] = []
     worker: Any = SimpleNamespace(replace=lambda new: happened.append(f"{new.shape}"))
-    shell: Any = SimpleNamespace(
-        failed=errors.append, rows=SimpleNamespace(replaced=lambda number: happened.append(f"number {number}"))
-    )
+    shell: Any = SimpleNamespace(failed=errors.append)
+    first_use: Any = SimpleNamespace(replaced=lambda number: happened.append(f"number {number}"))
     links: Any = SimpleNamespace()
-    conditions = ImposedConditions(links, worker, shell, PlannedFaults("meter-01", ()), {})
+    conditions = ImposedConditions(
+        links, worker, shell, first_use, PlannedFaults("meter-01", (), lambda *report: None), {}
+    )
     conditions.take({"rows": {"file": str(rows), "number": 3}})
     return happened, errors
 

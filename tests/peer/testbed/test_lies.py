@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import p2pclust
-from p2pclust.peer.testbed.lies import LIES, lie_called
+from p2pclust.lab.testbed.peer.lies import LIES, lie_called
 from p2pclust.protocols import Local
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job

@@ -10,6 +10,7 @@ import pytest
 from tests.peer.work.test_secure_tasks import Workers
 from tests.protocols.secure_fleet import FLEET, JOB
 
+from p2pclust.lab.simulation.swarms.lies import LIES, Made, falsified
 from p2pclust.peer.core.tasks import (
     BeginJob,
     CancelJob,
@@ -46,7 +47,6 @@ from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.proofs import Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.swarms.lies import LIES, Made, falsified
 
 CANCEL = CancelProof("cancel/job", "p1", 0, b"meter-01")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.errors import UsageError, WireError
-from p2pclust.fleet.spec import JobRequest
+from p2pclust.jobs.request import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.llf_cm import LosslessCMeansProtocol

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p2pclust.attacks.sights import sights_of
+from p2pclust.lab.attacks.sights import sights_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from overlays import connected, grid, line, links_of, ring, star
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.topology.matrices import metropolis_hastings
+from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.gossip.push_sum import (
     GossipLinks,
     agrees,
@@ -18,8 +20,6 @@ from p2pclust.protocols.gossip.push_sum import (
     second_eigenvalue,
     total_of,
 )
-from p2pclust.topology.matrices import metropolis_hastings
-from p2pclust.topology.overlay import Overlay
 
 
 def test_two_ticks_on_a_line_of_three_by_hand() -> None:

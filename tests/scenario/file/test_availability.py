@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet.power import DutyCycle, Rest
-from p2pclust.scenario.file.availability import make_rests, read_availability, refuse_without_devices
-from p2pclust.scenario.file.fleet_keys import FleetTable
+from p2pclust.lab.scenario.file.availability import make_rests, read_availability, refuse_without_devices
+from p2pclust.lab.scenario.file.fleet_keys import FleetTable
+from p2pclust.lab.testbed.power import DutyCycle, Rest
 
 GROUPS = {"ship-01": "ship", "ship-02": "ship", "buoy": "buoy"}
 

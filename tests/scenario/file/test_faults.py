@@ -10,16 +10,16 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import pytest
 
-from p2pclust.cli.show.summary import _damaged
 from p2pclust.data.damage import HOWS
 from p2pclust.errors import UsageError
-from p2pclust.fleet.faults import Do, Fault
-from p2pclust.peer.testbed.lies import LIES
-from p2pclust.scenario.file.fault_keys import FaultSpec
-from p2pclust.scenario.file.faults import away_s, planned
-from p2pclust.scenario.file.load import load_scenario
-from p2pclust.scenario.file.schema import Scenario
-from p2pclust.scenario.run import carry_out
+from p2pclust.lab.commands.show.summary import _damaged
+from p2pclust.lab.scenario.file.fault_keys import FaultSpec
+from p2pclust.lab.scenario.file.faults import away_s, planned
+from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.run import carry_out
+from p2pclust.lab.testbed.faults import Do, Fault
+from p2pclust.lab.testbed.peer.lies import LIES
 
 Write = Callable[..., str]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.scenario.file.load import check_backend, load_data, load_scenario, make_job
 from p2pclust.protocols.engine.registry import CLUSTERING
-from p2pclust.scenario.file.load import check_backend, load_data, load_scenario, make_job
 
 Write = Callable[..., str]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from p2pclust.scenario.file.fields import RandomVictims
-from p2pclust.scenario.file.schema import Scenario
+from p2pclust.jobs.fields import RandomVictims
+from p2pclust.lab.scenario.file.schema import Scenario
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from p2pclust.cli.fleet.submit import parameters
 from p2pclust.errors import UsageError
+from p2pclust.jobs.submission import duration, request_from
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.scenario.file.submission import duration, request_from
 
 
 def test_it_is_the_job_that_a_scenario_would_make() -> None:

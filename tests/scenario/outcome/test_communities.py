@@ -10,12 +10,12 @@ import pytest
 
 from p2pclust.data import DataSet
 from p2pclust.errors import DataError, UsageError
+from p2pclust.jobs.job_keys import JobSpec
+from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
+from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers, wrong_links
+from p2pclust.lab.scenario.run import carry_out, fleet_spec
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
-from p2pclust.scenario.file.job_keys import JobSpec
-from p2pclust.scenario.file.load import load_data, load_scenario, make_job
-from p2pclust.scenario.outcome.communities import first_labels, own_numbers, wrong_links
-from p2pclust.scenario.run import carry_out, fleet_spec
 
 pytestmark = pytest.mark.slow
 

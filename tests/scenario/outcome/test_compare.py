@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.scenario.outcome.compare import ComparedFigure, ComparedRun, compare, read_runs
-from p2pclust.scenario.page.compare_page import write_comparison
+from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun, compare, read_runs
+from p2pclust.lab.scenario.page.compare_page import write_comparison
 
 
 def a_result(**job: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import pytest
 
 from p2pclust.data import load
 from p2pclust.errors import DataError
-from p2pclust.scenario.file.load import load_data, load_scenario
-from p2pclust.scenario.run import carry_out
+from p2pclust.lab.scenario.file.load import load_data, load_scenario
+from p2pclust.lab.scenario.run import carry_out
 
 Write = Callable[..., str]
 

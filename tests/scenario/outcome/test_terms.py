@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.scenario.outcome.terms import TermEnd, ends_of
+from p2pclust.lab.scenario.outcome.terms import TermEnd, ends_of
 
 
 def told(t: float, peer: str, verb: str, **more: Any) -> dict[str, Any]:

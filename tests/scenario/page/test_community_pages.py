@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from p2pclust.data import DataSet
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest
-from p2pclust.scenario.file.load import load_data, load_scenario, make_job
-from p2pclust.scenario.page.community_pages import CommunityStory, sections, short_names
-from p2pclust.scenario.page.story import RunStory
-from p2pclust.scenario.run import carry_out, fleet_spec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
+from p2pclust.lab.scenario.page.community_pages import CommunityStory, sections, short_names
+from p2pclust.lab.scenario.page.story import RunStory
+from p2pclust.lab.scenario.run import carry_out, fleet_spec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 
 TINY = """
 title = "Six peers & some digits"
@@ -52,7 +53,7 @@ def test_communities_that_are_left_have_the_colours_of_the_rows() -> None:
 
 
 def story(file: str, mode: str, *, labels: bool = True, number: int = 0) -> CommunityStory:
-    from p2pclust.fleet import backend
+    from p2pclust.lab.testbed import backend
 
     more = [] if mode == "refined" else ["jobs.0.theta=0.5", "jobs.0.max_iterations=2"]
     scenario = load_scenario(file, [f"jobs.0.mode={mode}", *more])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from p2pclust.scenario.page.page import Page, Picture, Section, write_page
+from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 
 
 def test_a_page_holds_everything_and_nothing_is_taken_for_markup(tmp_path: Path) -> None:

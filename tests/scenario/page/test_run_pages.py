@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.fleet import backend
-from p2pclust.fleet.chronicle import Chronicle
-from p2pclust.fleet.spec import FleetResult, FleetSpec, OnEvent
-from p2pclust.plots.trail import Trail
+from p2pclust.estimators.trail import Trail
+from p2pclust.lab.scenario.file.load import load_scenario
+from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.page.job_pages import _without, centers_table
+from p2pclust.lab.scenario.page.page import Section
+from p2pclust.lab.scenario.page.round_pages import _objective
+from p2pclust.lab.scenario.page.rows import JobRows
+from p2pclust.lab.scenario.page.run_pages import _changing, _number
+from p2pclust.lab.scenario.page.story import JobStory
+from p2pclust.lab.scenario.run import carry_out
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.chronicle import Chronicle
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.scenario.file.load import load_scenario
-from p2pclust.scenario.outcome.evidence import Evidence
-from p2pclust.scenario.page.job_pages import _without, centers_table
-from p2pclust.scenario.page.page import Section
-from p2pclust.scenario.page.round_pages import _objective
-from p2pclust.scenario.page.rows import JobRows
-from p2pclust.scenario.page.run_pages import _changing, _number
-from p2pclust.scenario.page.story import JobStory
-from p2pclust.scenario.run import carry_out
 
 Write = Callable[..., str]
 
@@ -123,7 +123,7 @@ def test_a_peer_without_a_part_in_the_result_is_named_with_the_reason(
         told.append(story)
         return []
 
-    monkeypatch.setattr("p2pclust.scenario.page.run_pages.job_sections", keep)
+    monkeypatch.setattr("p2pclust.lab.scenario.page.run_pages.job_sections", keep)
     for name, rows in (("a", 3), ("b", 20), ("c", 22)):
         (tmp_path / f"{name}.csv").write_text(
             "w,h\n" + "".join(f"{n % 5},{n}\n" for n in range(rows)), encoding="utf-8"
@@ -156,8 +156,8 @@ def test_the_objective_counts_the_rows_that_contributed_in_that_round(
     monkeypatch: pytest.MonkeyPatch, contributors: list[list[str]], values: list[float], said: str
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("p2pclust.scenario.page.round_pages.objective_drawing", lambda *told: drawn.append(told))
-    monkeypatch.setattr("p2pclust.scenario.page.round_pages.picture_of", lambda drawing, alt, caption: caption)
+    monkeypatch.setattr("p2pclust.lab.scenario.page.round_pages.objective_drawing", lambda *told: drawn.append(told))
+    monkeypatch.setattr("p2pclust.lab.scenario.page.round_pages.picture_of", lambda drawing, alt, caption: caption)
     rows = JobRows(
         ("a", "b"), np.array([0, 0, 1]), np.zeros(3, np.int64), None, np.array([[0.0], [2.0], [10.0]]), np.arange(3),
         ("x",), ("0",),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.simulation.checks.history import History, Operation, violations
+from p2pclust.lab.simulation.checks.history import History, Operation, violations
 
 LABELS = {"aa": (0, 1, 1), "bb": (1, 0, 0)}
 

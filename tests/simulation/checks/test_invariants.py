@@ -11,6 +11,15 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.accepted import Accepted
+from p2pclust.lab.simulation.checks.agreement import Agreement
+from p2pclust.lab.simulation.checks.endings import Endings
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.checks.named import Named
+from p2pclust.lab.simulation.checks.timers import Waits
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.context import TimerKey
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.events import Submit
@@ -48,15 +57,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState, RoundRecord
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.secure.secured import Maker
-from p2pclust.simulation.checks.accepted import Accepted
-from p2pclust.simulation.checks.agreement import Agreement
-from p2pclust.simulation.checks.endings import Endings
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.checks.named import Named
-from p2pclust.simulation.checks.timers import Waits
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 ONE, TWO = b"1" * 32, b"2" * 32
 

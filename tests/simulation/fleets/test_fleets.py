@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from swarm_seeds import counted
 
+from p2pclust.lab.simulation.checks.published import Published
+from p2pclust.lab.simulation.fleets.drawing import Bounds, draw
+from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
+from p2pclust.lab.simulation.fleets.fleet import RandomFleet, live
+from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
+from p2pclust.lab.simulation.fleets.minimise import broken, minimised
+from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
+from p2pclust.lab.simulation.fleets.run import SWARMS, run
+from p2pclust.lab.simulation.world.device import signature_of
+from p2pclust.lab.simulation.world.disk import Disk
+from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.core import Identity
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.checks.published import Published
-from p2pclust.simulation.fleets.drawing import Bounds, draw
-from p2pclust.simulation.fleets.faults import KINDS as FAULTS
-from p2pclust.simulation.fleets.fleet import RandomFleet, live
-from p2pclust.simulation.fleets.jobs import KINDS as JOBS
-from p2pclust.simulation.fleets.minimise import broken, minimised
-from p2pclust.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
-from p2pclust.simulation.fleets.run import SWARMS, run
-from p2pclust.simulation.world.device import signature_of
-from p2pclust.simulation.world.disk import Disk
-from p2pclust.simulation.world.peer import Peer
 
 
 @pytest.mark.swarms

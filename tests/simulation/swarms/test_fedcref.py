@@ -1,4 +1,4 @@
-"""Swarm tests of jobs within jobs; see `p2pclust.simulation.swarms.fedcref`."""
+"""Swarm tests of jobs within jobs; see `p2pclust.lab.simulation.swarms.fedcref`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from p2pclust.simulation.swarms import fedcref, plan
+from p2pclust.lab.simulation.swarms import fedcref, plan
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 

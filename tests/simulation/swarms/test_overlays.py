@@ -10,8 +10,16 @@ import pytest
 from swarm_seeds import counted
 
 from p2pclust.errors import UsageError
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import Fault, FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.scenario.file.load import load_data, make_job
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.run import fleet_spec
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.overlay import make_overlay
+from p2pclust.overlay.kinds import KINDS
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -19,13 +27,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.scenario.file.load import load_data, make_job
-from p2pclust.scenario.file.schema import Scenario
-from p2pclust.scenario.run import fleet_spec
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.world import World
-from p2pclust.topology import make_overlay
-from p2pclust.topology.kinds import KINDS
 
 pytestmark = pytest.mark.slow
 

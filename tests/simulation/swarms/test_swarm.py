@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from p2pclust.simulation.swarms import plan, swarm
+from p2pclust.lab.simulation.swarms import plan, swarm
 
 SEEDS = range(300)
 
@@ -88,7 +88,7 @@ class TestRepetition:
     def _traces(hash_seed: str) -> dict[str, list[object]]:
         code = (
             "import json, sys\n"
-            "from p2pclust.simulation.swarms import swarm\n"
+            "from p2pclust.lab.simulation.swarms import swarm\n"
             "outcomes = {seed: swarm.run(seed) for seed in map(int, sys.argv[1:])}\n"
             "print(json.dumps({s: [o.trace, o.n_events, sorted(o.counts.items())] for s, o in outcomes.items()}))\n"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pclust.simulation.world.disk import Disk
+from p2pclust.lab.simulation.world.disk import Disk
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from p2pclust.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.network import Conditions, Network
 
 
 def network(conditions: Conditions = Conditions(), seed: int = 0, **options: object) -> Network:  # noqa: B008 (frozen)

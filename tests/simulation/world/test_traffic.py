@@ -8,14 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.fleet import backend
-from p2pclust.fleet.spec import FleetResult, FleetSpec, JobRequest, PeerSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.simulation.world.traffic import LinkTraffic, Traffic, summary
+from p2pclust.lab.testbed import backend
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.job_messages import Adopted, Heartbeat
 from p2pclust.peer.core.messages import Message, Relay
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.simulation.world.traffic import LinkTraffic, Traffic, summary
 from p2pclust.transport.wire import kind_of, pack
 
 N = 7

@@ -6,6 +6,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect, Persist, Send
 from p2pclust.peer.core.events import Arrived, Event, Submit
 from p2pclust.peer.core.messages import BlobMissing
@@ -13,10 +17,6 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.observer import Observer
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 WORD = BlobMissing(b"w" * 32)
 

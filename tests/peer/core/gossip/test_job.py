@@ -8,6 +8,10 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.events import Arrived, Submit
 from p2pclust.peer.core.gossip.job import GossipJob
@@ -22,10 +26,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.gossip.averaging import Tick
-from p2pclust.simulation.checks.invariants import Invariants
-from p2pclust.simulation.world.network import Conditions, Network
-from p2pclust.simulation.world.peer import Peer
-from p2pclust.simulation.world.world import World
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from harness import Net, Packet, toy
 
+from p2pclust.lab.simulation.world.peer import paper_roster
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
@@ -14,7 +15,6 @@ from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.simulation.world.peer import paper_roster
 
 NAMES = ("p1", "p2", "p3", "p4", "p5")
 STORES = tuple(f"store-{name}" for name in NAMES)

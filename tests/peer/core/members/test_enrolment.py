@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from harness import Net, toy
 
+from p2pclust.lab.simulation.world.peer import paper_roster, read_paper
 from p2pclust.peer.core.effects import CheckRoster, Connect, Disconnect, Persist, Send, TakeRoster
 from p2pclust.peer.core.events import Arrived, Expired, Hinted, RosterRead, Submit, Woken
 from p2pclust.peer.core.job_messages import Adopted, Open, VoteReply
@@ -22,7 +23,6 @@ from p2pclust.peer.core.messages import (
     RosterRequest,
 )
 from p2pclust.peer.core.reports import Report
-from p2pclust.simulation.world.peer import paper_roster, read_paper
 
 pytestmark = pytest.mark.usefixtures("any_key")
 

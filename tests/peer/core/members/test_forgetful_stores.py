@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from harness import Net, toy
 
+from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.job_messages import (
     Close,
@@ -23,7 +24,6 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.messages import Ack, Gossip, Ping, Update
 from p2pclust.peer.shell.store import Store
-from p2pclust.simulation.world.disk import Disk
 
 FRAME = 4096 + 24
 

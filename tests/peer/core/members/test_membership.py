@@ -114,7 +114,7 @@ def test_only_the_suspect_itself_refutes() -> None:
 def test_the_incarnation_is_on_disk_before_it_is_told() -> None:
     """A refutation that a crash took back would let the old claim bury the next life.
 
-    Reference: `p2pclust/simulation/checks/invariants.py`, S6 and S7.
+    Reference: `p2pclust/lab/simulation/checks/invariants.py`, S6 and S7.
     """
     suspect = alone("p2")
     effects = suspect.step(0.1, Arrived("p1", Ping(1, (claim("p2", "dead", 7),))))
@@ -445,7 +445,7 @@ def test_news_is_passed_on_a_few_times_only() -> None:
 
 
 def test_a_life_begins_with_its_incarnation_on_disk() -> None:
-    """The first effect of a life stores its incarnation. Reference: `p2pclust/simulation/checks/invariants.py`, S7."""
+    """The first effect of a life stores its incarnation. Reference: `p2pclust/lab/simulation/checks/invariants.py`, S7."""
     core = alone(stored=StoreContents("store-p1", incarnation=6))
     effects = core.step(0.1, Arrived("p2", Ping(1, ())))
     assert sent(effects, Ack)[0].message.updates[0].incarnation == 7  # type: ignore[attr-defined]

@@ -97,7 +97,7 @@ def test_two_different_answers_to_one_round_make_a_suspect() -> None:
 
 
 def test_an_answer_from_outside_the_roster_is_ignored() -> None:
-    """No key outside the roster ever changes state. Reference: `p2pclust/simulation/checks/invariants.py`, S8."""
+    """No key outside the roster ever changes state. Reference: `p2pclust/lab/simulation/checks/invariants.py`, S8."""
     net = Net(5, manual=lambda message: isinstance(message, ROUNDS))
     net.meet()
     job = net.submit("p1", roster=("p1", "p2", "p3"), aggregator="p1")
@@ -129,7 +129,7 @@ def test_a_heartbeat_reply_tells_of_an_adoption() -> None:
 
 
 def test_persist_comes_before_the_answer() -> None:
-    """What the answer reveals is on disk. Reference: `p2pclust/simulation/checks/invariants.py`, S6."""
+    """What the answer reveals is on disk. Reference: `p2pclust/lab/simulation/checks/invariants.py`, S6."""
     net, _ = held()
     for name in ("p2", "p3"):
         before = len(net.peers[name].effects)
@@ -154,7 +154,7 @@ def test_a_document_is_on_disk_before_it_is_confirmed() -> None:
 
 
 def test_two_states_of_one_round_are_not_both_adopted() -> None:
-    """One term and round is one state. Reference: `p2pclust/simulation/checks/invariants.py`, S4."""
+    """One term and round is one state. Reference: `p2pclust/lab/simulation/checks/invariants.py`, S4."""
     net, job = held()
     net.deliver(lambda packet: packet.target == "p2")
     net.arrive("p1", "p2", Open(job, 1, 0, digest_of(b"s0x"), 3, False, -1, (b"s0x",)))

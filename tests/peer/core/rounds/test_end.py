@@ -50,7 +50,7 @@ def test_nothing_is_contributed_to_the_final_state() -> None:
 
 
 def test_the_end_is_on_disk_before_it_is_told() -> None:
-    """Reference: `p2pclust/simulation/checks/invariants.py`, S6."""
+    """Reference: `p2pclust/lab/simulation/checks/invariants.py`, S6."""
     net, job = held(3, toy(1))
     net.manual = lambda message: False
     net.deliver()

@@ -1,0 +1,196 @@
+"""Label rows with the result of a job: this device's rows, or those of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.clustering import memberships
+from p2pclust.data.delimited import read_csv_table
+from p2pclust.data.readers import read
+from p2pclust.data.sources import read_source
+from p2pclust.errors import DataError, UsageError
+from p2pclust.hosts.client import Connection
+from p2pclust.hosts.submission import FinishedJob, result_of
+from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.local import Local, in_working_coordinates
+from p2pclust.protocols.engine.workspace import Workspace
+
+if TYPE_CHECKING:
+    from p2pclust.data import DataSet
+    from p2pclust.data.table import Column, Missing
+
+__all__ = ["Labelled", "label_file", "label_own", "labelled"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows with labels, and memberships where the protocol has them."""
+
+    columns: tuple[str, ...]  # of the rows as they are written
+    cells: Sequence[Sequence[str]] = field(repr=False)
+    data: DataSet = field(repr=False)
+    labels: NDArray[np.int64]
+    memberships: Floats | None = None  # (n, C)
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of a plug-in: what else it says of each row, (n,)
+
+    @property
+    def header(self) -> list[str]:
+        """The names of all columns; underscores are added to a name that is taken."""
+        n = 0 if self.memberships is None else self.memberships.shape[1]
+        names = list(self.columns)
+        for name in [*self._where, "label", *(f"membership_{number}" for number in range(n)), *self.more]:
+            while name in names:
+                name += "_"  # noqa: PLW2901
+            names.append(name)
+        return names
+
+    @property
+    def _where(self) -> list[str]:
+        return ["row"] if self.data.file is None else ["file", "row"]
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the cells of each row, then its file and number, label, memberships, and what else a plug-in says of it."""
+        called = [str(row) for row in self.data.row_names.tolist()]
+        files = None if self.data.file is None else self.data.file.tolist()
+        for number, row in enumerate(self.cells):
+            where = [called[number]] if files is None else [files[number], called[number]]
+            more = [] if self.memberships is None else [repr(float(value)) for value in self.memberships[number]]
+            more += [repr(values[number].item()) for values in self.more.values()]
+            yield [*row, *where, str(int(self.labels[number])), *more]
+
+
+def label_own(client: Connection, job_id: str) -> Labelled:
+    """Label the rows of the device of this peer, read again from their source.
+
+    Raise UsageError if the peer is not on this device: no row leaves its device.
+    """
+    if client.state_dir is None:
+        raise UsageError(
+            f"{client.address}: a device's rows are labelled on that device, because they never leave it: run this there, "
+            "or name a file with --data"
+        )
+    file = client.state_dir / "peer.json"
+    try:
+        config: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UsageError(
+            f"{file}: the peer's configuration cannot be read: was it started by `p2pclust peer`?"
+        ) from None
+    found = result_of(client, job_id, own=True)
+    data = read_source(config)
+    local = Local(data.X, ids=data.shared_ids)
+    _check_columns(found, data)
+    me = found.told["roster"].index(config["name"]) if config["name"] in found.told["roster"] else -1
+    return _with_cells(config["data"], data, *labelled(found, local, own=me))
+
+
+def label_file(
+    client: Connection, job_id: str, path: Path, columns: Sequence[str | int] | None = None,
+    missing_values: Missing = "error", id_column: Column | None = None,
+) -> Labelled:  # fmt: skip
+    """Label the rows of a file; without `columns`, its features are found by the names in the peer's data."""
+    found = result_of(client, job_id)
+    if found.job.by_columns:
+        raise UsageError(
+            f"{found.job_id}: in {found.job.stages[found.job.main].protocol} each peer holds other columns and no complete "
+            "centers, so only rows of the job have labels: ask each peer on its own device, without --data"
+        )
+    given = columns if columns is not None else _by_name(path, found)
+    data = read(path, columns=given, missing_values=missing_values, id_column=id_column)
+    _check_columns(found, data)
+    return _with_cells(str(path), data, *labelled(found, Local(data.X)))
+
+
+def labelled(
+    found: FinishedJob, local: Local, own: int = -1
+) -> tuple[NDArray[np.int64], Floats | None, dict[str, NDArray[Any]]]:
+    """Return the label of each row, shape (n,), and the memberships, shape (n, C), where the protocol has these.
+
+    The third are further arrays with a value for each row, shape (n,), that a plug-in keeps when it concludes.
+
+    `own` is the roster index of the peer whose rows these are; -1 for other rows.
+    """
+    job, state = found.job, found.state
+    if problem := local.problem:
+        raise DataError(problem)
+    if job.has_workspace and own < 0:
+        return _by_models(found, local), None, {}
+    workspace = Workspace(own, found.note, found.blobs.get) if job.has_workspace else None
+    kept = engine.conclude(job, state, local, workspace)
+    if "labels" not in kept:
+        raise DataError(f"{found.job_id}: these rows have no labels in this job: are they the rows that the job used?")
+    plain = {} if job.has_workspace or job.by_columns else kept
+    more = {n: np.array(a) for n, a in plain.items() if n != "labels" and np.shape(a) == (local.n_samples,)}
+    fuzzifier = getattr(job.protocols[job.main], "fuzzifier", None)
+    if fuzzifier is None or "centers" not in state.arrays:
+        return kept["labels"], np.array(kept["memberships"]) if "memberships" in kept else None, more
+    points = in_working_coordinates(local.X, *_coordinates(state))
+    return kept["labels"], memberships(points, state.arrays["centers"], fuzzifier), more
+
+
+def _coordinates(state: JobState) -> tuple[Floats, Floats]:
+    return state.arrays["origin"], state.arrays["scale"]
+
+
+def _by_models(found: FinishedJob, local: Local) -> NDArray[np.int64]:
+    """Return, for rows that no peer held, the FedCRef group whose model reconstructs each row best."""
+    from p2pclust.clustering.autoencoders import ModelStack  # noqa: PLC0415 - torch
+    from p2pclust.clustering.stacks import reconstruction_errors  # noqa: PLC0415
+    from p2pclust.protocols.models.fedcref import FedCRefProtocol  # noqa: PLC0415
+    from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415
+
+    protocol = found.job.protocols[found.job.main]
+    if not isinstance(protocol, FedCRefProtocol):
+        raise UsageError(f"{found.job_id}: {protocol.id} labels a device's own rows only: leave --data out")
+    agreed = Agreed.of(found.state.arrays)
+    digests = [agreed.group_model(group) for group in agreed.alive.tolist()]
+    groups = np.flatnonzero([digest in found.blobs for digest in digests])
+    if not groups.size:
+        return np.full(local.n_samples, -1, np.int64)
+    data = [found.blobs[digest] for digest in digests if digest in found.blobs]
+    models = ModelStack.decode(protocol.architecture(found.state.arrays), data, protocol.encoding)
+    rows = in_working_coordinates(local.X, *_coordinates(found.state)).X
+    errors = reconstruction_errors(models, rows, device=protocol.device)
+    return np.asarray(groups[errors.argmin(axis=1)], dtype=np.int64)
+
+
+def _by_name(path: Path, found: FinishedJob) -> list[str] | None:
+    """Return the job's features if the file has a column for each; None takes all columns."""
+    if path.suffix.lower() != ".csv" or path.is_dir():
+        return None
+    header = read_csv_table(path, found.features).names
+    return list(found.features) if set(found.features) <= set(header) else None
+
+
+def _check_columns(found: FinishedJob, data: DataSet) -> None:
+    n_features = len(found.features)
+    if not found.job.by_columns and n_features and data.X.shape[1] != n_features:
+        raise DataError(
+            f"{data.name}: {data.X.shape[1]} columns, but the job has {n_features} features "
+            f"({', '.join(found.features[:8])}): name them with --columns"
+        )
+
+
+def _with_cells(
+    source: Any, data: DataSet, labels: NDArray[np.int64], degrees: Floats | None, more: Mapping[str, NDArray[Any]]
+) -> Labelled:  # fmt: skip
+    """Join labels with the rows as they are in a CSV file, or else with the numbers that were read."""
+    cells = [[repr(float(value)) for value in row] for row in data.X]
+    written = Labelled(tuple(data.feature_names), cells, data, labels, degrees, more)
+    path = Path(source) if isinstance(source, str) else None
+    if path is None or path.suffix.lower() != ".csv" or not path.is_file():
+        return written
+    table = read_csv_table(path, data.feature_names)
+    if not table.names or len(table.rows) != len(labels) + data.dropped:
+        return written  # no header, or the file has changed since
+    return replace(written, columns=tuple(table.names), cells=[table.rows[row] for row in data.row_numbers])

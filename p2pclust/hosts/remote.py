@@ -1,0 +1,159 @@
+"""Reaching the hosts of a fleet: this machine, or others by the system's own ``ssh``.
+
+Both ways run the same program there, ``python -m p2pclust.hosts.host``; its input is the archive, its output one
+JSON object. ssh never prompts: without a key that is accepted at once, it fails in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Final, TypeVar
+
+from p2pclust.errors import FleetError
+from p2pclust.hosts.inventory import Host
+from p2pclust.tools.platforms import require_unix
+
+__all__ = ["ask", "command_for", "everywhere", "listening"]
+
+_CONNECT_S: Final = 10
+_AT_ONCE: Final = 16  # hosts that are contacted at the same time
+_SSH_FAILED: Final = 255
+
+T = TypeVar("T")
+
+
+def command_for(host: Host, verb: str, arguments: Sequence[str] = ()) -> list[str]:
+    """Return the command, as a list of arguments, that runs a verb on a host.
+
+    Examples
+    --------
+    >>> host = Host("gateway", "pi@10.0.0.7", "python3", "~/fleet", ("-p", "2222"))
+    >>> command_for(host, "status")[-3:]
+    ['--', 'pi@10.0.0.7', 'exec python3 -m p2pclust.hosts.host status "$HOME"/fleet']
+    """
+    if host.ssh is None:
+        return [host.python, "-m", "p2pclust.hosts.host", verb, host.state_dir, *arguments]
+    settings = [f"{name}={value}" for name, value in host.environment.items()]
+    words = [*map(_quoted, [host.python, "-m", "p2pclust.hosts.host", verb, host.state_dir, *arguments])]
+    line = " ".join(["exec", *(["env", *map(shlex.quote, settings)] if settings else []), *words])
+    base = ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_S}", "-T"]
+    return [*base, *host.ssh_options, "--", host.ssh, line]
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for the remote shell, which replaces ``~`` by its own home folder."""
+    if word == "~" or word.startswith("~/"):
+        return '"$HOME"' + (shlex.quote(word[1:]) if word[1:] else "")
+    return shlex.quote(word)
+
+
+def ask(
+    host: Host,
+    verb: str,
+    arguments: Sequence[str] = (),
+    send: Callable[[IO[bytes]], None] | None = None,
+    timeout_s: float = 120.0,
+) -> dict[str, Any]:
+    """Run a verb on a host, and return its answer. `send` writes the input of the command.
+
+    Raise FleetError if the host cannot be reached, has no p2pclust, failed, or takes too long; one line names the host.
+    """
+    if host.ssh is None:
+        require_unix(f"{host.name}: a fleet on this machine", "reach its hosts by SSH, or start it in WSL")
+    with tempfile.TemporaryFile() as content:
+        if send is not None:
+            send(content)
+            content.seek(0)
+        try:
+            done = subprocess.run(
+                command_for(host, verb, arguments), stdin=content, capture_output=True, timeout=timeout_s, check=False,
+                env=_environment(host),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise FleetError(f"{host.name}: no answer within {timeout_s:g} s") from None
+    if done.returncode == 0:
+        with contextlib.suppress(ValueError):
+            answer: dict[str, Any] = json.loads(done.stdout)
+            return answer
+    raise FleetError(_why(host, done.returncode, done.stderr.decode("utf-8", "replace")))
+
+
+def _environment(host: Host) -> dict[str, str]:
+    return {**os.environ, **(host.environment if host.ssh is None else {})}
+
+
+def _why(host: Host, code: int, err: str) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    last = lines[-1].removeprefix("error: ") if lines else f"exit code {code}, without a message"
+    if host.ssh is not None and code == _SSH_FAILED:
+        return f"{host.name}: ssh {host.ssh} failed: {last}"
+    if "No module named" in last or code == 127:
+        return f"{host.name}: {host.python} cannot run p2pclust there ({last}): install it, or name another `python`"
+    return f"{host.name}: {last}"
+
+
+def everywhere(hosts: Sequence[Host], do: Callable[[Host], T]) -> dict[str, T | FleetError]:
+    """Call `do` for all hosts at the same time; where it fails, the result is its error."""
+
+    def attempt(host: Host) -> T | FleetError:
+        try:
+            return do(host)
+        except FleetError as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip((host.name for host in hosts), pool.map(attempt, hosts), strict=True))
+
+
+@contextlib.contextmanager
+def listening(
+    hosts: Mapping[str, Host], arguments: Mapping[str, Sequence[str]], on_line: Callable[[str, str], None]
+) -> Iterator[Callable[[], None]]:
+    """Run ``logs`` on hosts; `on_line` gets the host and each line, from one thread per host.
+
+    Yields a function that waits until all hosts have sent everything. At the end, commands that still run there end with
+    their input.
+    """
+    processes = {
+        name: subprocess.Popen(
+            command_for(host, "logs", arguments[name]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            errors="replace", env=_environment(host),
+        )
+        for name, host in hosts.items()
+    }  # fmt: skip
+
+    def read(name: str) -> None:
+        for line in processes[name].stdout or ():
+            on_line(name, line.rstrip("\n"))
+
+    threads = [threading.Thread(target=read, args=(name,), daemon=True) for name in processes]
+    for thread in threads:
+        thread.start()
+
+    def wait() -> None:
+        for thread in threads:
+            thread.join()
+
+    try:
+        yield wait
+    finally:
+        for process in processes.values():
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(_CONNECT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        wait()
+        for process in processes.values():
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()

@@ -1,0 +1,177 @@
+"""Submit a job to a running peer, and read its result, for the commands of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from p2pclust.errors import FleetError, UsageError, WireError
+from p2pclust.hosts.client import Connection
+from p2pclust.jobs.request import JobRequest
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.models.matching import cheapest_matching
+from p2pclust.tools.commands import command
+
+__all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
+
+
+def submit(
+    client: Connection, request: JobRequest, roster: tuple[str, ...] = (), within_s: float = 60.0,
+    on_submitted: Callable[[str, list[str]], None] = lambda named, roster: None, request_id: str = "",
+) -> str:  # fmt: skip
+    """Submit a job; return its id (of a repeated job, its series') when a majority has the document on disk.
+
+    The roster is by default all peers that are alive. `on_submitted` receives the id and the roster as soon as these are
+    known. If the answer is lost, ask the same peer again with the same `request_id`: it answers with the same job.
+
+    Raises
+    ------
+    UsageError, FleetError
+        If the peer refuses, or no majority has the job in time; it may still be done later.
+    """
+    mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
+    fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), **treatment}
+    if request_id:  # a peer of an older release refuses the field
+        fields["id"] = request_id
+    job_id = ""
+    for answer in client.follow("submit", within_s=within_s, **fields):
+        job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both
+        if answer["accepted"]:
+            return job_id
+        on_submitted(job_id, answer["roster"])
+    if not job_id:
+        raise FleetError(f"the peer at {client.address} did not submit the job within {within_s:g} s")
+    raise FleetError(
+        f"{job_id} is submitted, but after {within_s:g} s no majority of its roster has it on disk: the peers keep "
+        f"spreading it, and it starts when enough peers are there; see `{command('p2pclust', 'watch', job_id)}`"
+    )
+
+
+def as_all_can(
+    client: Connection, request: JobRequest, roster: tuple[str, ...] = (), *, choose_kernel: bool = True
+) -> JobRequest:
+    """Return the request as all peers of the roster can do it best, as far as the peer that is asked knows.
+
+    Receivers round contributions if all are of a release that can, and the kernel is the best that all have. The later turns
+    of a repeated job may have any peer of the fleet.
+    """
+    answer = client.ask("status")
+    kernels = {answer["peer"]: answer.get("kernel", "")}
+    any_turn = request.treatment.every_s > 0
+    kernels |= {
+        one["name"]: one.get("kernel", "")
+        for one in answer["members"]
+        if roster or any_turn or one["status"] == "alive"
+    }
+    named = roster or tuple(kernels)
+    job = request.job.as_all_can([kernels.get(name, "") for name in named], choose_kernel=choose_kernel)
+    return replace(request, job=job)
+
+
+def fetch(client: Connection, job_id: str, what: str, digest: bytes = b"") -> bytes:
+    """Read a large object, part by part. Raise FleetError if the bytes do not have this digest."""
+    asked: dict[str, Any] = {"digest": digest} if what == "blob" else {}
+    parts: list[bytes] = []
+    last = False
+    while not last:
+        answer = client.ask("read", job=job_id, what=what, part=len(parts), **asked)
+        parts.append(answer["data"])
+        last = answer["last"]
+    data = b"".join(parts)
+    if digest and digest_of(data) != digest:
+        raise FleetError(f"{job_id}: the {what} arrived damaged, or changed meanwhile: try again")
+    return data
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """A finished job, with its result at one peer."""
+
+    job_id: str
+    told: dict[str, Any]  # the answer to `job`
+    job: Job
+    state: JobState
+    blobs: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # those of the result that this peer has
+    note: Arrays = field(default_factory=Arrays, repr=False)  # what the peer keeps for itself; read on its device only
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the columns in the peer's data; ``x1``, ``x2``, ... where it has none."""
+        n_features = self.state.arrays["origin"].size if "origin" in self.state.arrays else 0
+        names = list(self.told["features"])
+        return names if len(names) == n_features else [f"x{number}" for number in range(1, n_features + 1)]
+
+    def named(self, peers: Any) -> list[str]:
+        """Return the names of roster indices."""
+        return [self.told["roster"][peer] for peer in peers]
+
+
+def drift(found: FinishedJob) -> dict[str, Any] | None:
+    """Return how far the centers of a repeated job moved since the previous turn, in each feature's own width.
+
+    Returns
+    -------
+    dict or None
+        ``features``: the largest move of any center in each feature, by name, as a fraction of the feature's range;
+        ``each``: the largest of each center; ``largest``: of them all; ``of``: what a fraction is of. Without scaling a
+        result has the range only up to the next power of two, which is between once and twice the range, and with zscore
+        the standard deviation. Centers are matched so that the sum of squared fractions is the least. None for a first turn.
+    """
+    if not found.told["number"] or "centers" not in found.state.arrays:
+        return None
+    given = next((s.parameters["centers"] for s in found.job.stages if s.parameters.get("init") == "given"), None)
+    centers = summaries.raw_centers(found.state)
+    if given is None or np.shape(given) != centers.shape:
+        return None
+    width, of = summaries.widths(found.state)
+    apart = (np.array(given)[:, None, :] - centers[None, :, :]) / width
+    squared = (apart**2).sum(axis=2)
+    # The matching wants whole numbers; 53 bits keep what a float has.
+    costs = np.rint(squared.T / (squared.max() or 1.0) * 2.0**53).astype(np.int64).tolist()
+    moved = np.abs(apart[cheapest_matching(costs), np.arange(len(centers))])
+    features = dict(zip(found.features, moved.max(axis=0).tolist(), strict=True))
+    return {"of": of, "largest": float(moved.max()), "features": features, "each": moved.max(axis=1).tolist()}
+
+
+def result_of(client: Connection, job_id: str, *, own: bool = False) -> FinishedJob:
+    """Return the result of a finished job, named by its id or the beginning of it.
+
+    With `own`, also read what the peer keeps for itself; possible on its own device only.
+
+    Raises
+    ------
+    FleetError
+        If the job has not ended, failed, or was cancelled, with why.
+    UsageError
+        If the peer does not know it.
+    """
+    told = client.ask("job", job=job_id)
+    job_id, named = told["job"], told.get("name", told["job"])
+    if not told["finished"]:
+        raise FleetError(
+            f"{named} has not ended: {told['phase']}, round {told['round']}; `{command('p2pclust', 'watch', named)}` waits"
+        )
+    if told["phase"] != "done":
+        exposed = f"; exposed: {', '.join(told['exposed'])}" if told["exposed"] else ""
+        raise FleetError(f"{named}: {told['reason'] or told['phase']}{exposed}")
+    try:
+        job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
+        state = engine.decode_state(job, fetch(client, job_id, "state", told["digest"]))
+        blobs = {digest: fetch(client, job_id, "blob", digest) for digest in engine.results(job, state)}
+        note = (
+            Arrays.decode(fetch(client, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()
+        )
+        for digest in engine.own_results(job, state, note) if note else ():
+            with suppress(UsageError):  # its disk has it no more: the peer concludes without it, too
+                blobs[digest] = fetch(client, job_id, "blob", digest)
+    except WireError as error:
+        raise FleetError(f"{job_id}: its result cannot be read by this version: {error}") from None
+    return FinishedJob(job_id, told, job, state, blobs, note)

@@ -1,0 +1,113 @@
+"""``[data]`` of a scenario: the source of the rows, and how they are dealt out to the peers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+
+from p2pclust.errors import DataError
+from p2pclust.jobs import fields
+from p2pclust.jobs.fields import TomlTable, refuse, wrong_value
+
+__all__ = ["DataSpec", "PartitionSpec", "missing_rule"]
+
+#: The schemes that each option is for, and the options that their schemes need.
+_SCHEMES = {
+    "beta": ("dirichlet", "distance"), "labels_per_peer": ("labels",), "rows_per_class": ("by-class",),
+    "classes_per_peer": ("by-class",), "overlap": ("by-class",), "locations": ("distance",), "widths": ("vertical",),
+}  # fmt: skip
+_NEEDED = ("beta", "labels_per_peer", "rows_per_class")
+
+
+def missing_rule(value: object) -> str | dict[str, Any]:
+    """Return the treatment of missing values."""
+    from p2pclust.data.table import Choice  # noqa: PLC0415 - imports NumPy
+
+    if isinstance(value, str | dict):
+        try:
+            Choice(missing_values=value)
+        except DataError as error:
+            raise wrong_value(str(error).partition(": ")[2]) from None
+        return value
+    raise wrong_value("expected 'error', 'drop', or { fill = VALUE }")
+
+
+class PartitionSpec(TomlTable):
+    """``[data.partition]``: which peer holds which rows."""
+
+    scheme: Literal[
+        "iid", "dirichlet", "labels", "distance", "by-group", "by-file", "by-class", "vertical", "files"
+    ] = "iid"
+    #: For dirichlet and distance: with a smaller value the peers differ more.
+    beta: Annotated[float, Field(gt=0)] | None = None
+    #: For labels: the number of classes that every peer holds.
+    labels_per_peer: Annotated[int, Field(ge=1)] | None = None
+    #: For distance: the place of each peer, in raw units; by default drawn from the seed, within the range of the rows.
+    locations: fields.Locations | None = None
+    #: For by-class: the number of rows of each class that a peer has, the number of its classes (from, to), and the share
+    #: of a class's rows that all peers with this class have in common.
+    rows_per_class: Annotated[int, Field(ge=1)] | None = None
+    classes_per_peer: Annotated[tuple[int, int], Field(strict=False)] | None = None
+    overlap: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: For vertical: the number of each device's columns, in the order of the devices; by default as equal as possible.
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] | None = None
+
+    @model_validator(mode="after")
+    def _options_fit_scheme(self) -> PartitionSpec:
+        problems = []
+        for option, schemes in _SCHEMES.items():
+            given = getattr(self, option) is not None
+            if given and self.scheme not in schemes:
+                problems.append(f"{option} is for scheme = {' or '.join(map(repr, schemes))}, not {self.scheme!r}")
+            elif not given and self.scheme in schemes and option in _NEEDED:
+                problems.append(f"scheme = {self.scheme!r} needs {option}")
+        refuse(problems)
+        return self
+
+
+class DataSpec(TomlTable):
+    """``[data]``: the source of the rows, and how the federated protocol scales them."""
+
+    #: A registered data set, a file, or a folder of files, which is split among the peers.
+    source: Annotated[str, Field(min_length=1)] | None = None
+    #: One file per device, in the order of the devices; files are not split.
+    files: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(fields.not_empty)] | None = None
+    #: For CSV, ARFF and Parquet files: the columns of y and group, and of the features if these are not all other columns.
+    label_column: fields.Column | None = None
+    group_column: fields.Column | None = None
+    columns: fields.Columns | None = None
+    #: For the same files: the column with the rows' ids for the table of labels; it is not a feature.
+    id_column: fields.Column | None = None
+    #: For files: refuse missing values, leave their rows out, or put a declared value in their place.
+    missing_values: Annotated[str | dict[str, Any], PlainValidator(missing_rule)] = "error"
+    #: For generated data sets: their options, such as noise.
+    options: fields.Options | None = None
+    scaling: Literal["none", "minmax", "zscore"] = "none"
+    #: The declared range of each feature in raw units, instead of a round that measures it. One pair is for all features.
+    bounds: fields.Bounds | None = None
+    partition: PartitionSpec | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The partition's scheme; by default files are not split, and a source is dealt out at random."""
+        if self.partition is not None:
+            return self.partition.scheme
+        return "iid" if self.files is None else "files"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, document: Any) -> Any:
+        return fields.renamed(document, "missing", "missing_values", "[data]")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSpec:
+        if (self.source is None) == (self.files is None):
+            refuse(["expected either source, or files with one file per device"])
+        if self.files is not None and self.scheme != "files":
+            refuse([f"files are not split: partition.scheme = {self.scheme!r} needs source"])
+        if self.files is not None and self.options is not None:
+            refuse(["options are for generated data sets: they need source"])
+        if self.source is not None and self.scheme == "files":
+            refuse(["partition.scheme = 'files' needs files, one per device, instead of source"])
+        return self

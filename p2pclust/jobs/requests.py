@@ -1,0 +1,49 @@
+"""From the keys of a job to the job document, and to what a fleet is asked to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from p2pclust.jobs.fields import Bounds
+from p2pclust.jobs.job_keys import JobSpec
+from p2pclust.jobs.request import JobRequest
+from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.job import Job
+
+__all__ = ["job_of", "request_of"]
+
+
+def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
+    """Return the job document; `bounds` has a declared range for each feature.
+
+    Raises
+    ------
+    UsageError
+        If the protocol refuses a parameter.
+    """
+    return cluster_job(
+        spec.protocol,
+        n_clusters=spec.clusters,
+        scaling=scaling,
+        bounds=None if bounds is None else ([low for low, _ in bounds], [high for _, high in bounds]),
+        init=spec.init,
+        tol=spec.tol,
+        max_rounds=spec.max_rounds,
+        participation=spec.participation,
+        seed=seed,
+        secure=bool(spec.secured),
+        groups=spec.secured.get("groups", 0),
+        privacy=None if spec.privacy is None else spec.privacy.model_dump(),
+        **spec.parameters(),
+    )
+
+
+def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:
+    """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
+    treatment = Treatment(
+        spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, aggregator, spec.collect or "",
+        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, every_s,
+        verify=spec.verify or "", **spec.secured,
+    )  # fmt: skip
+    return JobRequest(job, treatment, spec.all_to_all)

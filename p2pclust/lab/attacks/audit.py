@@ -1,0 +1,233 @@
+"""Do every attack on a job, and count the rows that come back exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.lab.attacks.copies import proposed_rows
+from p2pclust.lab.attacks.few_rows import fuzzy_sums_in, rows_solved_for
+from p2pclust.lab.attacks.findings import AttackResult, ranges_of, recovered
+from p2pclust.lab.attacks.models import attack_models, exchanges_models
+from p2pclust.lab.attacks.moving_rows import rows_from_centers, rows_that_moved_alone
+from p2pclust.lab.attacks.sights import Sight, Sights, sights_of
+from p2pclust.lab.attacks.two_runs import differences, rows_in_differences, single_rows
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.round_log import RoundRecord
+from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+
+__all__ = ["Audit", "audit_job"]
+
+Floats = NDArray[np.float64]
+
+#: A job is run again without each of at most so many devices, spread over the roster.
+_AGAIN = 10
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A job that has ended, and how its peers sent their sums.
+
+    Parameters
+    ----------
+    job : Job
+    locals : sequence of Local
+        The rows of each peer of the roster: what was shown is computed from them again, and what comes back is compared
+        with them.
+    log : sequence of RoundRecord
+        Of the job's last state.
+    later : sequence of (int, int, Local)
+        Rows that took the place of others; see :func:`p2pclust.protocols.engine.runner.replay`.
+    observer : str
+        The peer that gets what peers send.
+    parents : sequence of int
+        The tree along which sums are added up: the parent of each peer, -1 for the aggregator. Empty: each peer sends its
+        own to the observer.
+    secured : bool
+        Whether it ran with secure sums.
+    groups : sequence of int
+        The sets of peers whose totals these revealed one by one, as the job's last state has them.
+    patience_s : float
+        How long to try to solve for the rows of one peer.
+    clock : callable
+        Returns seconds.
+    """
+
+    job: Job
+    locals: Sequence[Local]
+    log: Sequence[RoundRecord]
+    later: Later = ()
+    observer: str = "aggregator"
+    parents: Sequence[int] = ()
+    secured: bool = False
+    groups: Sequence[int] = ()
+    patience_s: float = 20.0
+    clock: Callable[[], float] = time.perf_counter
+
+
+def audit_job(audit: Audit) -> list[AttackResult]:
+    """Attack a job with what its rounds showed.
+
+    Raises
+    ------
+    UsageError
+        If its peers hold columns, or its sums have noise that cannot be drawn again.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> peers = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]])]
+    >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]])
+    >>> found = audit_job(Audit(job, peers, run_in_process(job, peers).log, clock=lambda: 0.0))
+    >>> found[0].observer, found[0].attack, found[0].recovered
+    ('aggregator', 'rows that move alone', 0)
+    """
+    job = audit.job
+    if job.by_columns:
+        raise UsageError(f"audit: the attacks are on rows; the peers of {job.protocols[job.main].id} hold columns")
+    if mu_squared_of(job) > 0.0:
+        raise UsageError("audit: its noise cannot be drawn again: a private job promises epsilon and delta instead")
+    if exchanges_models(job):
+        return attack_models(job, audit.locals, clock=audit.clock)
+    return _Attacks(audit).all()
+
+
+class _Attacks:
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._rows = ranges_of(audit.locals)
+        self._sights = sights_of(
+            audit.job, audit.locals, audit.log, audit.later, secured=audit.secured, parents=audit.parents,
+            groups=audit.groups,
+        )  # fmt: skip
+
+    def all(self) -> list[AttackResult]:
+        """Return what every attack found."""
+        observer, main = self._audit.observer, labelling_stage(self._audit.job)[1]
+        copies = self._on_sent(observer, "copies in centers", proposed_rows)
+        if not isinstance(main, Additive):
+            return [copies]  # it sends centers, and no sums of rows
+        # Of a fuzzy job this reads the crisp sums of its start.
+        found = [self._on_sent(observer, "rows that move alone", rows_that_moved_alone), copies]
+        if (fuzzifier := getattr(main, "fuzzifier", None)) is not None:
+            solve = partial(self._solved, fuzzifier=fuzzifier)
+            found.append(self._on_sent(observer, "least squares over the rounds", solve))
+        found += [
+            self._on_sent(observer, "clusters of one row", single_rows),
+            self._on_all("totals", "rows that move alone", lambda: rows_that_moved_alone(self._sights.totals)),
+        ]
+        if self._sights.groups:
+            found.append(self._on_groups("rows that move alone", rows_that_moved_alone))
+            found.append(self._on_groups("clusters of one row", single_rows))
+        if fuzzifier is None:
+            found.append(
+                self._on_all("any peer", "rows between two centers", lambda: rows_from_centers(self._sights.states))
+            )
+        found += [self._without_a_device(), self._with_a_new_row()]
+        return found
+
+    # -- one run --------------------------------------------------------------------------------------------------------
+
+    def _on_groups(self, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
+        """Attack the totals of groups, which secure sums reveal one by one."""
+        locals_ = self._audit.locals
+        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
+        for peers, seen in sorted(self._sights.groups.items()):
+            read = reads(seen)
+            for peer in peers:
+                found[peer] = recovered(read, locals_[peer].X, self._rows)
+        sent = [peer for peers in self._sights.groups for peer in peers]
+        return self._result("group totals", attack, sum(locals_[peer].n_samples for peer in sent), began, found)
+
+    def _on_sent(self, observer: str, attack: str, reads: Callable[[list[Sight]], Floats]) -> AttackResult:
+        """Attack what was sent for each peer, or for each branch of the tree."""
+        locals_ = self._audit.locals
+        began, found = self._audit.clock(), dict.fromkeys(range(len(locals_)), 0)
+        for peers, seen in sorted(self._sights.sent.items()):
+            read = reads(seen)
+            for peer in peers:
+                found[peer] = max(found[peer], recovered(read, locals_[peer].X, self._rows))
+        sent = {peer for peers in self._sights.sent for peer in peers}
+        return self._result(observer, attack, sum(locals_[peer].n_samples for peer in sent), began, found)
+
+    def _on_all(self, observer: str, attack: str, reads: Callable[[], Floats]) -> AttackResult:
+        """Attack what was sent for all peers together."""
+        began = self._audit.clock()
+        sent = sorted({peer for peers in self._sights.sent for peer in peers})
+        read = reads()
+        hits = sum(recovered(read, self._audit.locals[peer].X, self._rows) for peer in sent)
+        rows = sum(self._audit.locals[peer].n_samples for peer in sent)
+        return AttackResult(observer, attack, rows, hits, self._audit.clock() - began, {})
+
+    def _result(self, observer: str, attack: str, rows: int, began: float, found: Mapping[int, int]) -> AttackResult:
+        by_peer = {peer: hits for peer, hits in found.items() if hits}
+        return AttackResult(observer, attack, rows, sum(by_peer.values()), self._audit.clock() - began, by_peer)
+
+    def _solved(self, seen: Sequence[Sight], fuzzifier: float) -> Floats:
+        sums = fuzzy_sums_in(seen, fuzzifier) if len(seen[0].peers) == 1 else None
+        if sums is None:
+            return np.zeros((0, 0))
+        until = self._audit.clock() + self._audit.patience_s
+        public = next(sight.state for sight in reversed(seen) if "origin" in sight.state)
+        rng = random_streams.aggregating(self._audit.job.seed, seen[0].peers[0])
+        rows = rows_solved_for(sums, rng, lambda: self._audit.clock() >= until)
+        return np.asarray(public["origin"] + rows * public["scale"])
+
+    # -- two runs -------------------------------------------------------------------------------------------------------
+
+    def _without_a_device(self) -> AttackResult:
+        """Run the job again without each of some devices: the totals differ by what that device showed."""
+        locals_ = list(self._audit.locals)
+        began, found = self._audit.clock(), {}
+        first = self._again(locals_)
+        devices = self._some_devices(1)
+        for peer in devices:
+            others = [*locals_[:peer], locals_[peer].refusing("is away"), *locals_[peer + 1 :]]
+            read = rows_in_differences(differences(*(_seen_of(of, peer) for of in (first, self._again(others)))))
+            found[peer] = recovered(read, locals_[peer].X, self._rows)
+        rows = sum(locals_[peer].n_samples for peer in devices)
+        return self._result("two runs", "without one device", rows, began, found)
+
+    def _with_a_new_row(self) -> AttackResult:
+        """Run the job again when each of some devices has one row more: the sums differ by that row."""
+        locals_ = list(self._audit.locals)
+        began, found = self._audit.clock(), {}
+        now = self._again(locals_)
+        devices = self._some_devices(2)
+        for peer in devices:
+            before = [*locals_[:peer], _without_the_last(locals_[peer]), *locals_[peer + 1 :]]
+            then = self._again(before)
+            sums = [_seen_of(of, peer) if self._audit.secured else of.sent.get((peer,), []) for of in (now, then)]
+            read = single_rows(differences(*sums)[:1])
+            found[peer] = recovered(read, locals_[peer].X[-1:], self._rows)
+        return self._result("two turns", "a new row", len(devices), began, found)
+
+    def _again(self, locals_: Sequence[Local]) -> Sights:
+        """Return what the job shows over these rows."""
+        job, groups = self._audit.job, self._audit.groups
+        return sights_of(job, locals_, run_in_process(job, locals_, groups=groups).log, groups=groups)
+
+    def _some_devices(self, least_rows: int) -> list[int]:
+        able = [n for n, one in enumerate(self._audit.locals) if one.n_samples >= least_rows and not one.problem]
+        return [able[int(place)] for place in np.unique(np.linspace(0, len(able) - 1, min(len(able), _AGAIN)).round())]
+
+
+def _seen_of(sights: Sights, peer: int) -> list[Sight]:
+    """Return the sums of several peers in which a peer's contributions are: of its group, or of all."""
+    return next((seen for peers, seen in sights.groups.items() if peer in peers), sights.totals)
+
+
+def _without_the_last(local: Local) -> Local:
+    """Return a peer's rows without the last one."""
+    labels, weights = (None if array is None else array[:-1] for array in (local.labels, local.weights))
+    return Local(local.X[:-1], labels=labels, weights=weights, n_clusters=local.n_clusters)

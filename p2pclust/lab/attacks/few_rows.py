@@ -1,0 +1,140 @@
+"""Few rows: solve for a peer's rows from its fuzzy sums over the rounds.
+
+A round of fuzzy c-means shows C weights and C x F sums, all of them functions of the peer's rows and of public centers. The
+privacy gate counts these equations in one round; T rounds give up to T times as many. With more equations than unknowns,
+nonlinear least squares from random starts finds the rows, their number tried out from the smallest that is possible. A try
+that explains all that was shown has all rows; otherwise the best try counts, in which single rows may be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.lab.attacks.sights import Sight
+
+__all__ = ["SeenFuzzySums", "fuzzy_sums_in", "rows_solved_for"]
+
+Floats = NDArray[np.float64]
+
+#: A solution explains what was shown to so many digits of it.
+_EXPLAINED = 1e-9
+_TRIES_IN_TURN = 3
+#: Peers with more are passed over: each try takes longer, and fewer of their rows come back.
+_MOST_UNKNOWNS = 40
+
+
+@dataclass(frozen=True)
+class SeenFuzzySums:
+    """What one peer showed over the rounds, in working coordinates: T rounds, C clusters, F features.
+
+    Several starts side by side count as so many rounds.
+    """
+
+    centers: Floats  # (T, C, F)
+    weights: Floats  # (T, C)
+    sums: Floats  # (T, C, F)
+    fuzzifier: float
+    fewest: int  # rows that the peer holds at least
+    low: Floats  # (F,): the box that all rows lie in
+    high: Floats
+
+    @property
+    def shown(self) -> Floats:
+        """Weights and sums side by side, shape (T, C, F + 1)."""
+        return np.concatenate([self.weights[:, :, np.newaxis], self.sums], axis=2)
+
+    def explained_by(self, rows: Floats) -> Floats:
+        """Return what rows, shape (n, F), would have shown, shape (T, C, F + 1)."""
+        apart = ((rows[np.newaxis, :, np.newaxis] - self.centers[:, np.newaxis]) ** 2).sum(axis=3) + 1e-300
+        power = apart ** (-1.0 / (self.fuzzifier - 1.0))
+        memberships = (power / power.sum(axis=2, keepdims=True)) ** self.fuzzifier
+        sums = np.einsum("tnc,nf->tcf", memberships, rows)
+        return np.concatenate([memberships.sum(axis=1)[:, :, np.newaxis], sums], axis=2)
+
+
+def fuzzy_sums_in(sights: Sequence[Sight], fuzzifier: float) -> SeenFuzzySums | None:
+    """Return what sights of one peer show of fuzzy c-means; None if they are too few or of another protocol."""
+    rounds = [sight for sight in sights if {"weights", "sums"} <= set(sight.shown) and "centers" in sight.state]
+    each = [one for sight in rounds for one in _starts(sight)]
+    if len(each) < 2:
+        return None
+    public = rounds[-1].state
+    ranges = [sight.state for sight in sights if "lo" in sight.state]
+    # Without a range, centers of many rounds show where rows lie; the box is only where the tries begin.
+    bounds = ranges[-1] if ranges else None
+    centers, weights, sums = (np.array(parts) for parts in zip(*each, strict=True))
+    low, high = centers.min(axis=(0, 1)), centers.max(axis=(0, 1))
+    if bounds is not None:
+        low, high = ((bounds[name] - public["origin"]) / public["scale"] for name in ("lo", "hi"))
+    else:
+        low, high = low - (high - low) / 2, high + (high - low) / 2
+    return SeenFuzzySums(
+        centers=centers,
+        weights=weights,
+        sums=sums,
+        fuzzifier=fuzzifier,
+        # Memberships to the power m add up to between C**(1 - m) and 1 for a row.
+        fewest=max(1, int(np.ceil(weights.sum(axis=1).max() - 1e-6))),
+        low=low,
+        high=high,
+    )
+
+
+def _starts(sight: Sight) -> list[tuple[Floats, Floats, Floats]]:
+    """Return centers, weights and sums of each start; none after some of several starts stand still."""
+    weights, sums = sight.shown["weights"], sight.shown["sums"]
+    if weights.ndim == 1:
+        return [(sight.state["centers"], weights, sums)]
+    starts = sight.state["starts"]
+    return list(zip(starts, weights, sums, strict=True)) if len(starts) == len(weights) else []
+
+
+def rows_solved_for(seen: SeenFuzzySums, rng: np.random.Generator, expired: Callable[[], bool]) -> Floats:
+    """Return the rows that best explain what a peer showed, in working coordinates; no row if it has too many.
+
+    Parameters
+    ----------
+    seen : SeenFuzzySums
+    rng : numpy.random.Generator
+        Draws where the tries begin.
+    expired : callable
+        Whether to give up; asked after each try.
+
+    Returns
+    -------
+    ndarray of shape (n, F)
+    """
+    features, clusters = seen.sums.shape[2], seen.weights.shape[1]
+    # Each row weighs at least C**(1 - m) and at most 1 in a round, which bounds their number from both sides.
+    most = int(seen.weights[0].sum() * clusters ** (seen.fuzzifier - 1.0) + 1e-6)
+    numbers = range(
+        seen.fewest, min(most, seen.weights.size * (features + 1) // features, _MOST_UNKNOWNS // features) + 1
+    )
+    best, least = np.zeros((0, features)), np.inf
+    while numbers:
+        for n_rows in numbers:
+            for _ in range(_TRIES_IN_TURN):
+                rows, left = _try(seen, seen.low + rng.random((n_rows, features)) * (seen.high - seen.low))
+                if left < least:
+                    best, least = rows, left
+                if least < _EXPLAINED or expired():
+                    return best
+    return best
+
+
+def _try(seen: SeenFuzzySums, start: Floats) -> tuple[Floats, float]:
+    """Solve from one start; return the rows, and the largest part of what was shown that they leave unexplained."""
+    from scipy.optimize import least_squares  # noqa: PLC0415 - slow to import
+
+    shown = seen.shown
+
+    def unexplained(flat: Floats) -> Floats:
+        return np.asarray((seen.explained_by(flat.reshape(start.shape)) - shown).ravel())
+
+    found = least_squares(unexplained, start.ravel(), max_nfev=200, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    left = float(np.abs(found.fun).max()) / max(1.0, float(np.abs(shown).max()))
+    return np.asarray(found.x.reshape(start.shape)), left

@@ -1,0 +1,132 @@
+"""Rows that move alone: the difference of two sums is a row.
+
+If, between two rounds, one cluster of a peer lost one row, another gained one, and no other cluster changed its number of
+rows, then the row is the difference of that cluster's sums. The other cluster's difference is the same row, which proves
+the reading. Each peer that sees such sums can do this, without any computation to speak of. On totals of many peers it finds
+less, since more rows move at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
+from p2pclust.protocols.engine.arrays import State
+
+__all__ = ["rows_from_centers", "rows_that_moved_alone"]
+
+Floats = NDArray[np.float64]
+
+#: Two readings of one row agree up to the rounding of the sums, as a share of the largest.
+_AGREE = 1e-9
+#: Numbers of rows that follow from centers are whole up to the rounding of the centers.
+_NEARLY_WHOLE = 1e-5
+
+
+def rows_that_moved_alone(sights: Sequence[Sight]) -> Floats:
+    """Return the rows that consecutive sums of the same peers give away, in the data's units, shape (n, F).
+
+    Where sums of few rows are withheld, a row can also appear or vanish: then the totals over all clusters differ by it.
+    That reading proves nothing by itself.
+
+    Parameters
+    ----------
+    sights : sequence of Sight
+        In the order of rounds; those without sums of crisp clusters are passed over.
+
+    Examples
+    --------
+    Of three rows, that at 4 moves from the first cluster to the second.
+
+    >>> from p2pclust.protocols.engine.arrays import Arrays
+    >>> public = Arrays(origin=np.zeros(1), scale=np.ones(1), centers=np.zeros((2, 1)))
+    >>> def seen(number, counts, sums):
+    ...     return Sight((0,), number, 3, public, Arrays(counts=np.array(counts), sums=np.array(sums)))
+    >>> rows_that_moved_alone([seen(0, [2.0, 1.0], [[5.0], [9.0]]), seen(1, [1.0, 2.0], [[1.0], [13.0]])])
+    array([[4.]])
+    """
+    crisp = [(sight, found) for sight in sights if (found := sums_of_clusters(sight)) is not None and found[2]]
+    rows: list[Floats] = []
+    for (before, (counts, sums, _)), (after, (next_counts, next_sums, _)) in pairwise(crisp):
+        if before.peers != after.peers or counts.ndim != next_counts.ndim:
+            continue
+        if counts.ndim > 1:
+            if len(counts) == len(next_counts):  # the same starts still move
+                each = zip(counts, sums, next_counts, next_sums, strict=True)
+                rows += [row for start in each for row in _read(*start)]
+        else:
+            rows += _read(counts, sums, next_counts, next_sums)
+    features = crisp[0][1][1].shape[-1] if crisp else 0
+    return np.array(rows) if rows else np.zeros((0, features))
+
+
+def _read(counts: Floats, sums: Floats, next_counts: Floats, next_sums: Floats) -> list[Floats]:
+    more = round(float(next_counts.sum() - counts.sum()))
+    if abs(more) == 1:
+        return [more * (next_sums.sum(axis=0) - sums.sum(axis=0))]
+    if counts.shape != next_counts.shape:
+        return []  # cells were split
+    change = np.rint(next_counts - counts)
+    lost, gained = np.flatnonzero(change == -1), np.flatnonzero(change == 1)
+    if not len(lost) == len(gained) == 1 or np.count_nonzero(change) != 2:
+        return []
+    row = next_sums[gained[0]] - sums[gained[0]]
+    other = sums[lost[0]] - next_sums[lost[0]]
+    return [row] if np.abs(row - other).max() <= _AGREE * np.abs(sums).max() else []
+
+
+def rows_from_centers(states: Sequence[tuple[int, State]]) -> Floats:
+    """Return the rows that centers alone give away, which every peer has; in the data's units, shape (n, F).
+
+    If exactly two centers moved between two rounds, because one row changed from one cluster to the other, then
+
+        (a + 1) c_a' - a c_a  =  row  =  b c_b - (b - 1) c_b'
+
+    for the numbers of rows a and b that the clusters had. With two features or more these are as many equations as unknown
+    numbers; whole numbers as a solution prove the reading.
+
+    Parameters
+    ----------
+    states : sequence of (int, State)
+        In the order of rounds, each with the number of its stage.
+
+    Examples
+    --------
+    A cluster of (0, 0) and (2, 0) gets (4, 3) from a cluster of (4, 3), (8, 8) and (9, 4).
+
+    >>> from p2pclust.protocols.engine.arrays import Arrays
+    >>> def public(*centers):
+    ...     return Arrays(origin=np.zeros(2), scale=np.ones(2), centers=np.array(centers))
+    >>> rows_from_centers([(3, public([1.0, 0.0], [7.0, 5.0])), (3, public([2.0, 1.0], [8.5, 6.0]))])
+    array([[4., 3.]])
+    """
+    found, features = [], 0
+    for (stage, before), (next_stage, after) in pairwise(states):
+        if stage != next_stage or not ("centers" in before and "centers" in after and "origin" in after):
+            continue
+        old, new = before["centers"], after["centers"]
+        features = new.shape[1]
+        if old.shape != new.shape or features < 2:
+            continue
+        moved = np.flatnonzero((old != new).any(axis=1))
+        if len(moved) == 2:
+            found += [
+                after["origin"] + row * after["scale"]
+                for a, b in (moved, moved[::-1])
+                if (row := _moved_between(old[a], new[a], old[b], new[b])) is not None
+            ]
+    return np.array(found) if found else np.zeros((0, features))
+
+
+def _moved_between(old_to: Floats, new_to: Floats, old_from: Floats, new_from: Floats) -> Floats | None:
+    """Return the row that one cluster got from another one, if whole numbers of rows explain both centers."""
+    matrix = np.stack([new_to - old_to, new_from - old_from], axis=1)
+    rows, _, rank, _ = np.linalg.lstsq(matrix, new_from - new_to)
+    whole = np.rint(rows)
+    if rank < 2 or whole.min() < 1 or np.abs(rows - whole).max() > _NEARLY_WHOLE:
+        return None
+    return np.asarray((whole[0] + 1) * new_to - whole[0] * old_to)

@@ -1,0 +1,96 @@
+"""``p2pclust audit``: attack the jobs of a scenario with what their messages show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
+from p2pclust.cli.show.output import note, put_json, stderr, stdout
+from p2pclust.errors import UsageError
+from p2pclust.lab.commands.run import BackendName
+
+if TYPE_CHECKING:
+    from p2pclust.lab.scenario.outcome.audited import AuditedJob
+
+__all__ = ["audit"]
+
+_MOST_PEERS = 5
+
+
+def audit(
+    scenario: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="The scenario file, or the name of one that is installed with p2pclust."
+        ),
+    ],
+    backend: Annotated[
+        BackendName, typer.Option(metavar="processes|namespaces|simulated|in-process", help="Where the peers run.")
+    ] = BackendName.SIMULATED,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
+    patience: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to try to solve for the rows of one peer.")
+    ] = 5.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also write the files of the run there, with audit.json and a section of report.html."
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier run in the output directory.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as one JSON object.")] = False,
+) -> None:
+    """Run a scenario, then do what a curious peer could do with what it got.
+
+    Prints how many rows come back exactly: each value within a thousandth of its feature's range. The aggregator gets the
+    contributions of single peers, the peer above in a tree those below it; "totals" shows what is left if only sums of all
+    peers are seen, "any peer" what follows from the centers of all rounds, and "two runs" and "two turns" the difference of
+    the job to one without a device, or with one row less. Of models that peers exchange it prints how well they recognise
+    rows that they were trained on (AUC; 0.5 is a guess), and how near the nearest copy is that they draw.
+
+    \b
+    Examples:
+      p2pclust audit quickstart
+      p2pclust audit quickstart --set jobs.0.protocol=llf-cm --json
+      p2pclust audit iris-kmeans --out audits/iris
+    """
+    from p2pclust.lab.scenario.audit import audit_scenario  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.lab.scenario.outcome.folder import left_by_a_run  # noqa: PLC0415
+
+    file = find_example(scenario, SCENARIOS, "p2pclust audit")
+    checked = load_scenario(file, overrides or (), seed)
+    if stderr().is_terminal:
+        note(f"running {file.stem}, then attacking it: up to {patience:g} s for each peer of few rows", style="dim")
+    if out is not None and (earlier := left_by_a_run(out)) and not overwrite:
+        raise UsageError(
+            f"--out {out}: it holds {earlier[0].name} of an earlier run: choose another folder, or add --overwrite"
+        )
+    audited = audit_scenario(checked, backend.value, name=file.stem, patience_s=patience, out=out)
+    if as_json:
+        put_json({"scenario": file.stem, "attacks": [attack for job in audited for attack in job.to_dicts()]})
+        return
+    _print(audited)
+
+
+def _print(audited: Sequence[AuditedJob]) -> None:
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
+
+    columns = ["job", "observer", "attack", "rows", "found", "seconds", "most, by peer"]
+    made = table(columns, right=("job", "rows", "seconds"), wrap=("found", "most, by peer"))
+    for job in audited:
+        for finding in job.findings:
+            most = sorted(finding.by_peer.items(), key=lambda item: -item[1])[:_MOST_PEERS]
+            made.add_row(
+                str(job.number), finding.observer, finding.attack, f"{finding.rows:,}", finding.words,
+                f"{finding.seconds:.1f}", ", ".join(f"{job.roster[peer]} {rows}" for peer, rows in most),
+            )  # fmt: skip
+    stdout().print(made)

@@ -1,0 +1,181 @@
+"""``p2pclust choose``: choose the number of clusters with the fleet of a scenario."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from p2pclust.cli.show.options import Overrides, ScenarioSeed
+from p2pclust.cli.show.output import put_json, stdout
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.lab.commands.run import BackendName
+from p2pclust.lab.commands.show.bar import progress_bar
+from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
+
+if TYPE_CHECKING:
+    from p2pclust.choose.choice import ChoiceOfClusters
+    from p2pclust.lab.scenario.file.schema import Scenario
+    from p2pclust.lab.testbed.spec import Event
+
+__all__ = ["choose"]
+
+
+def choose(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],
+    clusters: Annotated[
+        str,
+        typer.Option(
+            metavar="A-B", help="The numbers to try, from A to B inclusive; begin with 1 so that 2 can be the elbow."
+        ),
+    ] = "2-10",
+    restarts: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Runs for each number, with different first centers; the best counts."),
+    ] = 3,
+    backend: Annotated[
+        BackendName,
+        typer.Option(
+            metavar="processes|simulated|in-process",
+            help="Where the peers run; the results are the same.",
+        ),
+    ] = BackendName.IN_PROCESS,
+    seed: ScenarioSeed = None,
+    overrides: Overrides = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", "-o", metavar="FILE", help="Plot the measures to this file (png, pdf, svg)."),
+    ] = None,
+    no_gate: Annotated[
+        bool, typer.Option("--no-gate", help="Also measure peers with few rows; by default they abstain and are named.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+) -> None:
+    """Choose the number of clusters: cluster with each number, measure every result over all peers, recommend one.
+
+    Uses the data, their partition and the first job of the scenario, but not its number of clusters, faults and
+    expectations. By default the first centers come from sums of all peers ("split-merge"). No row leaves its peer: each
+    measure is a sum over peers, equal to that of the pooled rows. Exits with 3 if the
+    fleet could not finish.
+
+    \b
+    Examples:
+      p2pclust choose iris-kmeans --clusters 1-5
+      p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
+    """
+    from p2pclust.lab.plots.choice import plot_refusal  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
+    from p2pclust.tools.json_values import plain  # noqa: PLC0415
+
+    least, most = _range(clusters)
+    refusal = "" if plot is None else plot_refusal(plot)
+    if refusal:
+        raise UsageError(f"--plot {refusal}" if plot is not None and refusal.startswith(str(plot)) else refusal)
+    checked = load_scenario(find_example(scenario, SCENARIOS, "p2pclust run"), overrides or (), seed)
+    found = _found(checked, backend.value, range(least, most + 1), restarts, gate=False if no_gate else None)
+    if plot is not None:
+        found.plot(plot)
+    if as_json:
+        put_json(plain(found.to_dict()))
+    else:
+        _show(found, plot)
+
+
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,7})-(\d{1,7})", text)
+    if match is None or not 1 <= int(match[1]) < int(match[2]):
+        raise UsageError(f"--clusters {text}: expected A-B with A below B and at least 1, such as 2-10")
+    return int(match[1]), int(match[2])
+
+
+def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate: bool | None) -> ChoiceOfClusters:
+    """Run all trials on one fleet and choose."""
+    from p2pclust.choose.choice import choice  # noqa: PLC0415
+    from p2pclust.choose.trials import (  # noqa: PLC0415
+        final_states,
+        numbers_of_clusters,
+        trial_job,
+        trials,
+        usual_init,
+    )
+    from p2pclust.lab.scenario.file.load import check_backend, load_data, make_job  # noqa: PLC0415
+    from p2pclust.lab.scenario.run import fleet_spec  # noqa: PLC0415
+    from p2pclust.lab.testbed import backend as backend_called  # noqa: PLC0415
+    from p2pclust.protocols.engine.reasons import HELD  # noqa: PLC0415
+
+    first = scenario.jobs[0]
+    if first.init is not None and not isinstance(first.init, str):
+        raise UsageError(
+            "[jobs.0]: init holds first centers for one number of clusters: give the name of a method instead"
+        )
+    template = first.model_copy(update={"clusters": numbers[0], "init": first.init or usual_init(first.protocol)})
+    plain = scenario.model_copy(update={"faults": (), "jobs": (template,)})
+    check_backend(plain, backend)
+    shares = load_data(plain)
+    wanted = numbers_of_clusters(numbers, sum(share.n_rows for share in shares.values()))
+    n_features = next(iter(shares.values())).n_features
+
+    jobs = []
+    for number, own_seed in trials(wanted, restarts, scenario.seed):
+        job = template.model_copy(update={"clusters": number})
+        trial = plain.model_copy(update={"jobs": (job,), "seed": own_seed})
+        jobs.append(trial_job(make_job(trial, 0, n_features), wanted[-1], gate))
+    spec = fleet_spec(plain, shares, [jobs[0]])
+    spec = replace(spec, jobs=tuple(replace(spec.jobs[0], job=job) for job in jobs))
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress_bar("jobs", len(jobs)))
+        stack.enter_context(ended_like_ctrl_c())
+        begun = count()
+
+        def take(event: Event) -> None:
+            if advance is not None and event["verb"] == "submitted":
+                advance(next(begun))
+
+        result = backend_called(backend).carry_out(spec, take)
+    try:
+        return choice(jobs, final_states(result.jobs, result.failure, len(jobs)), [peer.name for peer in spec.peers])
+    except FleetError as error:
+        if gate is None and HELD in str(error):
+            raise FleetError(
+                f"{error}; with --no-gate they are measured, and sums of few rows show much of each"
+            ) from None
+        raise
+
+
+def _show(found: ChoiceOfClusters, plot: Path | None) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
+    from p2pclust.protocols.measuring.choose import MEASURES  # noqa: PLC0415
+
+    console = stdout()
+    columns = ("clusters", "rows", "smallest", "objective/row", "inertia/row", "soft DB", "Xie–Beni", "silhouette")
+    shown = table(columns, right=columns)
+    for row in found.table:
+
+        def cell(measure: str, value: float, clusters: int = row.clusters) -> str:
+            best = "*" if found.votes[measure] == clusters else " "
+            return (f"{value:.4g}" if math.isfinite(value) else "-") + best
+
+        cells = (
+            f"{row.clusters}", f"{row.rows}", f"{min(row.counts)}", f"{row.objective / row.rows:.4g}",
+            cell(MEASURES[3], row.inertia / row.rows), cell(MEASURES[0], row.soft_davies_bouldin),
+            cell(MEASURES[1], row.xie_beni), cell(MEASURES[2], row.simplified_silhouette),
+        )  # fmt: skip
+        shown.add_row(*cells, style="bold" if row.clusters == found.recommended else "")
+    console.print(shown)
+    console.print(Text("* best by this measure; for the inertia, where its curve bends most", style="dim"))
+    console.print()
+    for note in found.notes:
+        console.print(Text(f"note: {note}", style="yellow"), soft_wrap=True)
+    console.print(Text(f"recommended: {found.recommended} clusters", style="bold"), soft_wrap=True)
+    console.print(Text(found.reason), soft_wrap=True)
+    if plot is not None:
+        console.print(Text(f"plot: {plot}"), soft_wrap=True)

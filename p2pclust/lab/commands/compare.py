@@ -1,0 +1,89 @@
+"""``p2pclust compare``: show several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.errors import UsageError
+
+if TYPE_CHECKING:
+    from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun
+
+__all__ = ["compare"]
+
+
+def compare(
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULT...", help="Output directories of p2pclust run, or their result.json."),
+    ],
+    differing: Annotated[bool, typer.Option("--differing", help="Leave out lines that are equal in all runs.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the comparison and charts.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
+) -> None:
+    """Show two or more runs side by side: what was run, the results, the cost and the expectations.
+
+    Differences are highlighted; the last column is the ratio of the largest number to the smallest.
+
+    \b
+    Examples:
+      p2pclust compare runs/one runs/other
+      p2pclust compare runs/one runs/other/result.json --differing --out compared.html
+    """
+    from p2pclust.lab.scenario.outcome.compare import compare as compared  # noqa: PLC0415
+    from p2pclust.lab.scenario.outcome.compare import read_runs  # noqa: PLC0415
+
+    runs = read_runs(results)
+    lines = [line for line in compared(runs) if line.differs or not differing]
+    if out is not None:
+        _write(out, runs, lines)
+    if as_json:
+        put_json({"runs": [run.name for run in runs], "lines": [line.to_dict() for line in lines]})
+        return
+    _print(runs, lines)
+
+
+def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
+    from p2pclust.lab.plots import canvas  # noqa: PLC0415
+    from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
+
+    try:
+        write_comparison(out, runs, lines)
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be written ({error.strerror}): choose another file") from None
+    note(f"page: {out}")
+    if not canvas.can_draw():
+        note(f"{out.name} has {canvas.INSTALL}")
+
+
+def _print(runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - half of all imports that --help would need
+    from rich.text import Text  # noqa: PLC0415
+
+    from p2pclust.lab.scenario.outcome.compare import mark, shown  # noqa: PLC0415
+
+    console = stdout()
+    made = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+    made.add_column("", no_wrap=True)
+    for run in runs:
+        made.add_column(run.name, overflow="fold", min_width=min(len(run.name), 24))
+    made.add_column("differs", no_wrap=True)
+    part = ""
+    for line in lines:
+        if line.part != part:
+            part = line.part
+            made.add_row(*[""] * (len(runs) + 2)) if made.row_count else None
+            made.add_row(Text(part, style="bold underline"))
+        style = "bold yellow" if line.differs else "dim"
+        values = [Text(shown(value, line.unit), style=style) for value in line.values]
+        made.add_row(Text(line.what, style="bold" if line.differs else "dim"), *values, Text(mark(line), style=style))
+    console.print(made)
+    if not lines:
+        console.print("nothing differs")

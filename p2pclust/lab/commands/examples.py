@@ -1,0 +1,76 @@
+"""``p2pclust examples``: list the scenarios and sweeps that are installed, and copy one to change it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from p2pclust.cli.show.options import AsJson, group
+from p2pclust.cli.show.output import note, put_json, stdout
+from p2pclust.tools.commands import quoted
+
+__all__ = ["app"]
+
+app = group("""List the scenarios and sweeps that are installed with p2pclust, and copy one of them to change it.
+
+\b
+Example:
+  p2pclust examples list
+  p2pclust examples copy quickstart
+""")
+
+
+@app.command(name="list", short_help="List the installed scenarios and sweeps.")
+def list_(as_json: AsJson = False) -> None:
+    """List the installed scenarios, which `p2pclust run` takes by name, and sweeps, for `p2pclust topology sweep`.
+
+    \b
+    Example:
+      p2pclust examples list
+    """
+    from p2pclust.lab.scenario.file.examples import SCENARIOS, SWEEPS, examples  # noqa: PLC0415
+
+    found = [("scenario", example) for example in examples(SCENARIOS)]
+    found += [("sweep", example) for example in examples(SWEEPS)]
+    if as_json:
+        put_json({"examples": [{"kind": kind, **asdict(example)} for kind, example in found]})
+        return
+    from p2pclust.cli.show.tables import table  # noqa: PLC0415
+
+    rows = ((example.name, kind, example.title, example.needs) for kind, example in found)
+    stdout().print(table(("name", "kind", "what it shows", "needs"), rows, wrap=("what it shows",)))
+
+
+@app.command(short_help="Copy one of them here, to change it.")
+def copy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
+    to: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The folder, which is made if need be; default this one.")
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Copy an installed scenario or sweep, with the files that it names, into a folder. No file is replaced.
+
+    \b
+    Examples:
+      p2pclust examples copy quickstart
+      p2pclust examples copy rice-mill mine
+    """
+    from p2pclust.lab.scenario.file.examples import SCENARIOS, copy_example  # noqa: PLC0415
+
+    copies = copy_example(name, to)
+    verb = "p2pclust run" if (SCENARIOS / f"{name}.toml").is_file() else "p2pclust topology sweep"
+    if as_json:
+        put_json({"files": [str(copied) for copied in copies], "next": f"{verb} {quoted(_shown(copies[0]))}"})
+        return
+    for copied in copies:
+        note(f"copied {copied}")
+    note(f"run it: {verb} {quoted(_shown(copies[0]))}")
+
+
+def _shown(path: Path) -> str:
+    """Return a path that is taken for a file, not for the name of an installed one."""
+    return str(path) if len(path.parts) > 1 else f"./{path}"

@@ -1,0 +1,215 @@
+"""Show a run while it goes on: a live view on a terminal, otherwise one line for each event that matters."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from p2pclust.cli.show.tables import table
+from p2pclust.lab.live.progress import Progress
+from p2pclust.lab.live.views import GroupView, JobView, PeerView
+from p2pclust.tools.spelling import counted
+from p2pclust.tools.units import size
+
+__all__ = ["Watch", "sparkline"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN_BARS = "_.:-=+*#"
+_STYLES = {
+    "starting": "dim", "alive": "green", "finished": "bold green", "paused": "yellow", "down": "yellow", "lost": "red",
+    "left": "dim", "asleep": "blue", "suspect": "yellow",
+}  # fmt: skip
+_LAST_EVENTS = 6
+_BAR = 24  # columns of the bar of a class of devices
+_STRUCK = {
+    "fault": "bold red", "exited": "red", "waiting": "yellow", "elected": "bold", "drained": "red", "resumed": "green",
+}  # fmt: skip
+
+
+class Watch:
+    """Show a run; a context manager whose `take` gets every event.
+
+    `tol` has for each job the movement of its centers below which it ends. With `clock` the events are in real time, not in
+    virtual time.
+    """
+
+    def __init__(
+        self, console: Console, title: str, details: str, progress: Progress, tol: Sequence[float] = (),
+        *, clock: bool = True,
+    ) -> None:  # fmt: skip
+        self._console = console
+        self._title, self._details = title, details
+        self.progress = progress
+        self._tol = tuple(tol)
+        # Another thread draws the view; it must not see half of a change.
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+        self._clock = clock
+        self._last_event_at = time.monotonic()
+
+    def __enter__(self) -> Watch:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self.render, refresh_per_second=8, transient=True,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._live.start()
+        else:
+            self._say(self._title, self._details)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the live view, if there is one, so that later output stays on the terminal."""
+        if self._live is not None:
+            self._live.stop()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Follow one event."""
+        with self._lock:
+            line = self.progress.take(event)
+            self._last_event_at = time.monotonic()
+        if line and self._live is None:
+            self._say(f"{event['t']:8.2f} s  {line}")
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(Text(line), soft_wrap=True)
+
+    # -- the live view ----------------------------------------------------------------------------------------------
+
+    def render(self) -> RenderableType:
+        """Draw everything, as wide and as high as the terminal allows."""
+        with self._lock:
+            job = self.progress.job
+            head = Text(self._title, style="bold", overflow="ellipsis", no_wrap=True)
+            details = Text(self._details, style="dim", overflow="ellipsis", no_wrap=True)
+            # Virtual time advances with events only, real time also between them.
+            passed_s = time.monotonic() - self._last_event_at if self._clock else 0.0
+            details.append(f"   {self.progress.t + passed_s:.1f} s")
+            parts: list[RenderableType] = [head, details, Text(""), self._job_line(job)]
+            parts += [self._graph(job) if job is not None and job.graph else self._moves(job), self._load(), Text("")]
+            parts += [self._group(group) for group in self.progress.groups[: max(1, self._console.height // 5)]]
+            parts.append(Text(""))
+            # Rounds are shown above; their lines would push out all others.
+            told = [line for line in self.progress.lines if line.verb != "combined"][-_LAST_EVENTS:]
+            events = [self._event_line(line.t, line.text, _STRUCK.get(line.verb, "")) for line in told]
+            room = max(3, self._console.height - len(parts) - len(events) - 3)
+            parts += [self._peers(room), Text(""), *events]
+            return Group(*parts)
+
+    @property
+    def _unicode(self) -> bool:
+        return (self._console.encoding or "").lower().startswith("utf")
+
+    def _job_line(self, job: JobView | None) -> Text:
+        if job is None:
+            ready = sum(peer.status != "starting" for peer in self.progress.peers.values())
+            return Text(f"starting: {ready} of {len(self.progress.peers)} peers", no_wrap=True, overflow="ellipsis")
+        words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.protocol}"]
+        if job.round is not None:
+            words.append(f"round {job.round}")
+            words.append(f"stage {job.stage}" if job.stage != job.protocol else job.phase or "clustering")
+        if job.term is not None:
+            words.append(f"term {job.term}: {job.aggregator} aggregates")
+        if job.finished:
+            words.append(f"{len(job.finished)} finished")
+        return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
+
+    def _moves(self, job: JobView | None) -> Text:
+        line = Text("centers move  ", no_wrap=True, overflow="ellipsis")
+        if job is None or not job.shifts:
+            return line.append("-", style="dim")
+        line.append(sparkline(job.shifts[-40:], _BARS if self._unicode else _PLAIN_BARS), style="cyan")
+        line.append(f"  {job.shifts[-1]:.3g}")
+        number = self.progress.job_number - 1
+        if number < len(self._tol) and self._tol[number] > 0:
+            line.append(f" (ends below {self._tol[number]:g})", style="dim")
+        return line
+
+    def _graph(self, job: JobView) -> Text:
+        graph = job.graph
+        line = Text("communities   ", no_wrap=True, overflow="ellipsis")
+        line.append(f"{graph.get('groups', 0)}", style="bold cyan")
+        line.append(f"   {counted(graph.get('isolated', 0), 'clusters')} isolated")
+        line.append(f"   {counted(graph.get('links', 0), 'links')}")
+        if "clusters" in graph:
+            line.append(f" among {graph['clusters']} clusters")
+        if "changed" in graph:
+            line.append(f"   {graph['changed']} of {graph['rows']} rows changed")
+        return line
+
+    def _load(self) -> Text:
+        line = Text("sent so far   ", no_wrap=True, overflow="ellipsis")
+        load = self.progress.load
+        if not load:
+            return line.append("-", style="dim")
+        line.append(size(load["bytes_sent"]), style="cyan").append(f" in {load['messages_sent']:,} messages")
+        return line.append(f"   most by {load['busiest']}: {size(load['busiest_bytes'])}", style="dim")
+
+    def _group(self, group: GroupView) -> Text:
+        """A bar for a class of devices: finished, here, away."""
+        wide = min(_BAR, group.total)
+        finished, alive = (round(wide * part / group.total) for part in (group.finished, group.alive))
+        alive = min(alive, wide - finished)
+        full, empty = ("█", "░") if self._unicode else ("#", ".")
+        line = Text(f"{(group.name or 'peers')[:18]:18} ", no_wrap=True, overflow="ellipsis")
+        line.append(full * finished, style="bold green").append(full * alive, style="green")
+        line.append(empty * (wide - finished - alive), style="red" if group.away else "dim")
+        counts = [f"{group.alive} alive", f"{group.away} away", f"{group.finished} finished"]
+        shown = [text for text in counts if not text.startswith("0 ")]
+        return line.append(f"  {group.total}: {', '.join(shown)}")
+
+    def _event_line(self, t: float, line: str, style: str) -> Text:
+        return Text.assemble((f"{t:7.2f} s  ", "dim"), (line, style), no_wrap=True, overflow="ellipsis")
+
+    def _peers(self, room: int) -> Table:
+        shown = table(("peer", "status", "role", "round"), right=("round",))
+        peers = list(self.progress.peers.values())
+        # If not all fit, peers that need attention come first.
+        kept = peers if len(peers) <= room else sorted(peers, key=_attention)[: room - 1]
+        for peer in kept:
+            again = f", life {peer.lives}" if peer.lives > 1 else ""
+            status = Text(peer.status + again, style=_STYLES[peer.status])
+            shown.add_row(peer.name, status, _role(peer), "" if peer.round is None else str(peer.round))
+        if len(kept) < len(peers):
+            shown.add_row(f"and {len(peers) - len(kept)} more", "", "", "")
+        return shown
+
+
+def _role(peer: PeerView) -> Text:
+    if peer.term is None:
+        return Text("")
+    gone = peer.status in ("down", "lost", "left")
+    return Text(f"{'aggregated' if gone else 'aggregates'} term {peer.term}", style="dim" if gone else "bold")
+
+
+def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
+    """Draw positive numbers as a row of bars on a logarithmic scale.
+
+    Examples
+    --------
+    >>> sparkline([1.0, 0.1, 0.01])
+    '█▅▁'
+    """
+    least = min((value for value in values if value > 0), default=1.0)
+    logs = [math.log(max(value, least)) for value in values]
+    low, span = min(logs), max(logs) - min(logs)
+    return "".join(bars[round((log - low) / span * (len(bars) - 1)) if span else 0] for log in logs)
+
+
+def _attention(peer: PeerView) -> tuple[bool, bool, str]:
+    return peer.term is None, peer.status in ("alive", "finished"), peer.name

@@ -1,0 +1,184 @@
+"""``p2pclust topology sweep``: one measurement over a grid of overlays, on all cores or on many machines."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
+from p2pclust.errors import UsageError
+from p2pclust.lab.commands.show.bar import progress_bar
+from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
+from p2pclust.tools.workers import n_cores
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from p2pclust.lab.sweep import Cell, Sweep, Sweeping
+    from p2pclust.lab.sweep.pools import Finished, Pool
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SWEEP.toml]",
+            help="The sweep file, or the name of one that is installed with p2pclust; without it, these are listed.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Output directory; default runs/sweep-NAME. An interrupted sweep continues there."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes at the same time; default one per core.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the workers of this Dask scheduler instead.")
+    ] = None,
+    report: Annotated[
+        bool | None,
+        typer.Option(
+            "--report/--no-report", help="Draw the plots and write report.html; default if Matplotlib is installed."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object.")] = False,
+) -> None:
+    """Run every cell of a grid over overlays, sizes, seeds and more in the simulator, and write the results as a table.
+
+    Writes cells.jsonl (finished cells; the same command continues from there) and table.csv, with pyarrow also
+    table.parquet, with Matplotlib also plots/*.svg and report.html. Exits with 3 if a fleet without faults could not
+    finish.
+
+    \b
+    Examples:
+      p2pclust topology sweep gossip-spread
+      p2pclust topology sweep mine.toml --workers 1 --out runs/mine
+      p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
+    """
+    from p2pclust.lab.commands.show.examples import list_examples  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.examples import find_example  # noqa: PLC0415
+    from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
+    from p2pclust.lab.sweep.spec import SWEEPS, load_sweep  # noqa: PLC0415
+
+    if file is None:
+        list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)
+        return
+    if scheduler is not None and workers is not None:
+        raise UsageError("--workers is for this machine, --scheduler has its own workers: choose one")
+    file = find_example(file, SWEEPS, "p2pclust topology sweep")
+    spec = load_sweep(file)
+    cells = check(spec, str(file))
+    directory = out or Path("runs") / f"sweep-{file.stem}"
+    pool = _pool(workers, scheduler)
+    draws = _draws(report)
+    done = _carry_out(cells, directory, pool)
+    files = list(done.files)
+    if draws:
+        from p2pclust.lab.sweep.report import write_report  # noqa: PLC0415 - imports Matplotlib
+
+        files += write_report(directory, spec, cells, done.rows)
+    _print_summary(stderr() if as_json else stdout(), spec, done, files)
+    if as_json:
+        put_json(_summary(spec, done, files))
+    stuck = [row for row in done.rows if spec.measure == "job" and row["outcome"] != "finished"]
+    if stuck:
+        complain(f"{len(stuck)} of {len(done.rows)} fleets could not finish: see the column outcome of {files[0]}")
+        raise typer.Exit(3)
+
+
+def _pool(workers: int | None, scheduler: str | None) -> Pool:
+    from p2pclust.lab.sweep import pools  # noqa: PLC0415
+
+    if scheduler is not None:
+        return pools.through_dask(scheduler)
+    n_workers = workers or n_cores()
+    return pools.here if n_workers == 1 else pools.on_cores(n_workers)
+
+
+def _draws(wanted: bool | None) -> bool:
+    """Return whether plots are drawn; by default they are if Matplotlib is installed."""
+    from p2pclust.lab.plots.canvas import can_draw  # noqa: PLC0415
+
+    if wanted is None and not can_draw():
+        note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
+        return False
+    if wanted and not can_draw():
+        raise UsageError("plots need Matplotlib: pip install 'p2pclust[plots]', or add --no-report")
+    return wanted is not False
+
+
+def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
+    from p2pclust.lab.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
+
+    n_done = 0
+    with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:
+
+        def start(n_left: int, n_kept: int) -> None:
+            nonlocal n_done
+            n_done = n_kept
+            if n_kept:
+                note(f"{n_kept} of {len(cells)} cells are finished already")
+            if advance is not None:
+                advance(n_done)
+
+        def take(finished: Finished) -> None:
+            nonlocal n_done
+            n_done += 1
+            line = f"{finished.cell}: {finished.seconds:.1f} s"
+            if advance is not None:
+                advance(n_done, what=line)
+            else:
+                note(f"{n_done}/{len(cells)}  {line}")
+            look()
+
+        try:
+            return sweep_to(directory, cells, pool, on_start=start, on_cell=take)
+        except KeyboardInterrupt:
+            complain(f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there")
+            raise
+
+
+@contextmanager
+def _remembered_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Yield a function that raises Ctrl-C again if it was lost: Python only prints one that interrupts a finalizer."""
+    asked: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    def look() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield look
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _print_summary(console: Console, spec: Sweep, done: Sweeping, files: Sequence[Path]) -> None:
+    kept = f", {done.n_kept} kept" if done.n_kept else ""
+    console.print(f"{spec.title}: {done.n_run} cells run in {done.worker_seconds:.1f} s of work{kept}", soft_wrap=True)
+    for file in files:
+        if file.suffix != ".svg":
+            console.print(f"written: {file}", soft_wrap=True)
+
+
+def _summary(spec: Sweep, done: Sweeping, files: Sequence[Path]) -> dict[str, Any]:
+    return {
+        "title": spec.title, "measure": spec.measure, "cells": len(done.rows), "run": done.n_run, "kept": done.n_kept,
+        "worker_seconds": round(done.worker_seconds, 3), "files": [str(file) for file in files],
+    }  # fmt: skip

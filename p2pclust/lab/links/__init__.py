@@ -1,0 +1,1 @@
+"""Links that a testbed shapes or breaks."""

@@ -1,0 +1,244 @@
+"""Follow a standing fleet: ask one of its peers at short intervals, and another one if that does not answer.
+
+The answers become the events that `p2pclust.lab.live.progress` follows. A peer knows its own view only. Of a
+state is read who contributed and how far centers moved: neither rows nor centers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from p2pclust.errors import P2PClustError
+from p2pclust.hosts.client import Connection
+from p2pclust.hosts.submission import fetch
+from p2pclust.lab.live.shown import FollowedRun
+from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.work.states import job_of
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.job import JobState
+
+__all__ = ["AnswerReader", "FleetFollower"]
+
+_OVER: Final = ("done", "failed", "cancelled")
+_APART_S: Final = 0.5
+_ANSWER_S: Final = 3.0
+_AGAIN_S: Final = 20.0  # before a peer that did not answer is asked again for what only it knows
+_MOST_STATE: Final = 1_000_000  # bytes; what a larger state says of its round is not read
+
+Event = Mapping[str, Any]
+
+
+@dataclass
+class AnswerReader:
+    """What was read so far, so that only changes become events. `job`: the only one that is shown; empty for any.
+
+    Examples
+    --------
+    >>> reader = AnswerReader()
+    >>> answer = {"peer": "a", "members": [{"name": "b", "status": "alive"}], "jobs": []}
+    >>> [event["verb"] for event in reader.events(1.0, answer)]
+    ['enrolled', 'started', 'enrolled', 'member']
+    >>> answer["members"][0]["status"] = "dead"
+    >>> [(event["verb"], event["status"]) for event in reader.events(2.0, answer)]
+    [('member', 'dead')]
+    """
+
+    job: str = ""
+    _statuses: dict[str, str] = field(default_factory=dict)
+    _jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _passed: set[str] = field(default_factory=set)  # jobs that had ended before
+    _terms: dict[str, int] = field(default_factory=dict)  # the newest of each job that was an event
+    _links: Any = ()  # of the last answer that had them
+
+    def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+        """Return what is new in an answer to ``status``."""
+        parts = (self._of_members(answer), self._of_links(answer), self._of_jobs(answer), self._aside(answer))
+        for event in (one for part in parts for one in part):
+            yield {"t": t, **event}
+
+    def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+        """Return what only that peer knows: what it has sent, and as an aggregator the peers that it waits for."""
+        for event in self._aside(answer):
+            yield {"t": t, **event}
+
+    def elections(self, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+        """Return the elections that are new: of each term, its number and its aggregator."""
+        for term, name in terms:
+            if term > self._terms.get(job, -1):
+                self._terms[job] = term
+                yield {"verb": "elected", "job": job, "peer": name, "term": term}
+
+    def _aside(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        own = answer["peer"]
+        if "counters" in answer:
+            yield {"verb": "sent", "peer": own, "sent": {own: answer["counters"]["bytes_sent"]}}
+        for job in answer["jobs"]:
+            if job["job"] in self._jobs and job["aggregator"] == own and job["phase"] not in _OVER:
+                yield {"verb": "waits", "peer": own, "job": job["job"], "peers": job["waits_for"]}
+
+    def _of_members(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        own = answer["peer"]
+        for name, status in ((own, "alive"), *((one["name"], one["status"]) for one in answer["members"])):
+            before = self._statuses.get(name)
+            self._statuses[name] = status
+            if before is None:
+                yield {"verb": "enrolled", "peer": name}
+            if status == before:
+                continue
+            if name == own or (status == "alive" and before in ("dead", "left")):
+                yield {"verb": "started", "peer": name}
+            elif status == "left":
+                yield {"verb": "exited", "peer": name, "code": 0}
+            elif status in ("alive", "suspect", "dead"):
+                yield {"verb": "member", "peer": own, "member": name, "status": status}
+
+    def _of_links(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        links = answer.get("links", self._links)  # older peers do not say
+        if links != self._links:
+            self._links = links
+            yield {"verb": "overlay", "links": links}
+
+    def _of_jobs(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        listed = [job for job in answer["jobs"] if not job["within"]]
+        if self.job:
+            listed = [job for job in listed if job["job"] == self.job or self.job in (job["series"], job.get("name"))]
+        if not self._jobs and listed:  # of those that were there before, only the one that matters most
+            chosen = next((job for job in reversed(listed) if job["phase"] not in _OVER), listed[-1])
+            self._passed = {job["job"] for job in listed if job is not chosen}
+        for job in listed:
+            if job["job"] not in self._passed:
+                yield from self._of_job(answer["peer"], job)
+
+    def _of_job(self, asked: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        named, before = {"job": job["job"]}, self._jobs.get(job["job"])
+        if before is not None and before["phase"] in _OVER:
+            return
+        self._jobs[job["job"]] = job
+        if before is None:
+            yield {
+                **named,
+                "verb": "submitted",
+                "peer": job["submitter"],
+                "roster": job["roster"],
+                "stages": [job["protocol"]],
+            }
+        leader = job["aggregator"]
+        if leader:
+            yield from self.elections(job["job"], [(job["term"], leader)])
+        if job["round"] > (0 if before is None else before["round"]):
+            yield {
+                **named, "verb": "combined", "peer": leader, "round": job["round"] - 1, "stage": 0, "status": "running",
+                "contributors": job["roster"],
+            }  # fmt: skip
+        if job["phase"] in _OVER:
+            yield {**named, "verb": "ended", "peer": asked, "outcome": job["phase"], "reason": job["reason"]}
+            return
+        if leader != asked:  # it does not know whose answer is missing, but who is away
+            yield {**named, "verb": "waits", "peer": asked, "peers": job["absent"]}
+        present, of = len(job["roster"]) - len(job["absent"]), len(job["roster"])
+        if present < majority(of):
+            yield {**named, "verb": "waiting", "peer": asked, "present": present, "of": of}
+
+
+class FleetFollower:
+    """Asks peers, one at a time, and gives what they answer to a page.
+
+    Parameters
+    ----------
+    clients : sequence of Connection
+        The peers that may be asked, the preferred one first; closed at the end.
+    shown : FollowedRun
+        What is followed.
+    now : callable
+        Returns the time in seconds.
+    job : str
+        The only job that is shown, by its id or that of its series; empty for the newest.
+    """
+
+    def __init__(
+        self, clients: Sequence[Connection], shown: FollowedRun, now: Callable[[], float], job: str = ""
+    ) -> None:  # fmt: skip
+        self._clients, self._shown, self._now = clients, shown, now
+        self._reader = AnswerReader(job)
+        self._at = 0  # which client is asked
+        self._turn = 0  # of the others
+        self._silent: dict[Connection, float] = {}  # those that did not answer, and when
+        self._began = now()
+
+    def follow(self, stop: threading.Event) -> None:
+        """Ask until `stop` is set."""
+        try:
+            while not stop.wait(_APART_S):
+                self.ask()
+                self.ask_another()
+        finally:
+            for client in self._clients:
+                client.close()
+
+    def ask(self) -> None:
+        """Ask the peer that answered last, and if it does not, each of the others once."""
+        why = ""
+        for _ in self._clients:
+            client = self._clients[self._at]
+            try:
+                answer = client.ask("status", within_s=_ANSWER_S)
+                found = self._reader.events(self._now() - self._began, answer)
+                events = [event for one in found for event in self._known(client, one)]
+            except P2PClustError as error:
+                why = why or str(error)
+                client.close()
+                self._at = (self._at + 1) % len(self._clients)
+                continue
+            for event in events:
+                with self._shown.changing() as progress:
+                    progress.take(event)
+            self._shown.ask(str(answer["peer"]), "")
+            return
+        self._shown.ask("", f"no peer answers: {why}")
+
+    def ask_another(self) -> None:
+        """Ask one of the other peers what only it knows; each in turn, and one that was silent not again for a while."""
+        self._turn = (self._turn + 1) % len(self._clients)
+        client, now = self._clients[self._turn], self._now()
+        if self._turn == self._at or now - self._silent.get(client, -_AGAIN_S) < _AGAIN_S:
+            return
+        try:
+            answer = client.ask("status", within_s=_ANSWER_S)
+        except P2PClustError:
+            client.close()
+            self._silent[client] = now
+            return
+        for event in self._reader.aside(now - self._began, answer):
+            with self._shown.changing() as progress:
+                progress.take(event)
+
+    def _known(self, client: Connection, event: Event) -> list[Event]:
+        """Add to a round that was closed what the peer says of it: who contributed, how far the centers moved, elections."""
+        if event["verb"] != "combined":
+            return [event]
+        try:
+            found = client.ask("job", within_s=_ANSWER_S, job=event["job"])
+            elected = [{"t": event["t"], **one} for one in self._reader.elections(event["job"], found["terms"])]
+            if not 0 < found["size_bytes"] <= _MOST_STATE:
+                return [*elected, event]
+            state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(found["mathematics"]).main
+        except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
+            return [event]
+        return [*elected, {**event, **_said_by(state, main, event["contributors"])}]
+
+
+def _said_by(state: JobState, main: int, roster: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if state.log:
+        found["contributors"] = [roster[index] for index in state.log[-1].contributors]
+        found["round"] = state.round - 1
+    if "objectives" in state.arrays:
+        found["objective"] = float(state.arrays["objectives"].min())
+    shifts = summaries.shifts(state)
+    # Of the clustering, which may be over: the rounds of the stage after it come last.
+    last = state.round - (0 if state.stage == main else state.stage_round)
+    history = {last - len(shifts) + at: shift for at, shift in enumerate(shifts) if shift is not None}
+    return {**found, "shifts": history} if history else found

@@ -1,0 +1,107 @@
+"""The pictures of a fitted estimator, see `p2pclust.estimators.pictures`; `this` is the estimator, `ax` where to draw or None."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from p2pclust.clustering import objective
+from p2pclust.errors import UsageError
+from p2pclust.lab.plots.canvas import shown_axes
+from p2pclust.lab.plots.memberships import memberships_drawing
+from p2pclust.lab.plots.palette import INK, SERIES, cluster_hues
+from p2pclust.lab.plots.rounds import movement_drawing, rounds_of
+from p2pclust.lab.plots.scatter import Colouring, evenly, plane_of, scatter_drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
+    """Draw the centers, and rows in the colours of their clusters."""
+    if not hasattr(this, "cluster_centers_"):
+        raise UsageError(f"{type(this).__name__} has no centers to draw: its clusters are models")
+    centers = this.cluster_centers_
+    rows = centers[:0] if X is None else this._fitting(X)
+    rows = rows[evenly(len(rows))] if len(rows) else rows
+    names = getattr(this, "feature_names_in_", [f"column {number}" for number in range(centers.shape[1])])
+    scaled = bool((this.scale_ != 1.0).any())
+    plane = plane_of(rows if len(rows) else centers, [str(name) for name in names], scaled=scaled)
+    panel = Colouring(
+        "the centers" if X is None else "rows, in the colours of their clusters, and centers",
+        this.predict(rows) if len(rows) else np.zeros(0, np.int64), [str(n) for n in range(len(centers))],
+        centers=plane(centers),
+    )  # fmt: skip
+    return scatter_drawing(plane(rows), panel, plane.titles, on=ax or shown_axes(5.4, 4.2)).axes
+
+
+def memberships(this: Any, X: ArrayLike, ax: Axes | None) -> Axes:
+    """Draw the fuzzy memberships of rows as stacked bars."""
+    if not hasattr(this, "memberships"):
+        raise UsageError(
+            f"{type(this).__name__} has no memberships to draw: a row belongs to one cluster only; fuzzy estimators "
+            "such as LosslessFuzzyCMeans have them"
+        )
+    found = this.memberships(X)
+    names = [str(number) for number in range(found.shape[1])]
+    hues = cluster_hues([None] * len(names))
+    return memberships_drawing(found, names, hues, on=ax or shown_axes(7.0, 3.2)).axes
+
+
+def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
+    """Draw how far the centers moved in each round, and the objective."""
+    moved = [step if step >= 0 else None for step in this.history_ if not isinstance(step, dict)]
+    if all(step is None for step in moved):
+        raise UsageError(f"{type(this).__name__} does not know how far centers moved in each round of its fit")
+    worth = [] if X is None else _worth(this, X)
+    fleet = this._course.fleet
+    terms = [] if fleet is None else fleet.later_terms
+    rounds = rounds_of(this._clustered, len(moved))
+    ax = ax or shown_axes(5.4, 3.4)
+    movement_drawing(rounds, moved, this._tol, terms, what=this._moves, on=ax)
+    ax.set_xlabel("round of the job", fontsize=9)
+    if worth:
+        _draw_objective(ax, worth)
+    return ax
+
+
+def overlay(this: Any, ax: Axes | None) -> Axes:
+    """Draw the fleet that ran the last fit."""
+    fleet = this._course.fleet
+    if fleet is None:
+        raise UsageError(
+            f"{type(this).__name__} was not fitted by a fleet, and has no links to draw: fit it with "
+            "fleet = 'simulated' or 'processes'"
+        )
+    # Imported here: only what a fleet ran needs it.
+    from p2pclust.lab.plots.roles import roles_drawing
+
+    groups = dict.fromkeys(fleet.names, "peer")
+    return roles_drawing(fleet.links, groups, fleet.chronicle, on=ax or shown_axes(5.8, 5.0)).axes
+
+
+def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
+    """Return the objective over these rows at the start of each round whose centers are known."""
+    steps = [step for step in this._course.trail.steps if step[0] <= this._clustered[-1] + 1]
+    if len(steps) < 2:
+        raise UsageError(
+            f"{type(this).__name__} does not know the centers of each round of its fit, and so cannot draw the objective: "
+            "leave X out; a fit in this process (fleet=None) of one set of first centers keeps them"
+        )
+    points = this._points(X)
+    working = [(number, (centers - this.origin_) / this.scale_) for number, centers in steps]
+    return [(number, float(objective(points, centers, this._fuzzifier))) for number, centers in working]
+
+
+def _draw_objective(ax: Axes, worth: list[tuple[int, float]]) -> None:
+    """Draw the objective over rounds, with its scale at the right of these axes."""
+    right = ax.twinx()
+    numbers, values = zip(*worth, strict=True)
+    right.plot(numbers, values, "--", marker="s", markersize=3, color=SERIES[3], label="objective")
+    right.set_ylabel("objective (dashed)", fontsize=9)
+    right.tick_params(labelsize=8)
+    right.spines["top"].set_visible(False)
+    ax.set_ylabel("movement (line)", fontsize=9)
+    ax.set_title(f"{ax.get_title(loc='left')}, and the objective", fontsize=10, color=INK, loc="left")

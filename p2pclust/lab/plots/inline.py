@@ -1,0 +1,188 @@
+"""Figures as part of a page: an SVG element in the colours of the page, with parts that have descriptions.
+
+Matplotlib writes an SVG as a separate document with fixed colours. Here it becomes an element: its colours become the
+page's variables, so it is readable on a dark page, on a light one and in print; its letters have the page's font; and
+the marked parts of a figure have attributes, so that the page can describe or hide them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from p2pclust.lab.plots.canvas import new_figure, width_in_pixels
+from p2pclust.lab.plots.palette import INK, LINK, VARIABLES
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Drawing"]
+
+_MARK: Final = "mark-"
+
+
+@dataclass
+class Drawing:
+    """A figure, or one of the axes of a figure, with descriptions of its parts."""
+
+    axes: Axes
+    #: Whether the figure has nothing else.
+    alone: bool = True
+    #: The opening tags of the parts that have a description.
+    _marks: list[str] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def new(
+        cls, width: float, height: float, title: str = "", across: str = "", up: str = "", *,
+        sides: Collection[str] = ("left", "bottom"), grid: bool = False, letters: float = 9, on: Axes | None = None,
+    ) -> Drawing:  # fmt: skip
+        """Return a drawing with empty axes, of this size in inches, whose title and labels are given; or `on` these axes.
+
+        `sides` are those of the frame that are drawn. `letters` is the size of the axes' labels in points; those of the
+        ticks are one point smaller.
+        """
+        drawing = cls(new_figure(width, height).add_subplot() if on is None else on, on is None)
+        axes = drawing.axes
+        axes.set_title(title, fontsize=10, color=INK, loc="left")
+        axes.set_xlabel(across, fontsize=letters, color=INK)
+        axes.set_ylabel(up, fontsize=letters, color=INK)
+        axes.tick_params(which="both", labelsize=letters - 1)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in sides)
+        if grid:
+            axes.grid(color=LINK, alpha=0.25)
+            axes.set_axisbelow(True)
+        return drawing
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that the axes are in."""
+        return cast("Figure", self.axes.figure)
+
+    def mark(
+        self, artist: Any, *, kind: str = "", peer: str = "", when: Sequence[tuple[float, float]] | None = None,
+        tip: str = "",
+    ) -> None:  # fmt: skip
+        """Describe an artist.
+
+        Parameters
+        ----------
+        artist : Artist
+            A line, a patch, a text, or a collection.
+        kind : str
+            A class name for the page's style.
+        peer : str
+            The peer that it belongs to: pointing at it highlights this peer on the whole page.
+        when : sequence of (float, float), optional
+            The spans of time in which it is shown, where the page shows a single moment.
+        tip : str
+            The text that is shown when the reader points at it.
+        """
+        spans = "" if when is None else " ".join(f"{start:.4g}:{end:.4g}" for start, end in when) or "-"
+        pairs = (("class", kind), ("data-peer", peer), ("data-when", spans))
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in pairs if value)
+        artist.set_gid(f"{_MARK}{len(self._marks)}")
+        self._marks.append(f"<g{attributes}>" + (f"<title>{escape(tip)}</title>" if tip else ""))
+
+    def limit(self, height: float, text: str, colour: str = INK, *, left: bool = False) -> None:
+        """Draw a dashed line across the axes, with a text at one end."""
+        self.axes.axhline(height, color=colour, linestyle="--", linewidth=1)
+        self.axes.annotate(
+            text, (0.0 if left else 1.0, height), (4 if left else -2, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="left" if left else "right", fontsize=8, color=INK,
+        )  # fmt: skip
+
+    def legend(self, keys: Sequence[Artist] | None = None, columns: int = 3) -> None:
+        """Write a legend below the axes: of these entries, or by default of the labelled artists."""
+        how = {"ncols": columns, "fontsize": 9, "frameon": False}
+        if self.alone:
+            self.figure.legend(handles=keys, loc="outside lower center", **how)
+            return
+        shown = self.axes.get_legend_handles_labels()[0] if keys is None else keys
+        self.axes.legend(
+            handles=shown, loc="upper center", bbox_to_anchor=(0.5, -0.08 if self.axes.axison else 0.0), **how
+        )
+
+    def svg(self, label: str) -> str:
+        """Return it as an SVG element of a page; `label` describes it in words. The same figure gives the same text."""
+        text = _svg_text(self.figure)
+        box = re.search(r'viewBox="([^"]*)"', text)
+        assert box is not None, "matplotlib always writes a viewBox"
+        body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
+        body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+        body = re.sub(r"\s*<style.*?</style>", "", body, count=1, flags=re.DOTALL)
+        prefix = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:6]
+        body = _identified(_coloured(_shortened(body)), prefix, self._marks)
+        shape = " ".join(f"{float(value):.5g}" for value in box[1].split())
+        return (
+            f'<svg class="drawing" role="img" aria-label="{escape(label)}" viewBox="{shape}" '
+            f'style="width:{self.width}px">{body}</svg>'
+        )
+
+    @property
+    def width(self) -> int:
+        """The width on a page, in pixels."""
+        return width_in_pixels(self.figure)
+
+
+def _svg_text(figure: Figure) -> str:
+    """Return the figure as Matplotlib writes it, without a background."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    buffer = io.BytesIO()
+    # Text stays text, so that a page can be searched and a screen reader can read it. `savefig` would draw the figure a
+    # second time for its layout.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    return buffer.getvalue().decode("utf-8")
+
+
+def _shortened(body: str) -> str:
+    """Leave out what only takes space: digits that no screen shows, white space, lists of fonts, rotations by 0."""
+
+    def attribute(match: re.Match[str]) -> str:
+        value = re.sub(r"(\.\d{2})\d+", r"\1", match[2])
+        if match[1] == "d":
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value.replace("\n", " "))
+        return f' {match[1]}="{value.strip()}"'
+
+    body = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", body)
+    body = re.sub(r' (d|x|y|transform|points)="([^"]*)"', attribute, body)
+    body = re.sub(r"font-family: [^;\"]*;? ?", "", body)
+    body = re.sub(r"(font: [^\"]*?px) '[^;\"]*", r"\1 system-ui", body)
+    body = re.sub(r'style="([^"]*)"', lambda match: f'style="{match[1].replace(": ", ":").replace("; ", ";")}"', body)
+    body = body.replace("xlink:href=", "href=")
+    return re.sub(r">\s+<", "><", body).strip()
+
+
+def _coloured(body: str) -> str:
+    """Replace colours by the page's variables."""
+
+    def named(match: re.Match[str]) -> str:
+        variable = VARIABLES.get(match[2])
+        return match[0] if variable is None else f"{match[1]}:var(--{variable})"
+
+    return re.sub(r"(fill|stroke):(#[0-9a-f]{6})", named, body)
+
+
+def _identified(body: str, prefix: str, marks: Sequence[str]) -> str:
+    """Make names unique on the page, and keep only those that are referred to."""
+
+    def group(match: re.Match[str]) -> str:
+        name = match[1]
+        return marks[int(name.removeprefix(_MARK))] if name.startswith(_MARK) else "<g>"
+
+    body = re.sub(r'<g id="([^"]*)">', group, body)
+    body = re.sub(r' id="([^"]*)"', rf' id="{prefix}\1"', body)
+    return re.sub(r'(url\(|href=")#', rf"\1#{prefix}", body)

@@ -1,0 +1,166 @@
+"""Pictures of a job's rounds: how far the centers moved, the objective, and the contributors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p2pclust.lab.plots.canvas import area_key, line_key
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.plots.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
+from p2pclust.protocols.engine.reasons import LEFT_OUT
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+__all__ = ["attendance_drawing", "movement_drawing", "objective_drawing", "rounds_of"]
+
+_MARKED: Final = 60  # curves over more rounds have no dots
+
+
+def rounds_of(clustered: Sequence[int], n_moved: int) -> list[int]:
+    """Return the numbers of the rounds in which centers moved, of those in which peers contributed to the clustering.
+
+    A round that moved no center, such as the first one over columns, is not in a job's history.
+
+    Examples
+    --------
+    >>> rounds_of([3, 4, 6], 2)
+    [4, 6]
+    """
+    if len(clustered) < n_moved:
+        return list(range(1, n_moved + 1))
+    return list(clustered[len(clustered) - n_moved :])
+
+
+def movement_drawing(
+    rounds: Sequence[int], moved: Sequence[float | None], tol: float, terms: Sequence[tuple[int, str]] = (),
+    *, what: str = "centers", on: Axes | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw how far the centers moved in each round that made a step; None if unknown.
+
+    The job ends below `tol`, if that is not 0; `terms` are the rounds in which another peer began to aggregate, and the
+    names of its terms.
+    """
+    drawing = _curve(f"how far the {what} moved", on)
+    axes = drawing.axes
+    steps = list(zip(rounds, moved, strict=True))
+    known = [(number, shift) for number, shift in steps if shift is not None and shift > 0]
+    still = [number for number, shift in steps if shift == 0]
+    xs, ys = [number for number, _ in known], [shift for _, shift in known]
+    (line,) = axes.plot(xs, ys, "-", marker="o" if len(xs) <= _MARKED else "", markersize=4, color=CURVE)
+    drawing.mark(line, kind="curve", tip=f"from {ys[0]:.3g} to {ys[-1]:.3g}" if ys else "")
+    if ys:
+        axes.set_yscale("log")
+        if still:
+            _mark_zeros(drawing, still)
+    elif still:
+        axes.plot(still, [0.0] * len(still), "o", markersize=4, color=CURVE)
+    if tol > 0:
+        drawing.limit(tol, f"ends below {tol:g}", left=True)
+    for number, name in terms[:8]:
+        axes.axvline(number - 0.5, color=CROWN, linewidth=1.2)
+        axes.annotate(name, (number - 0.5, 0.5), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+                      va="center", rotation=90, fontsize=8, color=INK)  # fmt: skip
+    return drawing
+
+
+def _mark_zeros(drawing: Drawing, rounds: Sequence[int]) -> None:
+    """Mark zeros at the lower edge of a logarithmic axis, and explain the mark."""
+    axes = drawing.axes
+    (marks,) = axes.plot(
+        rounds, [0.02] * len(rounds), "v", color=CURVE, markersize=6, transform=axes.get_xaxis_transform(),
+        label="moved by 0, which this axis cannot show",
+    )  # fmt: skip
+    drawing.mark(marks, tip=f"moved by 0 in round {', '.join(map(str, rounds[:20]))}")
+    axes.legend(fontsize=8, frameon=False, loc="upper right")
+
+
+def objective_drawing(rounds: Sequence[int], values: Sequence[float], name: str, *, on: Axes | None = None) -> Drawing:
+    """Draw the value of each round's centers; `name` is the name of the value."""
+    drawing = _curve(name, on)
+    marker = "o" if len(rounds) <= _MARKED else ""
+    (line,) = drawing.axes.plot(rounds, values, "-", marker=marker, markersize=4, color=CURVE)
+    drawing.mark(line, kind="curve", tip=f"from {values[0]:.4g} to {values[-1]:.4g}")
+    return drawing
+
+
+def _curve(title: str, on: Axes | None) -> Drawing:
+    return _over_rounds(Drawing.new(5.4, 2.9, title, "round", grid=True, on=on))
+
+
+def _over_rounds(drawing: Drawing) -> Drawing:
+    from matplotlib.ticker import MaxNLocator
+
+    drawing.axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
+    return drawing
+
+
+def attendance_drawing(
+    contributors: Sequence[Sequence[str]], abstained: Sequence[Mapping[str, str]], names: Sequence[str],
+    groups: Mapping[str, str], stages: Sequence[str], *, width: float = 11.0,
+) -> Drawing:  # fmt: skip
+    """Draw the contributors of each round: a lane for each peer in `names`; `width` is in inches.
+
+    `contributors`, `abstained` and `stages` have for each round the peers that contributed, those that abstained or were
+    left out with the reasons, and the protocol. `groups` has the device class of every peer of the run.
+    """
+    drawing = _over_rounds(Drawing.new(width, 0.24 * len(names) + 1.45, "", "round", sides=("bottom",)))
+    axes = drawing.axes
+    colours = peer_colours(groups)
+    for lane, name in enumerate(names):
+        there = [name in of_round for of_round in contributors]
+        bar = axes.broken_barh(_runs(there), (lane - 0.36, 0.72), facecolors=colours[name], linewidth=0)
+        drawing.mark(bar, kind="peer", peer=name, tip=f"{name} contributed to {sum(there)} of {len(there)} rounds")
+        reasons = dict.fromkeys(of_round[name] for of_round in abstained if name in of_round)
+        for reason in reasons:
+            because = [of_round.get(name) == reason for of_round in abstained]
+            colour = WRONG if reason.startswith(LEFT_OUT) else ALONE
+            gap = axes.broken_barh(_runs(because), (lane - 0.12, 0.24), facecolors=colour, linewidth=0)
+            drawing.mark(gap, peer=name, tip=f"{name}, {sum(because)} rounds: {reason}")
+    _name_stages(axes, stages, width)
+    axes.set(xlim=(-0.5, len(contributors) - 0.5), ylim=(len(names) - 0.5, -0.6))
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    _attendance_legend(drawing, stages, [why for of_round in abstained for why in of_round.values()])
+    return drawing
+
+
+def _attendance_legend(drawing: Drawing, stages: Sequence[str], reasons: Sequence[str]) -> None:
+    keys: list[Artist] = [area_key("contributed, in the peer's colour", LINK)]
+    if any(not reason.startswith(LEFT_OUT) for reason in reasons):
+        keys.append(area_key("thin: abstained", ALONE))
+    if any(reason.startswith(LEFT_OUT) for reason in reasons):
+        keys.append(area_key("thin: left out", WRONG))
+    if len(dict.fromkeys(stages)) > 1:
+        keys.append(line_key("another stage begins", color=LINK, linewidth=0.8, linestyle=(0, (2, 2))))
+    drawing.legend(keys, 2 if drawing.width < 700 else 4)
+
+
+def _name_stages(axes: Axes, stages: Sequence[str], width: float) -> None:
+    """Write each stage above its first round; of two that are too close only the later one."""
+    changes = [number for number, stage in enumerate(stages) if number == 0 or stage != stages[number - 1]]
+    nearest = math.inf
+    for number in reversed(changes):
+        axes.axvline(number - 0.5, color=LINK, linewidth=0.8, linestyle=(0, (2, 2)))
+        if nearest - number > 0.12 / width * len(stages) * (len(stages[number]) + 1):
+            axes.text(number - 0.45, -0.62, stages[number], fontsize=8, color=INK, va="bottom")
+            nearest = number
+
+
+def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
+    """Return the runs of rounds that are there as (left, width), with gaps between rounds if there are few.
+
+    Examples
+    --------
+    >>> _runs([True] * 50 + [False] + [True] * 49)
+    [(-0.5, 50), (50.5, 49)]
+    """
+    if len(there) <= 40:
+        return [(number - 0.44, 0.88) for number, here in enumerate(there) if here]
+    edges = np.flatnonzero(np.diff([False, *there, False])).tolist()
+    return [(start - 0.5, end - start) for start, end in zip(edges[::2], edges[1::2], strict=True)]

@@ -1,0 +1,177 @@
+"""Measure tables: list the repetitions, do them on all cores, and collect what they find."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from p2pclust import __version__
+from p2pclust.data.registry import available, cache_in_words
+from p2pclust.errors import FleetError, P2PClustError
+from p2pclust.lab.reproduce.model import Findings, Setup, Table, Values
+from p2pclust.lab.reproduce.peers import Peers, stream
+from p2pclust.lab.reproduce.registry import experiment
+from p2pclust.tools.files import replacing
+from p2pclust.tools.workers import in_processes, n_cores
+
+__all__ = ["Measured", "Plan", "Repetition", "do_task", "measure"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The options of ``p2pclust reproduce``.
+
+    Attributes
+    ----------
+    repeats : int or None
+        None: as in the papers, or a few in a quick run.
+    workers : int
+        Processes at the same time; with 1 everything happens in this one.
+    quick : bool
+        A part of the set-ups, few repetitions, fewer rows.
+    keep : Path or None
+        Where long repetitions are kept, for later runs of the same version.
+    """
+
+    repeats: int | None = None
+    seed: int = 0
+    backend: str = "in-process"
+    workers: int = 1
+    quick: bool = False
+    keep: Path | None = None
+
+    def repeats_of(self, table: Table) -> int:
+        """Return how often the set-ups of this table are repeated."""
+        if self.repeats is not None:
+            return self.repeats
+        return table.quick_repeats if self.quick else table.repeats
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One repetition of one set-up."""
+
+    experiment: str
+    setup: str
+    repetition: int
+    seed: int
+    backend: str
+    quick: bool
+    keep: str = ""
+
+
+@dataclass
+class Measured:
+    """The results of one table, and the set-ups that could not be measured."""
+
+    found: Findings = field(default_factory=Findings)
+    skipped: dict[str, str] = field(default_factory=dict)  # by set-up: the reason, and what to do
+    repeats: int = 0
+    kept: int = 0  # repetitions of an earlier run
+
+
+def do_task(task: Repetition, threads: int | None = None) -> Values:
+    """Do one repetition in this process, by default with a thread for each core."""
+    setup = next(setup for setup in experiment(task.experiment).setups() if setup.name == task.setup)
+    rng = stream(task.seed, f"{task.experiment}/{setup.draws or task.setup}", task.repetition)
+    peers = Peers(task.backend, threads=threads or n_cores(), keep=Path(task.keep) if task.keep else None)
+    return setup.repeat(rng, peers, quick=task.quick)
+
+
+def measure(
+    tables: Sequence[Table], plan: Plan, on_progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Measured]:
+    """Measure tables, and return the results by table; shared repetitions are done once.
+
+    `on_progress` is called with the number of repetitions done, and of all.
+
+    Raises
+    ------
+    FleetError
+        If a job or a worker failed.
+    """
+    measured = {table.id: Measured(repeats=plan.repeats_of(table)) for table in tables}
+    wanted: dict[Repetition, list[str]] = {}
+    for table in tables:
+        for setup in table.setups(quick=plan.quick):
+            why = _missing(setup)
+            if why:
+                measured[table.id].skipped[setup.name] = why
+                continue
+            for repetition in range(plan.repeats_of(table)):
+                keep = str(plan.keep) if plan.keep and table.experiment.keeps else ""
+                task = Repetition(
+                    table.experiment.id, setup.name, repetition, plan.seed, plan.backend, plan.quick, keep
+                )
+                wanted.setdefault(task, []).append(table.id)
+    there = {task: values for task in wanted if (values := _kept(task)) is not None}
+    for task, values in there.items():
+        for table_id in wanted[task]:
+            measured[table_id].found.add(task.repetition, values)
+            measured[table_id].kept += 1
+    on_progress(len(there), len(wanted))
+    to_do = tuple(task for task in wanted if task not in there)
+    for done, (task, values) in enumerate(_results(to_do, plan.workers), start=1 + len(there)):
+        for table_id in wanted[task]:
+            measured[table_id].found.add(task.repetition, values)
+        _keep(task, values)
+        on_progress(done, len(wanted))
+    return measured
+
+
+def _kept(task: Repetition) -> Values | None:
+    """Return the result of a repetition by an earlier run of this version, or None."""
+    file = _file(task)
+    if file is None or not file.is_file():
+        return None
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if (document["version"], document["task"]) != (__version__, asdict(task) | {"keep": ""}):
+        return None
+    values: Values = document["values"]
+    return values
+
+
+def _keep(task: Repetition, values: Values) -> None:
+    file = _file(task)
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    document = {"version": __version__, "task": asdict(task) | {"keep": ""}, "values": values}
+    with replacing(file) as new:
+        new.write((json.dumps(document, indent=1) + "\n").encode())
+
+
+def _file(task: Repetition) -> Path | None:
+    """Return the file of a repetition, by seed and backend, or None if it is not kept."""
+    if not task.keep:
+        return None
+    name = re.sub(r"[^a-z0-9.]+", "-", task.setup.lower())
+    how = f"{task.seed}-{task.backend}{'-quick' if task.quick else ''}"
+    return Path(task.keep) / f"{task.experiment}-{name}-{task.repetition}-{how}.json"
+
+
+def _missing(setup: Setup) -> str:
+    """Return why a set-up cannot be measured here and what to do, or an empty string."""
+    if not setup.needs or setup.needs in available():
+        return ""
+    return f"data set {setup.needs} is not in {cache_in_words()}: p2pclust data fetch {setup.needs}"
+
+
+def _results(tasks: Sequence[Repetition], workers: int) -> Iterator[tuple[Repetition, Values]]:
+    if workers <= 1 or len(tasks) <= 1:
+        for task in tasks:
+            yield task, do_task(task)
+    else:
+        advice = "run again with --jobs 1 to see why"
+        yield from in_processes(_do_alone, tasks, min(workers, len(tasks)), advice=advice)
+
+
+def _do_alone(task: Repetition) -> Values:
+    """Do a repetition in a worker process, which has one core."""
+    try:
+        return do_task(task, threads=1)
+    except P2PClustError as error:
+        raise FleetError(f"{task.setup}, repetition {task.repetition}: {error}") from None

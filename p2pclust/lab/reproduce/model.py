@@ -1,0 +1,232 @@
+"""The classes of a reproduction: set-up, experiment, findings, claim, table."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from p2pclust.lab.reproduce.peers import Peers
+
+__all__ = ["Claim", "Experiment", "Findings", "Setup", "Table", "Value", "Values"]
+
+#: The result of one repetition: a number, or one number per round.
+Value = float | list[float]
+#: By row, then by measure.
+Values = dict[str, dict[str, Value]]
+
+
+class Repeat(Protocol):
+    """One repetition of a set-up: `rng` is the only source of randomness, `quick` means fewer rows, rounds or peers."""
+
+    def __call__(self, rng: np.random.Generator, peers: Peers, *, quick: bool) -> Values: ...
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One configuration that is repeated.
+
+    Parameters
+    ----------
+    name : str
+        Also part of the name of its random stream: a set-up draws the same numbers independently of others.
+    repeat : callable
+        Does one repetition, see `Repeat`.
+    needs : str
+        The registered data set without which it is skipped; empty if its data are generated.
+    draws : str
+        The name of its random stream, where that is not its own: set-ups that share one draw the same data and peers, so
+        that they can be compared pair by pair.
+    """
+
+    name: str
+    repeat: Repeat
+    needs: str = ""
+    draws: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A source of numbers, which several tables may share.
+
+    If `keeps` is true, one repetition takes so long that it is kept in the output directory, and found there by a later
+    run.
+    """
+
+    id: str
+    setups: Callable[[], Sequence[Setup]]
+    keeps: bool = False
+
+
+class Findings:
+    """The results of all repetitions.
+
+    Examples
+    --------
+    >>> found = Findings()
+    >>> for repetition, ari in enumerate([0.8, 1.0]):
+    ...     found.add(repetition, {"xclara": {"ari": ari}})
+    >>> found.mean("xclara", "ari"), round(found.sd("xclara", "ari"), 3)
+    (0.9, 0.141)
+    """
+
+    def __init__(self) -> None:
+        self._samples: dict[str, dict[str, dict[int, Value]]] = {}
+
+    def add(self, repetition: int, values: Values) -> None:
+        """Add the values of one repetition; repetitions may come in any order."""
+        for row, measures in values.items():
+            for measure, value in measures.items():
+                self._samples.setdefault(row, {}).setdefault(measure, {})[repetition] = value
+
+    def has(self, row: str, *measures: str) -> bool:
+        """Whether all of these were measured."""
+        return all(measure in self._samples.get(row, {}) for measure in measures)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows that were measured, in alphabetical order, numbers in theirs."""
+        return tuple(sorted(self._samples, key=_natural))
+
+    def renamed(self, rows: Mapping[str, str]) -> Findings:
+        """Return only these rows, under other names, because two tables may name the same row differently.
+
+        Examples
+        --------
+        >>> found = Findings()
+        >>> found.add(0, {"usual": {"acc": 0.9}})
+        >>> found.renamed({"usual": "α 75"}).mean("α 75", "acc")
+        0.9
+        """
+        other = Findings()
+        other._samples = {name: self._samples[row] for row, name in rows.items() if row in self._samples}
+        return other
+
+    def measures(self, row: str) -> tuple[str, ...]:
+        """What was measured of a row, in alphabetical order."""
+        return tuple(sorted(self._samples.get(row, {})))
+
+    def ci(self, row: str, measure: str) -> float:
+        """Return half the 95 % confidence interval of the mean (Student's t), NaN if there is only one repetition."""
+        from scipy.stats import t  # noqa: PLC0415 - so that listing the tables stays light
+
+        count = self.samples(row, measure).size
+        if count < 2:
+            return math.nan
+        return float(t.ppf(0.975, count - 1)) * self.sd(row, measure) / math.sqrt(count)
+
+    def samples(self, row: str, measure: str) -> NDArray[np.float64]:
+        """Return one number per repetition, in their order."""
+        by_repetition = self._samples[row][measure]
+        return np.array([by_repetition[number] for number in sorted(by_repetition)], dtype=np.float64)
+
+    def curves(self, row: str, measure: str) -> NDArray[np.float64]:
+        """Return curves as a matrix, one row per repetition; those that ended early are filled up with NaN."""
+        by_repetition = self._samples[row][measure]
+        curves = [np.atleast_1d(np.array(by_repetition[n], dtype=np.float64)) for n in sorted(by_repetition)]
+        longest = max(curve.size for curve in curves)
+        return np.array([np.concatenate([curve, np.full(longest - curve.size, np.nan)]) for curve in curves])
+
+    def is_curve(self, row: str, measure: str) -> bool:
+        """Whether there is one number per round."""
+        return any(isinstance(value, list) for value in self._samples[row][measure].values())
+
+    def mean(self, row: str, measure: str) -> float:
+        """Return the mean over the repetitions."""
+        return float(self.samples(row, measure).mean())
+
+    def median(self, row: str, measure: str) -> float:
+        """Return the median over the repetitions."""
+        return float(np.median(self.samples(row, measure)))
+
+    def sd(self, row: str, measure: str) -> float:
+        """Return the standard deviation of one repetition (dividing by n - 1), NaN if there is only one."""
+        samples = self.samples(row, measure)
+        if samples.size < 2 or not np.isfinite(samples).all():
+            return math.nan
+        return float(samples.std(ddof=1))
+
+
+def _natural(name: str) -> list[tuple[str, float]]:
+    """Split a name into pairs of text and the number that follows it, so that "d 16" comes before "d 128"."""
+    parts = [*re.split(r"(\d+(?:\.\d+)?)", name), "0"]
+    return [(text, float(number)) for text, number in zip(parts[0::2], parts[1::2], strict=True)]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that must hold.
+
+    Parameters
+    ----------
+    what : str
+        In one line, with the bound.
+    value : str
+        What was measured.
+    held : bool or None
+        None where its rows were not measured.
+    always : bool
+        Whether it must hold however little was measured: a quick run decides only these.
+    """
+
+    what: str
+    value: str
+    held: bool | None
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table or figure.
+
+    Attributes
+    ----------
+    shows : str
+        One line.
+    time : str
+        How long a full run takes on one core.
+    measures : mapping of str to str
+        The measures that the table shows of each row, with their headings; curves are for the figure and the CSV only.
+    claims : callable
+        Evaluates the claims.
+    draw : callable
+        Draws the findings.
+    wanted : callable, optional
+        Whether the table needs a set-up, by its name; by default it needs all of its experiment.
+    quick : callable, optional
+        Whether a quick run does one of these, too.
+    summary : callable, optional
+        Makes the rows that are shown, if they are other than those that are measured.
+    repeats : int
+        As in the paper.
+    interval : bool
+        Whether the paper's spreads are 95 % confidence intervals of means; else they are standard deviations of one
+        repetition. So are those shown beside them.
+    """
+
+    id: str
+    shows: str
+    time: str
+    experiment: Experiment
+    measures: Mapping[str, str]
+    claims: Callable[[Findings], Iterable[Claim]]
+    draw: Callable[[Figure, Findings], None]
+    wanted: Callable[[str], bool] = lambda name: True
+    quick: Callable[[str], bool] = lambda name: True
+    summary: Callable[[Findings], Findings] = lambda found: found
+    repeats: int = 10
+    quick_repeats: int = 2
+    interval: bool = False
+
+    def setups(self, *, quick: bool) -> Sequence[Setup]:
+        """Return the set-ups that the table needs; in a quick run, a part of them."""
+        wanted = [setup for setup in self.experiment.setups() if self.wanted(setup.name)]
+        return [setup for setup in wanted if self.quick(setup.name)] if quick else wanted

@@ -1,0 +1,105 @@
+"""The comparison: paper, measured, difference; as rows, as CSV, as one JSON object."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from p2pclust.lab.reproduce.frame import Measured
+from p2pclust.lab.reproduce.model import Claim, Table
+from p2pclust.lab.reproduce.published import published
+
+__all__ = ["TableLine", "comparison", "plain", "write_csv"]
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One measure of one row; unknown values are NaN."""
+
+    row: str
+    measure: str
+    paper: float
+    paper_sd: float
+    mean: float
+    sd: float
+    median: float
+    repeats: int
+    paper_ci: float = math.nan
+    ci: float = math.nan
+
+    @property
+    def difference(self) -> float:
+        """Measured mean minus the paper's."""
+        return self.mean - self.paper
+
+
+def comparison(table: Table, measured: Measured) -> list[TableLine]:
+    """Return the lines of a table: as the paper prints them, then what it does not print."""
+    numbers, found = published(table.id).numbers, table.summary(measured.found)
+    wanted = [(row, measure) for row, measure in numbers if found.has(row, measure)]
+    wanted += [
+        (row, measure)
+        for measure in table.measures
+        for row in found.rows
+        if found.has(row, measure) and (row, measure) not in numbers and not found.is_curve(row, measure)
+    ]
+    lines = []
+    for row, measure in wanted:
+        printed = numbers.get((row, measure))
+        paper, paper_sd, paper_ci = (printed.mean, printed.sd, printed.ci) if printed else (math.nan,) * 3
+        repeats = found.samples(row, measure).size
+        mean, sd, median, ci = (getattr(found, name)(row, measure) for name in ("mean", "sd", "median", "ci"))
+        lines.append(TableLine(row, measure, paper, paper_sd, mean, sd, median, repeats, paper_ci, ci))
+    return lines
+
+
+def write_csv(directory: Path, table: Table, measured: Measured) -> None:
+    """Write ``TABLE.csv`` (the comparison) and, if there are any, ``TABLE-curves.csv`` (one line per round)."""
+    with (directory / f"{table.id}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        headings = ["row", "measure", "paper", "paper_sd", "mean", "sd", "median", "difference", "repeats"]
+        writer.writerow([*headings, "paper_ci95", "ci95"])
+        for line in comparison(table, measured):
+            numbers = (line.paper, line.paper_sd, line.mean, line.sd, line.median, line.difference)
+            intervals = (_number(line.paper_ci), _number(line.ci))
+            writer.writerow([line.row, line.measure, *(_number(value) for value in numbers), line.repeats, *intervals])
+    found = measured.found
+    curves = [(row, measure) for row in found.rows for measure in found.measures(row) if found.is_curve(row, measure)]
+    if not curves:
+        return
+    with (directory / f"{table.id}-curves.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", "measure", "repetition", "round", "value"])
+        for row, measure in curves:
+            for repetition, curve in enumerate(found.curves(row, measure)):
+                for number, value in enumerate(curve, start=1):
+                    if not math.isnan(value):
+                        writer.writerow([row, measure, repetition, number, _number(value)])
+
+
+def plain(table: Table, measured: Measured, claims: Sequence[Claim]) -> dict[str, Any]:
+    """Return a table as plain values for ``--json``; unknown or infinite values are None."""
+    lines = [
+        {name: _finite(value) for name, value in (asdict(line) | {"difference": line.difference}).items()}
+        for line in comparison(table, measured)
+    ]
+    return {
+        "table": table.id,
+        "source": published(table.id).where,
+        "repeats": measured.repeats,
+        "rows": lines,
+        "skipped": measured.skipped,
+        "claims": [asdict(claim) for claim in claims],
+    }
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.10g}"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

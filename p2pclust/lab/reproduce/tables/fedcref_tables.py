@@ -1,0 +1,241 @@
+"""Tables 3 to 12 of FedCRef."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from p2pclust.lab.reproduce.claims import about_means, rising
+from p2pclust.lab.reproduce.model import Claim, Findings, Table
+from p2pclust.lab.reproduce.tables.fedcref import (
+    ALL,
+    DIRT,
+    GRID,
+    OVERLAPS,
+    PEERS,
+    TWO,
+    digits,
+    n_label,
+    over_worlds,
+    row_of,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["TABLES"]
+
+_OUTCOMES: Mapping[str, str] = {
+    "communities": "communities", "wrong": "wrong associations (%)", "isolated start": "isolated, start",
+    "isolated": "isolated, end", "wrong pairs": "wrong pairs in communities (%)",
+}  # fmt: skip
+_SCORES: Mapping[str, str] = {"acc init": "ACC, start", "acc": "ACC, end", "improvement": "improvement (%)"}
+_FOUND = ("communities", "wrong", "isolated")
+_STARTS = ("DEC start", "k-means start", "mixture start")
+_BY_DIRT = tuple(f"dirtiness {dirt}" for dirt in DIRT)
+_BY_GRID = {(75, 0.2): "dirtiness 0.3", **{(alpha, theta): f"α {alpha}, θ {theta}" for alpha, theta in GRID[1:]}}
+_BY_OVERLAP = ("dirtiness 0.3", *(f"overlap {overlap}" for overlap in OVERLAPS[1:]))
+_MORE_DATA = ("KMNIST", "Fashion-MNIST")
+
+_claim = partial(about_means, digits=3)
+
+
+def _claims_of_table_3(found: Findings) -> Iterable[Claim]:
+    others = {"DEC of all rows at its best K": ("central DEC", "best K"), "UIFCA": ("UIFCA", "K 10 given")}
+    for method in TWO:
+        for name, other in others.items():
+            rows = [row_of(*other), row_of(method, "DEC start")]
+            yield rising(found, f"{method} from DEC above {name}", rows, "acc")
+
+
+def _claims_of_table_4(found: Findings) -> Iterable[Claim]:
+    for start in _STARTS:
+        row = row_of("refined", start)
+        yield _claim(found, f"refined, {start}: ACC at least 0.93", [row], "acc", lambda acc: acc >= 0.93)
+        yield _claim(found, f"refined, {start}: at most 2 isolated clusters", [row], "isolated", lambda n: n <= 2)
+    what = "paper, DEC start: the end above the start"
+    yield _claim(found, what, [row_of("paper", "DEC start")], "improvement", lambda percent: percent >= 1e-9)
+
+
+def _claims_of_table_5(found: Findings) -> Iterable[Claim]:
+    row = row_of("paper", "dirtiness 0.3")
+    yield _claim(found, "paper, 0.3: 9 to 11 communities", [row], "communities", lambda n: 9 <= n <= 11)
+    yield _claim(found, "paper, 0.3: at most 5 % wrong associations", [row], "wrong", lambda percent: percent <= 5)
+    for dirt in (0.3, 0.5):
+        row, name = row_of("refined", f"dirtiness {dirt}"), f"refined, {dirt}"
+        yield _claim(found, f"{name}: at most 2 isolated clusters", [row], "isolated", lambda n: n <= 2)
+        yield _claim(found, f"{name}: 10 communities within 0.5", [row], "communities", lambda n: 9.5 <= n <= 10.5)
+
+
+def _claims_of_table_6(found: Findings) -> Iterable[Claim]:
+    label = digits()[0]
+    for method, data, dirt, least, paper in (
+        ("paper", label, 0.3, 0.87, 0.879), ("refined", label, 0.3, 0.945, 0.879), ("refined", label, 0.5, 0.93, 0.711),
+        ("refined", "Fashion-MNIST", 0.3, 0.85, 0.787),
+    ):  # fmt: skip
+        what = f"{method}, {data}, {dirt}: ACC at least {least} (paper {paper})"
+        row = f"{method}, {data}, dirtiness {dirt}"
+        yield _claim(found, what, [row], "acc", lambda acc, least=least: bool(acc >= least))
+    for data in (label, *_MORE_DATA):
+        rows = [f"paper, {data}, {dirt}" for dirt in reversed(_BY_DIRT)]
+        yield rising(found, f"paper, {data}: the cleaner the start, the better the end", rows, "acc")
+
+
+def _claims_of_table_7(found: Findings) -> Iterable[Claim]:
+    rows = {f"{alpha}/{theta}": row_of("paper", world) for (alpha, theta), world in _BY_GRID.items()}
+    for other in ("75/0.1", "75/0.3", "85/0.2", "90/0.2"):
+        yield rising(found, f"ACC: 75/0.2 above {other}", [rows[other], rows["75/0.2"]], "acc")
+    strict = [rows[name] for name in ("75/0.2", "85/0.2", "75/0.1", "90/0.2")]
+    yield rising(found, "isolated at the end: 75/0.2 < 85/0.2 < 75/0.1 < 90/0.2", strict, "isolated")
+    yield rising(found, "wrong associations: 75/0.2 < 75/0.3", [rows["75/0.2"], rows["75/0.3"]], "wrong")
+
+
+def _claims_of_table_8(found: Findings) -> Iterable[Claim]:
+    rows = [row_of("paper", world) for world in reversed(_BY_OVERLAP)]
+    yield rising(found, "paper: the more overlap, the fewer isolated clusters", rows, "isolated")
+
+
+def _claims_of_table_9(found: Findings) -> Iterable[Claim]:
+    for method in ("paper", "perfect"):
+        rows = [row_of(method, world) for world in _BY_OVERLAP]
+        yield rising(found, f"{method}: the more overlap, the better", rows, "acc")
+
+
+def _by_peers(method: str) -> list[str]:
+    """Return a method's rows by the number of peers."""
+    return [row_of(method, n_label(number)) for number in PEERS]
+
+
+def _claims_of_table_12(found: Findings) -> Iterable[Claim]:
+    yield rising(found, "paper: the more peers, the longer it takes", _by_peers("paper"), "minutes")
+    for row in _by_peers("refined"):
+        what = f"refined, N {row.rpartition('N ')[2]}: at most 2 minutes"
+        yield _claim(found, what, [row], "minutes", lambda minutes: minutes <= 2)
+
+
+def _over_peers(
+    id: str, shows: str, time: str, measures: Mapping[str, str], claims: Callable[[Findings], Iterable[Claim]],
+    *, panels: Sequence[str] = ("acc",), methods: Sequence[str] = TWO,
+) -> Table:  # fmt: skip
+    """Return a table by the number of peers, which its picture has on the x axis."""
+
+    def draw(figure: Figure, found: Findings) -> None:
+        figure.set_size_inches(5.5 * len(panels) + 1, 4.5)
+        for place, measure in enumerate(panels, start=1):
+            axes = figure.add_subplot(1, len(panels), place)
+            for method in methods:
+                rows = dict(zip(PEERS, _by_peers(method), strict=True))
+                known = {number: row for number, row in rows.items() if found.has(row, measure)}
+                if known:
+                    means, spreads = (
+                        [getattr(found, what)(row, measure) for row in known.values()] for what in ("mean", "ci")
+                    )
+                    axes.errorbar(list(known), means, spreads, marker="o", capsize=3, label=method)
+            axes.set(xlabel="peers", ylabel=measures[measure], xticks=list(PEERS))
+            axes.legend()
+
+    worlds = [f"N {number}" for number in PEERS]
+    return over_worlds(id, shows, time, measures, claims, what=worlds, methods=methods, panels=panels, draw=draw)
+
+
+TABLES = (
+    over_worlds(
+        "004-table3",
+        "FedCRef from local DEC, DEC of the pooled rows at its best K, and UIFCA (reduced), on digits",
+        "7 h",
+        {"acc": "ACC", "communities": "communities, or best K"},
+        _claims_of_table_3,
+        what=_STARTS,
+        methods=(*TWO, "central DEC", "UIFCA"),
+    ),
+    over_worlds(
+        "004-table4",
+        "FedCRef from local DEC, k-means and mixtures of Gaussians: accuracy, communities, isolated clusters",
+        "4 h",
+        {**_SCORES, **_OUTCOMES},
+        _claims_of_table_4,
+        what=_STARTS,
+        panels=("acc", "communities", "isolated"),
+    ),
+    over_worlds(
+        "004-table5",
+        "communities, wrong associations and isolated clusters by dirtiness, on three data sets",
+        "5 h",
+        _OUTCOMES,
+        _claims_of_table_5,
+        what=_BY_DIRT,
+        labels=_MORE_DATA,
+        quick=("dirtiness 0.3",),
+        panels=_FOUND,
+    ),
+    over_worlds(
+        "004-table6",
+        "accuracy by dirtiness, and with perfect associations, on three data sets",
+        "7 h",
+        _SCORES,
+        _claims_of_table_6,
+        what=_BY_DIRT,
+        methods=ALL,
+        labels=_MORE_DATA,
+        quick=("dirtiness 0.3",),
+    ),
+    over_worlds(
+        "004-table7",
+        "mode paper by α and θ, at dirtiness 0.3 on digits",
+        "3 h",
+        {"acc": "ACC", **_OUTCOMES},
+        _claims_of_table_7,
+        what=tuple(_BY_GRID.values()),
+        methods=("paper",),
+        quick=("dirtiness 0.3", "α 75, θ 0.3"),
+        called={"dirtiness 0.3": "α 75, θ 0.2"},
+        panels=("acc", *_FOUND),
+    ),
+    over_worlds(
+        "004-table8",
+        "communities, wrong associations and isolated clusters by overlap, at dirtiness 0.3 on digits",
+        "2 h",
+        _OUTCOMES,
+        _claims_of_table_8,
+        what=_BY_OVERLAP,
+        called={"dirtiness 0.3": "overlap 0.0"},
+        panels=_FOUND,
+    ),
+    over_worlds(
+        "004-table9",
+        "accuracy by overlap, and with perfect associations, at dirtiness 0.3 on digits",
+        "3 h",
+        _SCORES,
+        _claims_of_table_9,
+        what=_BY_OVERLAP,
+        methods=ALL,
+        called={"dirtiness 0.3": "overlap 0.0"},
+    ),
+    _over_peers(
+        "004-table10",
+        "communities, wrong associations and isolated clusters by the number of peers (20, 30, 40), on digits",
+        "4 h",
+        _OUTCOMES,
+        lambda found: [
+            rising(found, "the more peers, the more clusters to begin with", _by_peers("paper"), "isolated start")
+        ],
+        panels=_FOUND,
+    ),
+    _over_peers(
+        "004-table11",
+        "accuracy by the number of peers (20, 30, 40), and with perfect associations, on digits",
+        "6 h",
+        _SCORES,
+        lambda found: [rising(found, "perfect: the more peers, the better", _by_peers("perfect"), "acc")],
+        methods=ALL,
+    ),
+    _over_peers(
+        "004-table12",
+        "iterations and minutes by the number of peers (20, 30, 40), on digits",
+        "4 h",
+        {"iterations": "iterations, or refinements", "minutes": "minutes"},
+        _claims_of_table_12,
+        panels=("iterations", "minutes"),
+    ),
+)

@@ -1,0 +1,145 @@
+"""The scenarios and sweeps that are installed with the package, found by name: ``p2pclust run quickstart``.
+
+In a checkout ``p2pclust/lab/scenario/shipped`` is a link to ``scenarios/`` and ``p2pclust/lab/sweep/shipped`` one to ``topology/``;
+a wheel has copies of the files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+from p2pclust.jobs.toml_files import read_toml
+from p2pclust.tools.spelling import did_you_mean, nearest
+
+__all__ = ["SCENARIOS", "SWEEPS", "Example", "copy_example", "examples", "find_example", "needs"]
+
+SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
+SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"
+"""The folders of what is installed with the package."""
+_MODELS: Final = ("fedcref", "uifca")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A file that is installed with the package; `needs` is the command that installs or fetches what it lacks."""
+
+    name: str
+    title: str
+    needs: str
+
+
+def examples(folder: Path) -> tuple[Example, ...]:
+    """Return the files of a folder: first those that can run here at once, each group sorted by name.
+
+    Examples
+    --------
+    >>> next(example.title for example in examples(SCENARIOS) if example.name == "quickstart")
+    'Eight peers with at most three digits each; the aggregator is killed at round 10'
+    """
+    found = []
+    for file in folder.glob("*.toml"):
+        document = read_toml(file)
+        found.append(Example(file.stem, str(document.get("title", "")), needs(document)))
+    return tuple(sorted(found, key=lambda example: (example.needs != "", example.name)))
+
+
+def find_example(given: Path, folder: Path, command: str) -> Path:
+    """Return the given file, or the installed one of that name; one with a suffix or a folder is a file of the caller.
+
+    `command` takes such a name, and lists all names without one.
+
+    Raises
+    ------
+    UsageError
+        If there is neither such a file nor such a name, or if a path is given for an installed name.
+
+    Examples
+    --------
+    >>> find_example(Path("quickstart"), SCENARIOS, "p2pclust run").name
+    'quickstart.toml'
+    """
+    if given.exists() and not given.is_dir():
+        return given
+    installed = folder / f"{given.stem}.toml"
+    if given.suffix or len(given.parts) > 1:
+        if given.suffix == ".toml" and not given.exists() and installed.is_file():
+            raise UsageError(f"{given}: no such file; the installed one is run by its name: {command} {given.stem}")
+        return given
+    if installed.is_file():
+        return installed
+    names = sorted(file.stem for file in folder.glob("*.toml"))
+    near = nearest(given.name, names)
+    meant = f"did you mean {near!r}? " if near else ""
+    raise UsageError(f"{given}: no such file, and no installed one of that name ({meant}{command} lists them)")
+
+
+def copy_example(name: str, to: Path) -> tuple[Path, ...]:
+    """Copy an installed scenario or sweep, and the files that it names, into a folder; return the copies, it first.
+
+    Raises
+    ------
+    UsageError
+        If no installed file has the name, a copy would replace a file, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [copy.name for copy in copy_example("rice-mill", Path(folder))]
+    ['rice-mill.toml', 'rice-mill.adj']
+    """
+    known = {file.stem: file for folder in (SWEEPS, SCENARIOS) for file in sorted(folder.glob("*.toml"))}
+    if name not in known:
+        raise UsageError(
+            f"{name}: no installed example of this name{did_you_mean(name, known)}: p2pclust examples list shows all"
+        )
+    files = [known[name].name, *_named_files(read_toml(known[name]), known[name].parent)]
+    copies = tuple(to / file for file in files)
+    there = next((copy for copy in copies if copy.exists()), None)
+    if there is not None:
+        raise UsageError(f"{there}: it exists: choose another folder")
+    try:
+        for file, copy in zip(files, copies, strict=True):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(known[name].parent / file, copy)
+    except OSError as error:
+        raise UsageError(f"{to}: cannot be written ({error.strerror}): choose another folder") from None
+    return copies
+
+
+def _named_files(value: Any, folder: Path) -> list[str]:
+    """Return the relative names of files in the folder that stand in a document."""
+    if isinstance(value, str):
+        return [value] if not Path(value).is_absolute() and Path(value).suffix and (folder / value).is_file() else []
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return list(dict.fromkeys(name for item in items for name in _named_files(item, folder)))
+
+
+def needs(document: Mapping[str, Any]) -> str:
+    """Return the command that installs or fetches what the document of a scenario or a sweep lacks, if anything."""
+    from p2pclust.data.catalogue import canonical  # noqa: PLC0415 - imports NumPy
+    from p2pclust.data.registry import BUILT_IN, cached  # noqa: PLC0415
+
+    source = document.get("data", {}).get("source", "")
+    if source and canonical(source) not in BUILT_IN:
+        try:
+            cached(source)
+        except UsageError:
+            return f"p2pclust data fetch {canonical(source)}"
+    if any(name in _MODELS for name in _protocols(document)) and importlib.util.find_spec("torch") is None:
+        return "pip install 'p2pclust[models]'"
+    return ""
+
+
+def _protocols(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the protocols of a scenario's jobs, or of a sweep's grid."""
+    for job in document.get("jobs", ()):
+        yield job["protocol"]
+    named = document.get("grid", {}).get("protocol", ())
+    yield from (named,) if isinstance(named, str) else named

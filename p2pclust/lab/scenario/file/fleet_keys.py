@@ -1,0 +1,201 @@
+"""``[fleet]`` of a scenario: the devices, their links, and the timing of their peers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from p2pclust.jobs import fields
+from p2pclust.jobs.fields import TomlTable, refuse
+from p2pclust.jobs.overlay_keys import OverlaySpec
+from p2pclust.lab.testbed.power import Battery, DutyCycle
+
+__all__ = [
+    "BatterySpec", "Device", "DeviceSpec", "DutySpec", "EnergySpec", "FleetTable", "LinkSpec",
+]  # fmt: skip
+
+PEERS_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Device:
+    """One peer of the fleet, as `FleetTable.members` lists it."""
+
+    name: str
+    spec: DeviceSpec
+    duty: DutyCycle | None
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        return self.spec.name
+
+
+_Mbit = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class LinkSpec(TomlTable):
+    """``link = { ... }``: how a device is connected: its half of every path, in each direction."""
+
+    #: Delay of a message from or to this device, and the largest deviation from it (uniform, in both directions).
+    latency_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
+    #: The probability that a message is lost.
+    loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    #: Megabits per second: of both directions, or of each; by default unlimited.
+    mbit: _Mbit | None = None
+    up_mbit: _Mbit | None = None
+    down_mbit: _Mbit | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> LinkSpec:
+        problems = []
+        if self.jitter_ms > self.latency_ms:
+            problems.append(
+                f"jitter_ms = {self.jitter_ms:g}: expected at most latency_ms, which is {self.latency_ms:g}"
+            )
+        if self.mbit is not None and (self.up_mbit is not None or self.down_mbit is not None):
+            problems.append("mbit is for both directions: leave it out, or up_mbit and down_mbit")
+        refuse(problems)
+        return self
+
+
+_Cost = Annotated[float, Field(ge=0, le=1e9)]
+_Seconds = Annotated[float, Field(gt=0, le=1e7)]
+
+
+class EnergySpec(TomlTable):
+    """``energy = { ... }``: what a device on mains uses; it is counted and never runs out."""
+
+    #: For each 10^6 bytes sent and received, for each second of processor time, and while awake.
+    tx_j_per_mb: _Cost = 0.0
+    rx_j_per_mb: _Cost = 0.0
+    cpu_j_per_s: _Cost = 0.0
+    idle_w: _Cost = 0.0
+
+
+class BatterySpec(EnergySpec):
+    """``battery = { ... }``: what a device uses, its capacity, and what happens when the battery is empty."""
+
+    capacity_j: Annotated[float, Field(gt=0, le=1e12)]
+    when_empty: Literal["sleep", "die"] = "sleep"
+    recharge_w: _Cost = 0.0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> BatterySpec:
+        if self.when_empty == "die" and self.recharge_w:
+            refuse(["recharge_w is for a device that sleeps when its battery is empty: a dead one does not come back"])
+        return self
+
+
+class DutySpec(TomlTable):
+    """``duty_cycle = { ... }``: awake for on_s, then asleep for off_s, repeatedly."""
+
+    on_s: _Seconds
+    off_s: _Seconds
+    #: The position in the cycle when the first job is submitted; by default the devices of a group are spread evenly.
+    phase_s: Annotated[float, Field(ge=0, le=2e7)] | None = None
+
+
+class DeviceSpec(TomlTable):
+    """``[[fleet.devices]]``: one device, or a group of equal ones named ``name-01``, ``name-02``, ..."""
+
+    name: Annotated[str, AfterValidator(fields.device_name)]
+    count: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    #: Mains power and the number of cores: such a device is more likely to become the aggregator.
+    mains: bool = False
+    cores: Annotated[int, Field(ge=1)] | None = None
+    link: LinkSpec | None = None
+    energy: EnergySpec | None = None
+    battery: BatterySpec | None = None
+    #: The share of one processor that its computations get.
+    cpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    #: Its limit of private writable memory, in 10^6 bytes.
+    memory_mb: Annotated[float, Field(gt=0)] | None = None
+    duty_cycle: DutySpec | None = None
+    #: Whether it is on the fleet roster; if not, it is a stranger that tries to join.
+    enrolled: bool = True
+
+    @property
+    def members(self) -> tuple[Device, ...]:
+        """The devices of this name, in order."""
+        names = _names(self)
+        return tuple(Device(name, self, self._duty(number / len(names))) for number, name in enumerate(names))
+
+    @property
+    def costs(self) -> Battery | None:
+        """What its devices use, for the backends."""
+        costs = self.battery or self.energy
+        return None if costs is None else Battery(**costs.model_dump())
+
+    def _duty(self, place: float) -> DutyCycle | None:
+        cycle = self.duty_cycle
+        if cycle is None:
+            return None
+        spread_s = place * (cycle.on_s + cycle.off_s)
+        return DutyCycle(cycle.on_s, cycle.off_s, spread_s if cycle.phase_s is None else cycle.phase_s)
+
+    @model_validator(mode="after")
+    def _one_supply(self) -> DeviceSpec:
+        problems = []
+        if self.battery is not None and self.mains:
+            problems.append(
+                "a device on mains has no battery: leave one of them out, or use energy = { ... } for its costs"
+            )
+        if self.battery is not None and self.energy is not None:
+            problems.append("battery already has the device's costs: leave energy out")
+        refuse(problems)
+        return self
+
+
+class FleetTable(TomlTable):
+    """``[fleet]``: the devices, their overlay, and the timing of their peers."""
+
+    timing: Literal["default", "wan", "fast"] = "default"
+    overlay: OverlaySpec = OverlaySpec()
+    #: Short form for equal devices: peer-01, peer-02, ...
+    peers: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
+    devices: Annotated[tuple[DeviceSpec, ...], Field(strict=False)] = ()
+    #: A file of the times at which devices are available, relative to the scenario; other devices always are.
+    availability: Annotated[str, Field(min_length=1)] | None = None
+    #: The run is given up after this long without progress; the default depends on patience and faults.
+    give_up_s: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def members(self) -> tuple[Device, ...]:
+        """Every peer, in the order of the file."""
+        specs = self.devices or (DeviceSpec(name="peer", count=self.peers),)
+        return tuple(device for spec in specs for device in spec.members)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every peer, in the order of the file."""
+        return [device.name for device in self.members]
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> FleetTable:
+        if (self.peers is None) == (not self.devices):
+            refuse(["expected either peers = N, or [[fleet.devices]]"])
+        called = Counter(name for spec in self.devices for name in dict.fromkeys([spec.name, *_names(spec)]))
+        twice = next((name for name, count in called.items() if count > 1), None)
+        if twice is not None:
+            refuse([f"two devices or groups are called {twice!r}: give each its own name"])
+        strangers = [spec.name for spec in self.devices if not spec.enrolled]
+        if strangers and len(strangers) == len(self.devices):
+            refuse(["no device is enrolled: expected a fleet beside the strangers"])
+        if strangers and (self.overlay.kind != "full" or self.overlay.trace is not None):
+            refuse([f"{strangers[0]}: enrolled: an overlay cannot have strangers: leave the overlay out"])
+        if len(self.members) > PEERS_MAX:
+            refuse([f"{len(self.members)} devices: expected at most {PEERS_MAX}"])
+        return self
+
+
+def _names(spec: DeviceSpec) -> tuple[str, ...]:
+    """Return the names of a group's devices, with at least two digits so that they sort in order."""
+    if spec.count is None:
+        return (spec.name,)
+    digits = max(2, len(str(spec.count)))
+    return tuple(f"{spec.name}-{index:0{digits}d}" for index in range(1, spec.count + 1))

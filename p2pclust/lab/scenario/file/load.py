@@ -1,0 +1,311 @@
+"""Load a scenario file, check it, and load the rows of its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from p2pclust.data import DataSet, deal, load
+from p2pclust.data.by_class import draw_by_class
+from p2pclust.data.registry import is_file
+from p2pclust.data.vertical import split_columns
+from p2pclust.errors import DataError, UsageError
+from p2pclust.jobs.data_keys import PartitionSpec
+from p2pclust.jobs.explain import explain
+from p2pclust.jobs.fields import renamed, renamed_settings
+from p2pclust.jobs.requests import job_of
+from p2pclust.jobs.toml_files import apply_override, read_toml
+from p2pclust.lab.scenario.file.availability import refuse_without_devices
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.testbed import backend as backend_called
+from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
+from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine.job import Job
+from p2pclust.tools.files import expanded
+
+__all__ = [
+    "apply_override",
+    "check_backend",
+    "given_centers",
+    "load_data",
+    "load_scenario",
+    "make_job",
+    "make_links",
+    "make_moves",
+    "read_toml",
+]
+
+
+def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """Read a scenario file and check all of it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file. Data files are relative to it.
+    overrides : sequence of str
+        ``"key=value"`` each, the key with dots and list positions from 0 (``jobs.0.tol=1e-4``), the value as TOML
+        writes it; a value that is not TOML is text (``fleet.timing=wan``). They replace the file's values.
+    seed : int, optional
+        Replaces the scenario's seed, even an overridden one.
+
+    Raises
+    ------
+    UsageError
+        If the file is missing, is not TOML, or has wrong keys or values; one line for each of the first few errors,
+        with the file, the table and the key.
+    """
+    file = Path(path)
+    document = read_toml(file)
+    if "data" in document:
+        document["data"] = renamed(document["data"], "missing", "missing_values", f"{file}: [data]")
+    for override in renamed_settings(overrides, "data.missing", "data.missing_values"):
+        apply_override(document, override)
+    if seed is not None:
+        document["seed"] = seed
+    _anchor_files(document, file.parent)
+    try:
+        return Scenario.model_validate(document)
+    except ValidationError as error:
+        raise UsageError(explain(str(path), error, Scenario)) from error
+
+
+def load_data(scenario: Scenario) -> dict[str, DataSet]:
+    """Load the rows of every device, by name, in the order of the file; the partition depends only on the scenario's seed.
+
+    Raises
+    ------
+    UsageError
+        If the data set is missing, or there are too few rows, labels or groups to deal out.
+    DataError
+        If a file cannot be used, files have different columns, or bounds, first centers or the number of clusters do
+        not fit the data.
+    """
+    spec = scenario.data
+    names = scenario.fleet.names
+    how: dict[str, Any] = {
+        "label_column": spec.label_column,
+        "group_column": spec.group_column,
+        "columns": spec.columns,
+        "missing_values": spec.missing_values,
+        "id_column": spec.id_column,
+    }
+    if spec.files is not None:
+        shares = [_of_device(name, file, how) for name, file in zip(names, spec.files, strict=True)]
+    else:
+        assert spec.source is not None
+        shares = _dealt(load(spec.source, **how, options=spec.options), scenario, len(names))
+    by_name = dict(zip(names, shares, strict=True))
+    if scenario.jobs[0].by_columns:
+        _check_rows(by_name)
+        _check_fit(scenario, shares[0].n_rows, sum(share.n_features for share in shares))
+    else:
+        _check_columns(by_name)
+        _check_fit(scenario, sum(share.n_rows for share in shares), shares[0].n_features)
+    return by_name
+
+
+def _of_device(name: str, file: str, how: Mapping[str, Any]) -> DataSet:
+    """Load the file of a device; errors begin with the device's name."""
+    try:
+        return load(file, **how)
+    except UsageError as error:  # a DataError too
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _check_rows(shares: Mapping[str, DataSet]) -> None:
+    """Refuse files that cannot hold the same rows; the peers compare the rows' ids themselves."""
+    (first_name, first), *others = shares.items()
+    for name, share in others:
+        if share.n_rows != first.n_rows:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_rows} rows, but {first.name} of {first_name} has {first.n_rows}: "
+                "peers that hold columns need the same rows"
+            )
+        apart = share.row_numbers != first.row_numbers
+        if (share.dropped or first.dropped) and apart.any():
+            one, other = (int(rows.row_numbers[apart.argmax()]) for rows in (first, share))
+            missing, where = (one, f"{name}: {share.name}") if one < other else (other, f"{first_name}: {first.name}")
+            raise DataError(
+                f"{where}: row {missing} of its rows (from 0) was left out for a missing value, and the other devices have "
+                "it: peers that hold columns need the same rows: leave it out of all files"
+            )
+
+
+def _check_columns(shares: Mapping[str, DataSet]) -> None:
+    (first_name, first), *others = shares.items()
+    for name, share in others:
+        if share.n_features != first.n_features:
+            raise DataError(
+                f"{name}: {share.name}: {share.n_features} features, but {first.name} of {first_name} has "
+                f"{first.n_features}: all peers need the same columns"
+            )
+        if share.feature_names != first.feature_names:
+            raise DataError(
+                f"{name}: {share.name}: columns {', '.join(share.feature_names[:8])}, but {first.name} of {first_name} has "
+                f"{', '.join(first.feature_names[:8])}: all peers need the same columns in the same order"
+            )
+
+
+def given_centers(scenario: Scenario, shares: Mapping[str, DataSet]) -> dict[str, NDArray[np.float64]]:
+    """Return each peer's columns of the scenario's first centers; empty if it has none."""
+    given = [job.init for job in scenario.jobs if job.by_columns and isinstance(job.init, tuple)]
+    if not given:
+        return {}
+    whole, start, parts = np.array(given[0], dtype=np.float64), 0, {}
+    for name, share in shares.items():
+        parts[name] = np.ascontiguousarray(whole[:, start : start + share.n_features])
+        start += share.n_features
+    return parts
+
+
+def make_links(scenario: Scenario) -> dict[str, tuple[str, ...]] | None:
+    """Return each device's neighbours at the start, by name; None for a full mesh that does not change."""
+    overlay = starting_overlay(scenario)
+    return None if overlay is None else {name: overlay.neighbours(name) for name in overlay.names}
+
+
+def starting_overlay(scenario: Scenario) -> Overlay | None:
+    """Return the overlay at the start, with places if its kind has them; None for a full mesh that does not change.
+
+    Raises
+    ------
+    UsageError
+        If such an overlay of these devices is impossible, or its file cannot be used.
+    """
+    spec = scenario.fleet.overlay
+    return None if spec.kind == "full" and spec.trace is None else _overlay(scenario)
+
+
+def make_moves(scenario: Scenario) -> tuple[LinkChange, ...]:
+    """Return the links that appear and vanish, in order of time."""
+    spec = scenario.fleet.overlay
+    if spec.trace is not None:
+        return read_trace(spec.trace, _overlay(scenario))
+    return make_trace(spec.kind, scenario.fleet.names, random_streams.linking(scenario.seed), **spec.options)
+
+
+def _overlay(scenario: Scenario) -> Overlay:
+    spec = scenario.fleet.overlay
+    return make_overlay(spec.kind, scenario.fleet.names, random_streams.linking(scenario.seed), **spec.options)
+
+
+def make_job(scenario: Scenario, index: int, n_features: int) -> Job:
+    """Return the job document of one of the scenario's jobs, by its number from 0.
+
+    One declared pair of bounds applies to all `n_features` features.
+
+    Raises
+    ------
+    UsageError
+        If the protocol refuses a parameter.
+    """
+    bounds = scenario.data.bounds
+    if bounds is not None and len(bounds) == 1:
+        bounds *= n_features
+    spec = scenario.jobs[index]
+    return job_of(spec, scenario.data.scaling, bounds, scenario.seed).here(spec.kernel)
+
+
+def check_backend(scenario: Scenario, backend: str) -> None:
+    """Refuse a scenario that a backend cannot run.
+
+    Raises
+    ------
+    UsageError
+        For links, faults and keys about devices in process; for namespaces if they cannot be made here; for processes on
+        a system without fork.
+    """
+    backend_called(backend).check()
+    if backend == "in-process":
+        refuse_without_devices(scenario.fleet)
+    if backend == "namespaces":
+        from p2pclust.lab.testbed.processes.namespaces import require  # noqa: PLC0415
+
+        require()
+    overlay = scenario.fleet.overlay
+    if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
+        raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
+    for number, job in enumerate(scenario.jobs, 1):
+        if job.verify and backend == "in-process":
+            raise UsageError(
+                f"[[jobs]] {number}: verify: nothing crosses a link in process, so there is nothing to check: choose "
+                "another backend, or leave verify out"
+            )
+        if not job.secured:
+            continue
+        if backend == "in-process":
+            raise UsageError(
+                f"[[jobs]] {number}: secure: nothing crosses a link in process, so there is nothing to hide: choose another "
+                "backend, or leave secure out"
+            )
+        n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
+        treatment = Treatment(**job.secured).secured_for(n_peers)
+        treatment.secure_sums.check(n_peers)
+    if scenario.faults and backend == "in-process":
+        raise UsageError(
+            "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
+        )
+
+
+def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:
+    scheme, spec = scenario.data.scheme, scenario.data.partition or PartitionSpec()
+    if scheme == "vertical":
+        return [data.take_columns(part) for part in split_columns(data.n_features, n_peers, spec.widths)]
+    rng = random_streams.splitting(scenario.seed)
+    if scheme != "by-class":
+        rows = deal(
+            data, n_peers, scheme, rng, beta=spec.beta, labels_per_peer=spec.labels_per_peer, locations=spec.locations
+        )
+        return [data.take(share) for share in rows]
+    if data.y is None:
+        raise DataError(f"{data.name}: scheme = 'by-class' needs labels, and there are none")
+    assert spec.rows_per_class is not None
+    drawn = draw_by_class(
+        data.y, n_peers, rng, rows_per_class=spec.rows_per_class, classes_per_peer=spec.classes_per_peer,
+        overlap=spec.overlap or 0.0,
+    )  # fmt: skip
+    return [data.take(of_peer.rows) for of_peer in drawn]
+
+
+def _check_fit(scenario: Scenario, n_rows: int, n_features: int) -> None:
+    """Check what depends on the data: the sizes of bounds and first centers, and the number of clusters."""
+    bounds = scenario.data.bounds
+    if bounds is not None and len(bounds) not in (1, n_features):
+        raise DataError(f"[data]: bounds has {len(bounds)} pairs: expected 1, or {n_features} for as many features")
+    for index, job in enumerate(scenario.jobs):
+        if job.clusters is not None and job.clusters > n_rows:
+            raise DataError(f"[jobs.{index}]: clusters = {job.clusters}: expected at most the {n_rows} rows of data")
+        if isinstance(job.init, tuple) and len(job.init[0]) != n_features:
+            raise DataError(
+                f"[jobs.{index}]: init has centers of {len(job.init[0])} values: expected {n_features}, "
+                "one for each feature"
+            )
+
+
+def _anchor_files(document: dict[str, Any], folder: Path) -> None:
+    """Make relative paths of data files relative to the scenario's folder."""
+    fleet = document.get("fleet")
+    overlay = fleet.get("overlay") if isinstance(fleet, dict) else None
+    for table, keys in ((overlay, ("path", "trace")), (fleet, ("availability",))):
+        if isinstance(table, dict):
+            table |= {key: _anchored(folder, table[key]) for key in keys if isinstance(table.get(key), str)}
+    data = document.get("data")
+    if not isinstance(data, dict):
+        return
+    source, files = data.get("source"), data.get("files")
+    if isinstance(source, str) and is_file(source, folder):
+        data["source"] = _anchored(folder, source)
+    if isinstance(files, list):
+        data["files"] = [_anchored(folder, name) if isinstance(name, str) else name for name in files]
+
+
+def _anchored(folder: Path, name: str) -> str:
+    # A Path drops the "/" at its end, which distinguishes a folder from a data set of that name.
+    return str(folder / expanded(name)) + ("/" if name.endswith("/") else "")

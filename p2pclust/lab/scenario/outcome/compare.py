@@ -1,0 +1,265 @@
+"""The comparison of runs: their settings, results and costs, and where they differ.
+
+Everything is read from `result.json`, so runs of different days, machines and versions can be compared. Values that a
+result does not have are left empty.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+from p2pclust.lab.scenario.file.result_paths import value_at
+from p2pclust.tools.files import regular
+from p2pclust.tools.units import scaled
+
+__all__ = ["ComparedFigure", "ComparedRun", "compare", "mark", "read_runs", "shown"]
+
+Value = str | float | bool | None
+Result = Mapping[str, Any]
+
+_SAME: Final = 1e-12  # relative difference below which two numbers are equal
+#: Numbers of these lines up to here say the same: a summary has them as rounding, and as "the same as the best".
+_ROUNDING: Final = {"from the pooled result": 1e-9, "above the best of ten pooled starts": 5e-5}
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A result and its name in a comparison."""
+
+    name: str
+    result: Result
+
+
+@dataclass(frozen=True)
+class ComparedFigure:
+    """One value of all runs."""
+
+    #: What the value belongs to: the run, a job, the cost, or the expectations.
+    part: str
+    what: str
+    #: One for each run; None if a result does not have it.
+    values: tuple[Value, ...]
+    #: ``B`` for bytes, ``s``, ``J``, ``MB``, or nothing.
+    unit: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the values differ."""
+        first, least = self.values[0], _ROUNDING.get(self.what, 0.0)
+        if least and all(isinstance(value, int | float) and abs(value) <= least for value in self.values):
+            return False
+        return any(not _same(first, value) for value in self.values[1:])
+
+    @property
+    def ratio(self) -> float | None:
+        """The largest number divided by the smallest, if all are positive; otherwise None."""
+        numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) < len(self.values) or min(numbers) <= 0:
+            return None
+        return max(numbers) / min(numbers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in plain values."""
+        plain = {"part": self.part, "what": self.what, "values": list(self.values), "unit": self.unit}
+        return plain | {"differs": self.differs, "ratio": self.ratio}
+
+
+def read_runs(paths: Sequence[Path]) -> list[ComparedRun]:
+    """Read results: output directories of ``p2pclust run``, or their ``result.json``.
+
+    Each is named by the shortest end of its folder's path that no other has.
+
+    Raises
+    ------
+    UsageError
+        If there are fewer than two, or one is not a result; names it.
+    """
+    if len(paths) < 2:
+        raise UsageError(f"{len(paths)} result: expected two or more")
+    files = [path / "result.json" if path.is_dir() else path for path in paths]
+    results = [_read(file, path) for file, path in zip(files, paths, strict=True)]
+    return [ComparedRun(name, result) for name, result in zip(_names(files), results, strict=True)]
+
+
+def _read(file: Path, given: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(regular(file).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        missing = "has no result.json" if given.is_dir() else "no such file or folder"
+        raise UsageError(f"{given}: {missing}: expected an output directory of p2pclust run") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read as JSON ({error}): expected the result.json of a run") from None
+    sound = isinstance(result, dict) and isinstance(result.get("jobs"), list) and isinstance(result.get("peers"), dict)
+    if not sound or not all(isinstance(part, dict) for part in (*result["jobs"], *result["peers"].values())):
+        raise UsageError(f"{file}: is not the result of a run: it has no jobs and peers")
+    return dict(result)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """Return names for runs: the shortest ends of their folders' paths that differ, else numbered names.
+
+    Examples
+    --------
+    >>> _names([Path("/x/one/result.json"), Path("/x/two/result.json")])
+    ['one', 'two']
+    >>> _names([Path("/a/out/result.json"), Path("/b/out/result.json")])
+    ['a/out', 'b/out']
+    >>> _names([Path("/a/result.json"), Path("/a/result.json")])
+    ['a (1)', 'a (2)']
+    """
+    folders = [file.resolve().parent.parts if file.name == "result.json" else file.resolve().parts for file in files]
+    for depth in range(1, max(map(len, folders)) + 1):
+        names = ["/".join(parts[-depth:]) for parts in folders]
+        if len(dict.fromkeys(names)) == len(names):
+            return names
+    short = ["/".join(parts[-1:]) for parts in folders]
+    return [f"{name} ({number})" for number, name in enumerate(short, start=1)]
+
+
+def compare(runs: Sequence[ComparedRun]) -> list[ComparedFigure]:
+    """Compare runs, in the order of a report; lines without any value are left out.
+
+    Examples
+    --------
+    >>> one, two = ({"jobs": [], "peers": {}, "seed": seed, "backend": "simulated"} for seed in (1, 2))
+    >>> [(line.what, line.values, line.differs) for line in compare([ComparedRun("one", one), ComparedRun("two", two)])][:2]
+    [('backend', ('simulated', 'simulated'), False), ('seed', (1, 2), True)]
+    """
+    results = [run.result for run in runs]
+    lines = _lines("run", results, _OF_RUN)
+    n_jobs = max(len(result["jobs"]) for result in results)
+    for number in range(n_jobs):
+        part = "job" if n_jobs == 1 else f"job {number + 1}"
+        entries = [result["jobs"][number] if number < len(result["jobs"]) else {} for result in results]
+        asked = [_dict(entry, "parameters") for entry in entries]
+        keys = dict.fromkeys(key for parameters in asked for key in parameters)
+        lines += _lines(f"{part}, as asked for", asked, [(key, value_at(key), "") for key in keys])
+        lines += _lines(part, entries, _OF_JOB)
+    lines += [*_lines("cost", results, _OF_COST), *_expectations(results)]
+    return [line for line in lines if any(value not in (None, "") for value in line.values)]
+
+
+def _lines(part: str, of: Sequence[Result], measures: Sequence[_Get]) -> list[ComparedFigure]:
+    return [ComparedFigure(part, what, tuple(_plain(get(one)) for one in of), unit) for what, get, unit in measures]
+
+
+def _expectations(results: Sequence[Result]) -> list[ComparedFigure]:
+    """Return a line for each expectation of any run; runs may have different expectations."""
+    verdicts: list[dict[str, bool]] = []
+    for result in results:
+        items = [item for item in result.get("expectations") or [] if isinstance(item, dict) and "held" in item]
+        verdicts.append({item["what"]: bool(item["held"]) for item in items})
+    every = dict.fromkeys(what for held in verdicts for what in held)
+    return [ComparedFigure("expected", what, tuple(held.get(what) for held in verdicts)) for what in every]
+
+
+def _dict(entry: Result, key: str) -> Mapping[str, Any]:
+    found = entry.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: Any) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return json.dumps(value)
+
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, int | float):
+        return one is other or (type(one) is type(other) and one == other)
+    return isinstance(other, int | float) and math.isclose(one, other, rel_tol=_SAME)
+
+
+def _total(key: str) -> Callable[[Result], float | None]:
+    """Return a measure that adds up a value over all peers: None if no peer has it."""
+    return lambda result: sum(_of_peers(result, key)) if _of_peers(result, key) else None
+
+
+def _most(key: str) -> Callable[[Result], float | None]:
+    return lambda result: max(_of_peers(result, key), default=None)
+
+
+def _of_peers(result: Result, key: str) -> list[float]:
+    values = [peer.get(key) for peer in result["peers"].values()]
+    return [value for value in values if isinstance(value, int | float)]
+
+
+def _finished(result: Result) -> str:
+    return f"{sum(bool(peer.get('finished')) for peer in result['peers'].values())} of {len(result['peers'])}"
+
+
+def _identical(entry: Result) -> bool | None:
+    digests = _dict(entry, "digests")
+    return len(dict.fromkeys(digests.values())) == 1 if digests else None
+
+
+def mark(line: ComparedFigure) -> str:
+    """Return how much values differ: the ratio of numbers, else "yes"; empty if they are equal.
+
+    Examples
+    --------
+    >>> mark(ComparedFigure("cost", "bytes", (100, 250))), mark(ComparedFigure("job", "a", ("x", "y")))
+    ('× 2.5', 'yes')
+    """
+    if not line.differs:
+        return ""
+    # The ratio of seeds has no meaning.
+    return "yes" if line.ratio is None or line.what == "seed" else f"× {line.ratio:.3g}"
+
+
+def shown(value: Value, unit: str = "") -> str:
+    """Return a value for people.
+
+    Examples
+    --------
+    >>> shown(1234567, "B"), shown(True), shown(None), shown(0.591566), shown(2.0, "s")
+    ('1.2 MB', 'yes', '-', '0.592', '2 s')
+    """
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if unit == "B":
+        scale, unit = scaled(value, unit)
+        return f"{value / scale:.1f} {unit}" if scale > 1 else f"{value} B"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+_Get = tuple[str, Callable[[Result], Any], str]
+_OF_RUN: Final[tuple[_Get, ...]] = (
+    ("scenario", value_at("scenario"), ""), ("backend", value_at("backend"), ""),
+    ("seed", value_at("seed"), ""),
+    ("peers finished", _finished, ""), ("virtual time", value_at("virtual_seconds"), "s"),
+    ("time", value_at("wall_seconds"), "s"), ("failure", value_at("failure"), ""),
+)  # fmt: skip
+_OF_JOB: Final[tuple[_Get, ...]] = (
+    ("protocol", value_at("protocol"), ""), ("rounds", value_at("rounds"), ""),
+    ("converged", value_at("converged"), ""), ("terms", lambda e: len(e["terms"]) if "terms" in e else None, ""),
+    ("job's time", value_at("seconds"), "s"), ("adjusted Rand index", value_at("metrics.ari"), ""),
+    ("accuracy", value_at("metrics.accuracy"), ""),
+    ("wrong links", value_at("metrics.wrong_links"), ""),
+    ("communities", lambda e: len(e["communities"]) if "communities" in e else None, ""),
+    ("from the pooled result", value_at("pooled.relative_difference"), ""),
+    ("why it differs", value_at("pooled.why"), ""),
+    ("objective", value_at("objective"), ""),
+    ("above the best of ten pooled starts", value_at("best_pooled.excess"), ""),
+    ("gap to the pooled result", value_at("gap.center_distance"), ""),
+    ("same bits at all", _identical, ""), ("suppressed", value_at("suppressed"), ""),
+    ("failure", value_at("failure"), ""),
+)  # fmt: skip
+_OF_COST: Final[tuple[_Get, ...]] = (
+    ("messages sent", _total("messages_sent"), ""), ("bytes sent", _total("bytes_sent"), "B"),
+    ("bytes sent by the busiest", _most("bytes_sent"), "B"), ("energy", _total("energy_j"), "J"),
+    ("energy of the hungriest", _most("energy_j"), "J"), ("memory of the largest", _most("max_rss_mb"), "MB"),
+)  # fmt: skip

@@ -1,0 +1,208 @@
+"""The entry of one job in ``result.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.jobs.request import JobResult
+from p2pclust.lab.scenario.outcome.communities import measured_communities
+from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.exposed import exposed_in
+from p2pclust.lab.scenario.outcome.measures import Done, measured
+from p2pclust.lab.testbed.faults import Damage
+from p2pclust.protocols.centers.claims import limited_peers
+from p2pclust.protocols.centers.drift import drift_report
+from p2pclust.protocols.columns.vertical_stages import warnings_of
+from p2pclust.protocols.engine import summaries
+from p2pclust.protocols.engine.base import Clustering, Labelling
+from p2pclust.protocols.engine.job import Job, JobState, Stage
+from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
+from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
+from p2pclust.protocols.engine.summaries import suspects_of_log, with_names
+from p2pclust.protocols.measuring.doubts import doubts, objective_of
+from p2pclust.protocols.models.fedcref import FedCRefProtocol
+
+__all__ = ["damage_in", "empty_entry", "job_entry"]
+
+Floats = NDArray[np.float64]
+
+_OF_COLUMNS: Final = "no peer holds whole centers: each peer has its own columns of them, in centers-PEER.csv"
+
+
+def job_entry(
+    job: Job, found: JobResult, shares: Mapping[str, DataSet], given: Mapping[str, Floats] | None = None,
+    damage: Sequence[Damage] = (), evidence: Evidence | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return one entry of ``jobs`` in ``result.json``.
+
+    Parameters
+    ----------
+    job, found : Job, JobResult
+        The job, and the fleet's result.
+    shares, given, damage, evidence
+        As in :class:`p2pclust.lab.scenario.outcome.measures.Done`, but of the whole fleet; see `damage_in`.
+
+    Returns
+    -------
+    dict
+        See scenarios/README.md. ``rounds`` counts all stages, ``history`` has the shift of every clustering round that
+        moved centers, ``contributors`` and ``abstained`` have one item per round of any stage. If peers hold columns,
+        ``own_centers`` has what each exports; it is written to separate files.
+    """
+    entry = empty_entry(job) | {
+        "job": found.job_id,
+        "terms": [{"term": term, "aggregator": name} for term, name in found.terms],
+        "digests": dict(found.digests),
+        "seconds": found.seconds,
+        "failure": "no peer finished it",
+    }
+    state = found.state
+    if state is None:
+        return entry
+    entry |= _recorded(job, found, state, damage, shares)
+    if state.status != "done":
+        return entry
+    entry["declared"] = {name: values.tolist() for name, values in summaries.declared(job, state).items()}
+    if isinstance(job.protocols[job.main], FedCRefProtocol):
+        return entry | measured_communities(job, found, shares)
+    held = {name: shares[name] for name in found.roster}
+    evidence = evidence or Evidence()
+    entry |= measured(Done(job, state, held, given or {}, damage, evidence, found.tolerance))
+    entry["doubts"] += [f"not measured: {failure}" for failure in evidence.failures]
+    if best := entry["best_pooled"]:
+        entry["best_pooled"] = best.to_dict()
+        entry["doubts"] += [best.doubt] if best.doubt else []
+    if found.tolerance is not None:
+        entry["replay_identical"] = None  # the replay's sums are exact, and the fleet's are right up to the tolerance
+    return entry
+
+
+def _recorded(
+    job: Job, found: JobResult, state: JobState, damage: Sequence[Damage], shares: Mapping[str, DataSet]
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the last state of a job has recorded, whether the job is done or not."""
+    roster, rows = found.roster, {name: share.n_rows for name, share in shares.items()}
+    features = next((share.feature_names for share in shares.values()), ())
+    warnings = warnings_of(state.arrays, clustering_stage(job)[1].n_clusters) if job.by_columns else {}
+    return {
+        "rounds": state.round,
+        "converged": state.converged and state.status == "done",
+        "history": summaries.shifts(state),
+        "contributors": [[roster[peer] for peer in record.contributors] for record in state.log],
+        "abstained": [{roster[peer]: why for peer, why in record.abstained.items()} for record in state.log],
+        "stages": [job.stages[record.stage].protocol for record in state.log],
+        "suppressed": summaries.suppressed(state),
+        "coarse": summaries.coarse(state),
+        "objective": objective_of(state.arrays),
+        "doubts": list(doubts(state.arrays, features)),
+        "secure": state.secured is not None,
+        "exposed": exposed_in(job, state, roster, rows),
+        "suspects": suspects_of_log(state, roster),
+        "limited": {roster[peer]: times for peer, times in limited_peers(state.arrays).items()},
+        "privacy": _privacy(state),
+        "drift": [batch.to_dict() for batch in drift_report(state.arrays)],
+        "tolerance": found.tolerance,
+        "reached": found.reached,
+        "ticks": list(found.ticks),
+        "failure": with_names(state.reason, roster) if state.status != "done" else "",
+        "damaged": [_damaged(one, state, roster) for one in damage],
+        "warnings": {roster[peer]: warning for peer, warning in warnings.items()},
+    }
+
+
+def _privacy(state: JobState) -> dict[str, Any] | None:
+    """Return what a private job promises, and one standard deviation of each center due to noise, in the data's units."""
+    arrays = state.arrays
+    if "deviations" not in arrays:
+        return None
+    deviations = arrays["deviations"] * arrays["scale"]
+    return {"epsilon": float(arrays["epsilon"]), "delta": float(arrays["delta"]), "deviations": deviations.tolist()}
+
+
+def empty_entry(job: Job) -> dict[str, Any]:
+    """Return the entry of a job that was not submitted."""
+    number, protocol = labelling_stage(job)
+    stage = job.stages[number]
+    # A protocol without centers has no first centers.
+    inits = [before.parameters["init"] for before in job.stages[:number] if "init" in before.parameters]
+    init = {"init": (inits or ["own"])[0]} if protocol.inits else {}
+    return {
+        "protocol": stage.protocol,
+        "parameters": {**_parameters(protocol, stage), **init, "participation": job.participation},
+        "kernel": job.kernel,
+        "stops": protocol.stops,
+        "rounds": None,
+        "converged": False,
+        "centers": None,
+        "declared": {},
+        "note": _OF_COLUMNS if job.by_columns else "",
+        "warnings": {},
+        "terms": [],
+        "contributors": [],
+        "abstained": [],
+        "stages": [],
+        "history": [],
+        "suppressed": 0,
+        "coarse": 0,
+        "objective": None,
+        "best_pooled": None,
+        "doubts": [],
+        "secure": False,
+        "exposed": {},
+        "suspects": [],
+        "limited": {},
+        "privacy": None,
+        "drift": [],
+        "tolerance": None,
+        "reached": None,
+        "ticks": [],
+        "n_rows": 0,
+        "metrics": {},
+        "pooled": None,
+        "gap": None,
+        "damaged": [],
+        "harm": None,
+        "replay_identical": None,
+        "digests": {},
+        "seconds": None,
+        "job": None,
+        "failure": "it was not submitted, because the fleet could not finish the job before it",
+    }
+
+
+def _parameters(protocol: Labelling, stage: Stage) -> dict[str, Any]:
+    """Return the job's parameters; for a protocol without centers also those with default values."""
+    if isinstance(protocol, Clustering):
+        return dict(stage.parameters)
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(protocol)  # type: ignore[arg-type] # they all are
+    given = {field.name: getattr(protocol, field.name) for field in fields}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def damage_in(damage: Sequence[Damage], jobs: Sequence[JobResult], number: int) -> list[Damage]:
+    """Return the rows that replaced those of a job's peers; those replaced in an earlier job count from round 0."""
+    order = {job.job_id: position for position, job in enumerate(jobs[: number + 1])}
+    roster = jobs[number].roster
+    found: list[Damage] = []
+    for one in damage:
+        if one.job_id in order and one.peer in roster:
+            earlier = order[one.job_id] < number
+            # Of several replacements before the job, or in one round, only the last one counts.
+            one = dataclasses.replace(one, round=0) if earlier else one  # noqa: PLW2901
+            found = [other for other in found if (other.peer, other.round) != (one.peer, one.round)] + [one]
+    return sorted(found, key=lambda one: one.round)
+
+
+def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str, Any]:
+    """Describe damaged rows, with the reason that the fleet gave for leaving them out, if it noticed them."""
+    peer = roster.index(damage.peer)
+    reasons = [record.abstained.get(peer, "") for record in state.log[damage.round :]]
+    # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
+    named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
+    return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}

@@ -1,0 +1,48 @@
+"""What measuring a job finds and `result.json` does not hold: whole centers, pooled centers, the path of the centers.
+
+Pictures are made from it. It has no extra cost, because measuring replays and pools the job anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.estimators.trail import Trail
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.runner import labelling_stage
+
+__all__ = ["Evidence", "contributed"]
+
+Floats = NDArray[np.float64]
+
+
+def contributed(job: Job, state: JobState) -> list[int]:
+    """Return the peers that contributed to the clustering, by their places in the job roster."""
+    stage, _ = labelling_stage(job)
+    return sorted({peer for record in state.log if record.stage == stage for peer in record.contributors})
+
+
+@dataclass(eq=False)
+class Evidence:
+    """The evidence of one job."""
+
+    #: The fleet's centers, in the data's units, shape (C, F).
+    centers: Floats | None = None
+    #: The pooled centers, in the fleet's order, shape (C, F).
+    pooled: Floats | None = None
+    #: The path of the fleet's centers.
+    trail: Trail = field(default_factory=Trail)
+    #: What could not be measured, because the code of a plug-in failed.
+    failures: list[str] = field(default_factory=list)
+
+    def compare(self, centers: Floats, pooled: Floats, ranges: Floats) -> None:
+        """Keep both, the pooled ones in the order that fits the fleet's best, with each feature in its range."""
+        from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - slow to import
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = np.square((centers[:, np.newaxis] - pooled) / ranges).sum(axis=2)
+        apart = np.nan_to_num(apart, nan=1e300, posinf=1e300)
+        self.centers, self.pooled = centers, pooled[linear_sum_assignment(apart)[1]]

@@ -1,0 +1,142 @@
+"""The files in a run's output directory: `result.json`, `centers.csv`, `events.jsonl`.
+
+Every file is written under a temporary name and then renamed, so that a reader never sees a partial file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.errors import UsageError
+from p2pclust.tools.files import replacing
+from p2pclust.tools.json_values import plain
+
+__all__ = [
+    "clear",
+    "default_directory",
+    "event_log",
+    "left_by_a_run",
+    "prepare",
+    "write_audit",
+    "write_centers",
+    "write_own_centers",
+    "write_result",
+    "write_table",
+    "write_text",
+]
+
+_LEFT: Final = ("result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
+
+
+def default_directory(name: str, now: datetime, base: Path | None = None) -> Path:
+    """Return a directory that does not exist yet: ``runs/NAME-YYYYmmdd-HHMMSS`` under `base`, or the current folder.
+
+    Examples
+    --------
+    >>> default_directory("quickstart", datetime(2026, 3, 4, 5, 6, 7), Path("/nowhere")).as_posix()
+    '/nowhere/runs/quickstart-20260304-050607'
+    """
+    stem = Path(base or "") / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}"
+    directory, number = stem, 2
+    while directory.exists():
+        directory = stem.with_name(f"{stem.name}-{number}")
+        number += 1
+    return directory
+
+
+def left_by_a_run(directory: Path) -> list[Path]:
+    """Return the files of an earlier run in a directory, sorted by name; empty if the directory does not exist."""
+    return sorted(file for pattern in _LEFT for file in directory.glob(pattern) if file.is_file())
+
+
+def prepare(directory: Path) -> None:
+    """Make the output directory before anything starts, so that a run does not fail when it writes its result.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be made, or not be written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".probe.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"output directory {directory}: cannot be written ({error.strerror}): choose another with --out"
+        ) from None
+
+
+def clear(directory: Path) -> None:
+    """Delete the files of an earlier run, so that they are not mistaken for those of the new one."""
+    for stale in left_by_a_run(directory):
+        stale.unlink()
+
+
+@contextmanager
+def event_log(path: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Yield the function that adds an event to a file, one JSON object per line.
+
+    Each is written as it happens; the file gets its name when the run ends or fails.
+    """
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            yield lambda event: file.write(json.dumps(plain(event), allow_nan=False) + "\n")
+    finally:
+        beside.replace(path)
+
+
+def write_result(directory: Path, result: Mapping[str, Any]) -> None:
+    """Write ``result.json``."""
+    write_text(directory / "result.json", json.dumps(plain(result), indent=1, allow_nan=False) + "\n")
+
+
+def write_audit(directory: Path, attacks: Sequence[Mapping[str, Any]]) -> None:
+    """Write ``audit.json``: what each attack on the jobs of the run found."""
+    write_text(directory / "audit.json", json.dumps(plain({"attacks": attacks}), indent=1, allow_nan=False) + "\n")
+
+
+def write_centers(directory: Path, feature_names: Sequence[str], result: Mapping[str, Any]) -> None:
+    """Write the centers of each job: ``centers.csv``, then ``centers-2.csv`` and so on.
+
+    The header has the names of the features; one row per center, in the data's units, with all digits.
+    """
+    for number, job in enumerate(result["jobs"], start=1):
+        if job["centers"] is None:
+            continue
+        name = "centers.csv" if number == 1 else f"centers-{number}.csv"
+        _write_centers(directory / name, feature_names, job["centers"])
+
+
+def write_own_centers(directory: Path, jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Write the centers that each peer with columns exports of each job: ``centers-PEER.csv``, ``centers-2-PEER.csv``."""
+    for number, peers in enumerate(jobs, start=1):
+        for name, own in peers.items():
+            file = f"centers-{name}.csv" if number == 1 else f"centers-{number}-{name}.csv"
+            _write_centers(directory / file, own["features"], own["centers"])
+
+
+def _write_centers(path: Path, feature_names: Sequence[str], centers: Sequence[Sequence[float]]) -> None:
+    write_table(path, [feature_names, *([repr(float(value)) for value in center] for center in centers)])
+
+
+def write_table(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name, and rename it."""
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,234 @@
+"""What is measured of a job that is done: against true labels, the pooled algorithm, and the replay of its record.
+
+It needs all rows in one place. A scenario has them, because it dealt them out; no peer does. Where peers hold columns, no
+peer has whole centers either; the scenario writes each peer's own columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.errors import PluginError, UsageError
+from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
+from p2pclust.lab.scenario.outcome.pooled_starts import best_pooled
+from p2pclust.lab.testbed.faults import Damage
+from p2pclust.lab.testbed.peer.lies import lie_called
+from p2pclust.metrics import accuracy, adjusted_rand_index, center_distance
+from p2pclust.protocols.engine import engine, summaries
+from p2pclust.protocols.engine.base import Clustering
+from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
+from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+
+__all__ = ["Done", "measured"]
+
+Floats = NDArray[np.float64]
+_Measure = TypeVar("_Measure")
+#: Of a feature's range: a lossless protocol promises no more.
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """A job that is done, with all that it is measured by."""
+
+    job: Job
+    state: JobState
+    #: Every peer's rows, or columns, by name, in roster order.
+    shares: Mapping[str, DataSet]
+    #: Each peer's columns of the first centers, if peers that hold columns were given them.
+    given: Mapping[str, Floats]
+    #: Rows that replaced those of peers, and lies, in the order of rounds.
+    damage: Sequence[Damage]
+    #: Receives what measuring finds beside the entry.
+    evidence: Evidence
+    #: How closely peers agreed on sums, if gossip approximates them.
+    tolerance: float | None = None
+
+    @cached_property
+    def locals_(self) -> list[Local]:
+        """The data as the protocols have them, in roster order."""
+        if not self.job.by_columns:
+            return [Local(share.X) for share in self.shares.values()]
+        return [Local(share.X, ids=share.shared_ids, centers=self.given.get(n)) for n, share in self.shares.items()]
+
+    @cached_property
+    def later(self) -> Later:
+        """The data that replaced them, and liars: the round, the peer's place, and the rows."""
+        now, found = list(self.locals_), []
+        for one in self.damage:
+            place = list(self.shares).index(one.peer)
+            now[place] = now[place].lying(lie_called(one.how)) if one.lie else now[place].with_rows(one.X)
+            found.append((one.round, place, now[place]))
+        return found
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Of a job with secure sums: the sets of roster indices whose totals were revealed one by one."""
+        return () if self.state.secured is None else self.state.secured.groups
+
+    @property
+    def liars(self) -> tuple[str, ...]:
+        """The peers that a fault let lie."""
+        return tuple(dict.fromkeys(one.peer for one in self.damage if one.lie))
+
+    @property
+    def replays(self) -> bool:
+        """Whether the in-process replay of the recorded proposers and contributors has the same bits."""
+        try:
+            for step in replayed(self.job, self.locals_, self.state.log, self.later, self.groups):
+                if not self.job.by_columns:
+                    self.evidence.trail.follow(step)
+        except UsageError:
+            return False  # the record does not belong to this job over these rows
+        # A replay has the same rounds, and no keys.
+        return step.encode() == self.state.plain().encode()
+
+    def attempt(self, measure: Callable[[], _Measure]) -> _Measure | None:
+        """Measure something; where the code of a plug-in fails, keep the reason as evidence and return None."""
+        try:
+            return measure()
+        except PluginError as error:
+            if str(error) not in self.evidence.failures:
+                self.evidence.failures.append(str(error))
+            return None
+
+
+def measured(done: Done) -> dict[str, Any]:
+    """Return the measures for the job's entry of ``jobs``."""
+    return (done.attempt(lambda: _of_columns(done)) or {}) if done.job.by_columns else _of_rows(done)
+
+
+def _of_rows(done: Done) -> dict[str, Any]:
+    protocol, there = labelling_stage(done.job)[1], contributed(done.job, done.state)
+    shares, locals_ = list(done.shares.values()), done.locals_
+    entry: dict[str, Any] = {
+        "n_rows": sum(shares[peer].n_rows for peer in there),
+        "metrics": done.attempt(lambda: _scores_of_rows(done, there)) or {},
+        "replay_identical": None if mu_squared_of(done.job) else done.replays,
+    }
+    if not isinstance(protocol, Clustering):
+        return entry
+    if mu_squared_of(done.job):
+        # Its noise cannot be drawn again, so there is nothing to compare it with but the labels.
+        return entry | {"centers": summaries.raw_centers(done.state).tolist()}
+    centers = summaries.raw_centers(done.state)
+    # Over all rows that were used, also the damaged ones.
+    ranges = _ranges([*locals_, *(rows for _, _, rows in done.later if not rows.problem)])
+    entry |= {"centers": centers.tolist(), "harm": None}
+    if done.later:
+        entry["harm"] = done.attempt(lambda: _harm(done, centers))
+    entry |= done.attempt(lambda: _against_pooling(done, centers, ranges)) or {}
+    rows = [locals_[peer] for peer in there]
+    if best := done.attempt(lambda: best_pooled(done.job, done.state, rows)):
+        entry["best_pooled"] = best
+    return entry
+
+
+def _of_columns(done: Done) -> dict[str, Any]:
+    held = list(done.locals_)  # the data at the end, from which each peer computes its columns of the centers
+    for _, peer, rows in done.later:
+        held[peer] = rows
+    concluded = [engine.conclude(done.job, done.state, local) for local in held]
+    own = [found["centers"] for found in concluded]
+    truth = next(iter(done.shares.values())).y
+    entry: dict[str, Any] = {
+        "n_rows": held[0].n_samples,
+        "metrics": {} if truth is None else _scores([truth], [concluded[0]["labels"]]),
+        "replay_identical": done.replays,
+        "own_centers": {
+            name: {"features": share.feature_names, "centers": part.tolist()}
+            for (name, share), part in zip(done.shares.items(), own, strict=True)
+        },
+    }
+    if any(begins > 0 for begins, _, _ in done.later):
+        return entry  # the peers compute centers from the new rows, which no pooled algorithm does
+    ranges = np.concatenate([_ranges([local]) for local in held])
+    return entry | _against_pooling(done, np.concatenate(own, axis=1), ranges)
+
+
+def _against_pooling(done: Done, centers: Floats, ranges: Floats) -> dict[str, Any]:
+    """Compare with pooling: ``pooled`` of a lossless protocol, otherwise ``gap``, in units of the features' ranges."""
+    job, log, evidence = done.job, done.state.log, done.evidence
+    protocol = clustering_stage(job)[1]
+    if protocol.lossless:
+        evidence.centers, evidence.pooled = centers, pooled(job, done.locals_, log, done.later, done.groups)
+        apart = np.abs(centers - evidence.pooled).max(axis=0)
+        relative = float((apart / ranges).max())
+        why = _why_apart(done) if not relative <= _ROUNDING else ""
+        return {"pooled": {"max_abs_difference": float(apart.max()), "relative_difference": relative, "why": why}}
+    found = pooled_run(job, done.locals_, log, done.later, done.groups)
+    evidence.compare(centers, found.centers, ranges)
+    gap = {
+        "to": f"pooled {protocol.pooled_name}",
+        # With the best matching, because an aggregator that clusters centers may change their order.
+        "center_distance": center_distance(found.centers / ranges, centers / ranges),
+        "pooled_rounds": found.n_rounds,
+        "pooled_converged": found.converged,
+    }
+    return {"gap": gap}
+
+
+def _why_apart(done: Done) -> str:
+    """Say why a lossless protocol did not find the centers of the pooled algorithm, as far as its record shows it."""
+    arrays, found = done.state.arrays, []
+    if (suppressed := int(arrays.get("suppressed", 0))) > 0:
+        least = max((local.least_cell(2) for local in done.locals_), default=2)
+        rows = "one row" if least == 2 else f"fewer than {least} rows"
+        found.append(f"{_times(suppressed, 'sum')} of {rows} {'was' if suppressed == 1 else 'were'} suppressed")
+    if (coarse := summaries.coarse(done.state)) > 0:
+        found.append(f"{_times(coarse, 'center')} lay too far from all rows for the grid of the sums")
+    if done.tolerance is not None:
+        found.append(f"gossip agrees on sums only within {done.tolerance:.1g}")
+    return "; ".join(found)
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _scores_of_rows(done: Done, there: Sequence[int]) -> dict[str, float]:
+    """Score the labels of all rows of the honest peers that contributed to the clustering, if true labels are known."""
+    shares = list(done.shares.values())
+    there = [peer for peer in there if list(done.shares)[peer] not in done.liars]
+    truth = [y for peer in there if (y := shares[peer].y) is not None]
+    if not truth or len(truth) < len(there):
+        return {}
+    own = [engine.conclude(done.job, done.state, done.locals_[peer])["labels"] for peer in there]
+    scores = _scores(truth, own)
+    if not isinstance(labelling_stage(done.job)[1], Clustering):
+        # As in FedCRef's paper: each peer by itself, with its own best matching.
+        scores["peer_accuracy"] = float(np.mean([accuracy(*pair) for pair in zip(truth, own, strict=True)]))
+    return scores
+
+
+def _scores(truth: Sequence[NDArray[Any]], own: Sequence[NDArray[Any]]) -> dict[str, float]:
+    # The labels become text if one file has numbers and another has words.
+    known, labels = np.concatenate(truth), np.concatenate(own)
+    return {"ari": adjusted_rand_index(known, labels), "accuracy": accuracy(known, labels)}
+
+
+def _harm(done: Done, centers: Floats) -> dict[str, Any] | None:
+    """Measure how far the centers lie from those of the undamaged rows."""
+    whole = pooled if clustering_stage(done.job)[1].lossless else lambda *run: pooled_run(*run).centers
+    try:
+        sound = whole(done.job, done.locals_, done.state.log, (), done.groups)
+    except UsageError:
+        return None  # with undamaged rows a peer that contributed would have abstained
+    ranges = _ranges(done.locals_)
+    return {"to": "the sound rows", "center_distance": center_distance(sound / ranges, centers / ranges)}
+
+
+def _ranges(locals_: Sequence[Local]) -> Floats:
+    """Return each feature's range over all rows; that of a constant feature is 1, as in min-max scaling."""
+    low = np.min([local.X.min(axis=0) for local in locals_], axis=0)
+    high = np.max([local.X.max(axis=0) for local in locals_], axis=0)
+    return np.where(high > low, high - low, 1.0)

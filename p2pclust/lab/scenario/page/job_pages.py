@@ -1,0 +1,309 @@
+"""The part of ``report.html`` that shows one job: its rounds, its result, and the quality of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.lab.plots import canvas
+from p2pclust.lab.plots.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
+from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.scenario.page.page import Picture, Section
+from p2pclust.lab.scenario.page.round_pages import rounds_section
+from p2pclust.lab.scenario.page.rows import JobRows
+from p2pclust.lab.scenario.page.story import JobStory, picture_of
+from p2pclust.lab.scenario.pictures import shares
+from p2pclust.lab.scenario.pictures.timeline import LANES
+from p2pclust.lab.testbed.peer.lies import LIES
+from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
+
+__all__ = ["job_sections"]
+
+_CLASSES: Final = 40
+_TABLED: Final = 200
+_FEATURES: Final = 100  # the most lines of the table of centers
+_FOLDED_FROM: Final = 16  # longer tables are folded
+_ABSENT: Final = 4  # the most peers without a part in the result that are named
+
+
+def job_sections(story: JobStory) -> list[Section]:
+    """Return the sections of a job."""
+    drawn = canvas.can_draw()
+    communities: list[Section] = []
+    if drawn and story.job.has_workspace and story.done and story.came.notes:
+        # Imported here, because it is slow to import and only these jobs need it.
+        from p2pclust.lab.scenario.page.community_pages import CommunityStory, sections  # noqa: PLC0415
+
+        story = CommunityStory(story.run, story.number)
+        communities = sections(story)
+    made = [rounds_section(story) if drawn else None, _terms(story), *communities]
+    if drawn and story.rows is not None:
+        made += [_found(story, story.rows), _labels(story, story.rows), _pooled(story)]
+    else:
+        made.append(_centers_alone(story))
+    made.append(_notes(story))
+    return [section for section in made if section is not None]
+
+
+# -- terms --------------------------------------------------------------------------------------------------------------
+
+
+def _terms(story: JobStory) -> Section | None:
+    """Return every term with the reason why it ended; None if one peer aggregated from start to finish."""
+    terms = story.terms
+    if not terms or (len(terms) == 1 and terms[0].finished):
+        return None
+    text = (
+        "A term is the time of one aggregator. When it ends without a result, the peers elect another aggregator, which "
+        "continues from the last round that a majority has stored."
+    )
+    table = [["term", "aggregator", "from (s)", "to (s)", "rounds closed", "why it ended"]]
+    for term in terms:
+        times = ["-" if t is None else f"{t:.2f}" for t in (term.start, term.end)]
+        table.append([term.number, term.aggregator or "none", *times, str(term.rounds), term.why])
+    return Section(f"{story.prefix}Who aggregated, and why it ended", text, table=table)
+
+
+# -- the result ---------------------------------------------------------------------------------------------------------
+
+
+def _found(story: JobStory, rows: JobRows) -> Section:
+    scaled = story.entry["parameters"].get("scaling", "none") != "none"
+    plane = plane_of(rows.X, rows.features, scaled=scaled)
+    centers = _whole_centers(story, rows)
+    at, trails = None, None
+    if centers is not None:
+        at = plane(centers)
+        steps = story.evidence.trail.steps
+        trails = plane(np.stack([*(those for _, those in steps), centers])) if steps else None
+    panels = [Colouring("clusters found", rows.labels[rows.drawn], rows.clusters, _of_clusters(rows), at, trails)]
+    if rows.y is not None and len(rows.classes) <= _CLASSES:
+        panels.append(Colouring("true classes", rows.kinds[rows.drawn], rows.classes, _of_classes(rows)))
+    if len(rows.names) > 1 and own_colours(story.run.groups):
+        own = peer_colours(story.run.groups)
+        panels.append(
+            Colouring("whose rows they are", rows.peer[rows.drawn], rows.names, [own[peer] for peer in rows.names])
+        )
+    how = {1: "by their value", 2: "as they are"}.get(rows.X.shape[1], "in their two principal axes")
+    caption = f"{_of(rows)} rows, {how}{', each feature in its range' if scaled and rows.X.shape[1] > 2 else ''}."
+    caption += _without(story)
+    if trails is not None:
+        caption += " Thin lines show the path of the centers from the first ones (small dots) to the last."
+    if story.job.has_workspace:
+        caption += " Rows that belong to no community are grey."
+    if len(panels) > 1 and panels[1].names is rows.classes:
+        caption += " A cluster whose rows are mostly of one class has the strong shade of that class's light colour."
+    if max(len(rows.clusters), len(rows.classes)) > len(CLUSTERS):
+        caption += f" There are {len(CLUSTERS)} colours; with more names they repeat."
+    drawings = scatter_drawings(plane(rows.X), panels, plane.titles)
+    pictures = [
+        picture_of(drawing, f"rows in a plane: {panel.title}", "")
+        for drawing, panel in zip(drawings, panels, strict=True)
+    ]
+    shown = (
+        None if centers is None else shares.centers_drawing(centers, rows.features, rows.clusters, rows.hues, rows.X)
+    )
+    if shown is not None:
+        pictures.append(picture_of(shown, "the centers", "The centers that the fleet agreed on."))
+    table = centers_table(story)
+    few = len(table) <= _FOLDED_FROM
+    return Section(
+        f"{story.prefix}What it found", caption, pictures, table=table if few else (), folded_table=() if few else table,
+        fold="the centers as a table, in the data's own units",
+    )  # fmt: skip
+
+
+def _centers_alone(story: JobStory) -> Section | None:
+    """Return the centers as a table, for a page without pictures."""
+    table = centers_table(story)
+    return (
+        Section(f"{story.prefix}What it found", "The centers, in the data's own units.", table=table) if table else None
+    )
+
+
+def centers_table(story: JobStory) -> list[list[str]]:
+    """Return the centers in the data's units, with headings: a line for each feature, a column for each cluster.
+
+    Numbers have six digits here and all digits in the files ``centers*.csv``.
+    """
+    found, features = story.entry["centers"], next(iter(story.run.shares.values())).feature_names
+    if found is None and story.job.by_columns and story.rows is not None:
+        found, features = story.evidence.centers, story.rows.features
+    if found is None or np.ndim(found) != 2 or np.shape(found)[1] != len(features):
+        return []
+    centers = np.asarray(found, dtype=np.float64)
+    clusters = [str(number) for number in range(len(centers))]
+    table = [["center, in the data's units", *clusters]]
+    table += [
+        [feature, *(f"{value:.6g}" for value in column)] for feature, column in zip(features, centers.T, strict=True)
+    ]
+    if len(features) > _FEATURES:
+        files = "centers-PEER.csv" if story.job.by_columns else "centers.csv"
+        table[_FEATURES + 1 :] = [
+            [f"and {len(features) - _FEATURES} more features, in {files}", *("" for _ in clusters)]
+        ]
+    return table
+
+
+def _of_clusters(rows: JobRows) -> list[str]:
+    return [cluster_colour(hue) for hue in rows.hues]
+
+
+def _of_classes(rows: JobRows) -> list[str]:
+    return [class_colour(number) for number in range(len(rows.classes))]
+
+
+def _whole_centers(story: JobStory, rows: JobRows) -> NDArray[np.float64] | None:
+    centers = story.evidence.centers
+    fits = centers is not None and centers.shape == (len(rows.clusters), rows.X.shape[1]) and np.isfinite(centers).all()
+    return centers if fits else None
+
+
+def _of(rows: JobRows) -> str:
+    drawn, whole = len(rows.drawn), len(rows.labels)
+    return f"{whole}" if drawn == whole else f"{drawn} of {whole}"
+
+
+def _without(story: JobStory) -> str:
+    """Return a sentence that names the peers whose rows are not shown, and why; empty if there are none."""
+    absent = story.absent
+    if not absent:
+        return ""
+    named = [f"{name} ({why})" if why else name for name, why in list(absent.items())[:_ABSENT]]
+    if len(absent) > _ABSENT:
+        named.append(f"{len(absent) - _ABSENT} more")
+    n_rows = sum(story.run.shares[name].n_rows for name in absent)
+    who = f"{', '.join(named[:-1])}{' and ' if named[:-1] else ''}{named[-1]}"
+    why = "did not finish" if story.job.has_workspace else "had no part in the clustering"
+    return f" Not shown are the {n_rows} rows of {who}, which {why}."
+
+
+def _labels(story: JobStory, rows: JobRows) -> Section | None:
+    """Return the rows of each peer, the match of clusters to true classes, and the memberships."""
+    made = [_confusion(story, rows), _certainty(rows)]
+    pictures = _holdings(rows) + [picture for picture in made if picture is not None]
+    return Section(f"{story.prefix}Whose rows, and how sure", _without(story).strip(), pictures) if pictures else None
+
+
+def _holdings(rows: JobRows) -> list[Picture]:
+    if not 1 < len(rows.names) <= LANES:
+        return []
+    drawings = []
+    if rows.y is not None and len(rows.classes) <= _CLASSES:
+        title = "the classes that each peer was dealt"
+        drawings.append(shares.holdings_drawing(title, rows.dealt, rows.classes, _of_classes(rows), rows.names))
+    title, kinds = "the clusters of each peer's rows", [*rows.clusters, "none"]
+    drawings.append(shares.holdings_drawing(title, rows.held, kinds, _of_clusters(rows), rows.names))
+    caption = "The rows of each peer by kind. Similar bars mean similar peers."
+    captions = [caption, *("" for _ in drawings[1:])]
+    return [picture_of(drawing, "what each peer holds", said) for drawing, said in zip(drawings, captions, strict=True)]
+
+
+def _confusion(story: JobStory, rows: JobRows) -> Picture | None:
+    if rows.y is None or len(rows.classes) > _CLASSES or len(rows.clusters) > _CLASSES:
+        return None
+    table, called = rows.confusion, [*rows.clusters, "none"]
+    if not table[:, -1].any():
+        table = table[:, :-1]
+    order = shares.matched(table)
+    kind = "community" if story.job.has_workspace else "cluster"
+    drawing = shares.confusion_drawing(
+        table[:, order], rows.classes, [called[n] for n in order.tolist()], row="true class", column=kind
+    )
+    caption = (
+        f"The rows of each class in each {kind}. Each {kind} is in the column of the class that it matches best. "
+        "A darker cell is a larger share of the class."
+    )
+    return picture_of(drawing, f"{kind} against true class", caption)
+
+
+def _certainty(rows: JobRows) -> Picture | None:
+    if rows.sure is None:
+        return None
+    half = float(np.mean(rows.sure > 0.5))
+    caption = f"A line for each cluster. {half:.0%} of the rows have a membership above one half in their cluster."
+    drawing = shares.certainty_drawing(rows.sure, rows.labels[rows.drawn], rows.clusters, rows.hues)
+    return picture_of(drawing, "how sure rows are of their cluster", caption)
+
+
+def _pooled(story: JobStory) -> Section | None:
+    evidence, entry, rows = story.evidence, story.entry, story.rows
+    if rows is None or evidence.pooled is None or (centers := _whole_centers(story, rows)) is None:
+        return None
+    low, ranges = rows.X.min(axis=0), np.ptp(rows.X, axis=0)
+    ranges = np.where(ranges > 0, ranges, 1.0)
+    promised = entry["pooled"] is not None
+    if promised:
+        text = (
+            "The same algorithm on all rows in one place, from the same first centers and with the same contributors in "
+            f"each round, differs by at most {entry['pooled']['relative_difference']:.1e} of a feature's range"
+            + (f": {entry['pooled']['why']}." if entry["pooled"]["why"] else ".")
+        )
+    else:
+        gap = entry["gap"]
+        text = (
+            f"This protocol does not promise to equal pooling. {gap['to'].capitalize()}, from the same first centers and "
+            f"with its own stop rule, ends {gap['center_distance']:.2g} of the features' ranges away (best matching)."
+        )
+    if entry["best_pooled"]:
+        text += f" First centers can be bad for both: the fleet's objective is {entry['best_pooled']['words']}."
+    wanted = (evidence.pooled - low) / ranges
+    if not np.isfinite(wanted).all():
+        return Section(f"{story.prefix}Compared with pooling all rows", text)
+    found = (centers - low) / ranges
+    caption = "Each dot is one coordinate of one center, in the feature's range; equal coordinates lie on the diagonal."
+    pictures = [
+        picture_of(
+            shares.agreement_drawing(found, wanted, rows.hues), "the fleet's centers against pooled ones", caption
+        )
+    ]
+    if promised:
+        apart = shares.differences_drawing(np.abs(found - wanted), rows.features)
+        caption = (
+            "The largest difference of any center, for each feature. Values that are equal bit for bit are drawn at "
+            '"equal", because a logarithmic axis has no 0.'
+        )
+        pictures.append(picture_of(apart, "largest difference for each feature", caption))
+    return Section(f"{story.prefix}Compared with pooling all rows", text, pictures)
+
+
+# -- figures ------------------------------------------------------------------------------------------------------------
+
+
+def _notes(story: JobStory) -> Section | None:
+    """Return what has no picture: parameters, terms, warnings, suppressed values."""
+    entry = story.entry
+    facts = [["what", "value"], ["protocol", entry["protocol"]]]
+    facts += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]
+    facts += [[f"term {term['term']}", term["aggregator"]] for term in entry["terms"]]
+    remarks = [["failure", entry["failure"]]] if entry["failure"] else []
+    remarks += [["doubt", doubt] for doubt in entry["doubts"]]
+    if entry["objective"] is not None:
+        facts.append(["objective, in squared working coordinates", f"{entry['objective']:.6g}"])
+    if entry["suppressed"]:
+        remarks.append(["suppressed by privacy rules", str(entry["suppressed"])])
+    if entry["coarse"]:
+        remarks.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
+    remarks += [[name, array_in_words(values)] for name, values in entry["declared"].items()]
+    remarks += _liars(entry)
+    remarks += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
+    remarks += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]
+    if entry["note"]:
+        remarks.append(["note", entry["note"]])
+    table = [["what", "value"], *remarks[:_TABLED]] if remarks else []
+    return Section(f"{story.prefix}The job in figures", table=table, folded_table=facts, fold="parameters and terms")
+
+
+def _liars(entry: Mapping[str, Any]) -> list[list[str]]:
+    """Return who is exposed or suspected or had limited weight, and, since a scenario knows it, who lied or had bad rows."""
+    rows = [[f"exposed: {peer}", why] for peer, why in entry["exposed"].items()]
+    rows += [["suspect", suspect_in_words(one)] for one in entry["suspects"]]
+    rows += [[f"{peer}: max_weight was reached, in rounds", str(times)] for peer, times in entry["limited"].items()]
+    for one in entry["damaged"]:
+        did = "lied" if one["how"] in LIES else "had bad rows"
+        named = f"named: {one['named']}" if one["named"] else "no peer could detect it"
+        rows.append([f"{one['peer']} {did} ({one['how']})", named])
+    return rows

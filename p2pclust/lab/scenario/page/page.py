@@ -1,0 +1,117 @@
+"""``report.html``: one page that holds everything it shows, so it can be opened, mailed or kept by itself.
+
+The classes here say what a page contains; how it is laid out is in ``templates/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from p2pclust.lab.plots.palette import CROWN, CURVE, DARK, VARIABLES
+from p2pclust.lab.scenario.outcome.folder import write_text
+
+__all__ = ["Page", "Picture", "Section", "Tile", "Verdict", "write_page"]
+
+#: By a variable of the page, its colour on a light page and on a dark one. Other variables are in the style itself.
+_LIGHT: Final = {name: colour for colour, name in VARIABLES.items() if name[-1].isdigit() or colour in (CROWN, CURVE)}
+_DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture and its caption."""
+
+    #: A ``data:`` address that holds the whole picture, or an SVG element.
+    source: str
+    caption: str
+    #: Describes the picture in words; an SVG element contains its own description.
+    alt: str
+    #: In pixels, where the page is that wide.
+    width: int
+    #: The same picture as another SVG element, for narrow pages; without it the one picture shrinks.
+    narrow: str = ""
+    #: If not 0, a slider shows the picture at any second up to this one.
+    moment: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure at the top of the page."""
+
+    value: str
+    label: str
+    mood: Literal["good", "bad", ""] = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One expectation: whether it held, what was expected, and what was found."""
+
+    held: bool
+    what: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    heading: str
+    text: str = ""
+    #: Side by side as far as the page is wide enough.
+    pictures: Sequence[Picture] = ()
+    #: Hidden until the reader opens the fold, whose label is `fold`; the same holds for `folded_table`.
+    folded: Sequence[Picture] = ()
+    fold: str = "more"
+    #: Rows of text; the first one has the headings.
+    table: Sequence[Sequence[str]] = ()
+    folded_table: Sequence[Sequence[str]] = ()
+    #: Shown one at a time and chosen by a slider with the label `step`, the last one first.
+    steps: Sequence[Picture] = ()
+    step: str = "step"
+    verdicts: Sequence[Verdict] = ()
+    #: Whether it may be placed beside another such section where the page is wide enough.
+    half: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page."""
+
+    title: str
+    #: One line below the title.
+    facts: str
+    sections: Sequence[Section]
+    #: What kind of page this is.
+    about: str = ""
+    tiles: Sequence[Tile] = ()
+    #: A failure, shown above everything else.
+    alarm: str = ""
+    #: Whether all folds are open at first: for a page that has little else.
+    unfolded: bool = False
+
+    @property
+    def rows(self) -> list[list[Section]]:
+        """The sections in order, two half ones that follow each other in one row."""
+        rows: list[list[Section]] = []
+        for section in self.sections:
+            if section.half and rows and len(rows[-1]) == 1 and rows[-1][0].half:
+                rows[-1].append(section)
+            else:
+                rows.append([section])
+        return rows
+
+
+def write_page(file: Path, page: Page) -> None:
+    """Write a page as one HTML file that refers to no other file."""
+    # Imported here, because a running peer must not load it.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    templates = Environment(
+        loader=PackageLoader("p2pclust.lab.scenario.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    write_text(file, templates.get_template("page.html").render(page=page, light=_LIGHT, dark=_DARK))

@@ -1,0 +1,283 @@
+"""``report.html`` of a run: its result, the fleet and its faults, every job, and the cost.
+
+The page is made from the run's result and events and from the rows that the scenario dealt out. Without matplotlib it has
+text and tables only, and says what to install.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from p2pclust.lab.plots import canvas
+from p2pclust.lab.plots.palette import own_colours, share_classes
+from p2pclust.lab.plots.places import counted
+from p2pclust.lab.plots.roles import roles_drawing
+from p2pclust.lab.scenario.outcome.compare import shown
+from p2pclust.lab.scenario.page.attack_pages import attacks_section
+from p2pclust.lab.scenario.page.job_pages import job_sections
+from p2pclust.lab.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
+from p2pclust.lab.scenario.page.story import NARROW, JobStory, RunStory, picture_of
+from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.scenario.pictures.timeline import LANES, lanes_of, timeline_drawing
+from p2pclust.lab.testbed.chronicle import Chronicle
+from p2pclust.lab.testbed.spec import Event
+from p2pclust.overlay import Overlay
+from p2pclust.tools.units import size
+
+__all__ = ["write_run_page"]
+
+_ABOUT: Final = (
+    "This page shows one run of a scenario, with everything that the testbed knows: it has the rows of all peers, so it "
+    "can show them. A real fleet cannot produce this page, because no row leaves its device. Point at an element "
+    "to see its description; point at a peer to highlight it in all pictures."
+)
+_DRAWN: Final = 300  # the most peers of an overlay that is drawn
+_EVENTS: Final = 400  # the most lines of the table of events
+
+
+def write_run_page(out: Path, story: RunStory) -> None:
+    """Write ``report.html`` into the output directory of a run."""
+    result = story.result
+    title = result["title"] or result["scenario"]
+    seconds = f"{result['wall_seconds']:.1f} s"
+    if result["virtual_seconds"] is not None:
+        seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
+    strangers = f" and {counted(len(story.strangers), 'stranger')}" if story.strangers else ""
+    peers = f"{counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
+    # Without pictures the page has little but its tables.
+    unfolded = not canvas.can_draw()
+    page = Page(title, facts, _sections(story), _ABOUT, _tiles(story), _alarm(story), unfolded)
+    write_page(out / "report.html", page)
+
+
+def _alarm(story: RunStory) -> str:
+    if story.result["failure"]:
+        return f"The fleet could not finish: {story.result['failure']}"
+    failed = [item for item in story.result["expectations"] if not item["held"]]
+    return f"{len(failed)} of {len(story.result['expectations'])} expectations did not hold" if failed else ""
+
+
+def _tiles(story: RunStory) -> list[Tile]:
+    result = story.result
+    members = [peer for name, peer in result["peers"].items() if name not in story.strangers]
+    finished = sum(bool(peer["finished"]) for peer in members)
+    held = [item["held"] for item in result["expectations"]]
+    tiles = [Tile(f"{finished} of {len(members)}", "peers finished", "" if finished else "bad")]
+    if story.strangers:
+        out = sum(not result["peers"][name]["finished"] for name in story.strangers)
+        all_out = out == len(story.strangers)
+        tiles.append(Tile(f"{out} of {len(story.strangers)}", "strangers kept out", "good" if all_out else "bad"))
+    if held:
+        tiles.append(Tile(f"{sum(held)} of {len(held)}", "expectations held", "good" if all(held) else "bad"))
+    for number, job in enumerate(result["jobs"], start=1):
+        of = f", job {number}" if len(result["jobs"]) > 1 else ""
+        if job["rounds"] is not None:
+            tiles.append(Tile(f"{job['rounds']}", f"rounds{of}"))
+        for name, words in (("ari", "adjusted Rand index"), ("accuracy", "accuracy")):
+            if job["metrics"].get(name) is not None:
+                tiles.append(Tile(f"{job['metrics'][name]:.3f}", words + of))
+                break
+        if job["pooled"] and job["pooled"]["relative_difference"] is not None:
+            apart = job["pooled"]["relative_difference"]
+            why = f": {job['pooled']['why']}" if job["pooled"]["why"] else ""
+            tiles.append(Tile(f"{apart:.0e}", f"from the pooled result{of}{why}", "good" if apart < 1e-9 else ""))
+        elif job["gap"]:
+            tiles.append(Tile(f"{job['gap']['center_distance']:.2g}", f"gap to the pooled result{of}"))
+    terms = sum(len(job["terms"]) for job in result["jobs"])
+    if terms > len(result["jobs"]):
+        tiles.append(Tile(f"{terms}", "terms"))
+    sent = [peer.get("bytes_sent") for peer in result["peers"].values()]
+    if any(sent):
+        label = "sent by the peers that reported it" if None in sent else "sent"
+        tiles.append(Tile(size(sum(value or 0 for value in sent)), label))
+    return tiles
+
+
+def _sections(story: RunStory) -> list[Section]:
+    drawn = canvas.can_draw()
+    missing = f"This page has {canvas.INSTALL}; then run the scenario again."
+    made = [None if drawn else Section("No pictures", missing), _fleet(story, drawn=drawn), _expected(story)]
+    made.append(_timeline(story) if drawn else None)
+    for number in range(len(story.jobs)):
+        made += [*job_sections(JobStory(story, number)), attacks_section(JobStory(story, number))]
+    made += [_cost(story, drawn=drawn), _left_out(story), _details(story)]
+    return [section for section in made if section is not None]
+
+
+def _left_out(story: RunStory) -> Section | None:
+    """Return how many rows were left out because a value is missing."""
+    rows = [(one["file"], one["device"] or "dealt out", str(one["rows"])) for one in story.result["left_out"]]
+    text = (
+        "These rows have a missing value, and the scenario says to leave such rows out. They are not counted anywhere."
+    )
+    return Section("Rows left out", text, table=[("file", "device", "rows left out"), *rows]) if rows else None
+
+
+def _expected(story: RunStory) -> Section | None:
+    expectations = story.result["expectations"]
+    verdicts = [Verdict(bool(item["held"]), item["what"], _found(item)) for item in expectations]
+    return Section("What was expected", verdicts=verdicts, half=True) if verdicts else None
+
+
+# -- the fleet ----------------------------------------------------------------------------------------------------------
+
+
+def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
+    if not story.linked:
+        return None
+    if not drawn:
+        return Section("The fleet", _failed(story), half=True) if _failed(story) else None
+    if len(story.shares) > _DRAWN:
+        text = f"{len(story.shares)} peers are too many to draw: the limit is {_DRAWN}."
+        return Section("The fleet", text + " " + _failed(story))
+    names = tuple(name for name in story.names if name not in story.strangers)
+    overlay = story.overlay
+    if overlay is None:
+        pairs = [(a, b) for number, a in enumerate(names) for b in names[:number]]
+        overlay = Overlay(names, tuple(pairs), kind="full")
+    load: Counter[tuple[str, str]] = Counter()
+    for (a, b), traffic in story.found.links.items():
+        load[(a, b) if a < b else (b, a)] += traffic.total_bytes
+    drawing = roles_drawing(overlay, story.groups, story.chronicle, load=load, tips=_tips(story))
+    changing = _changing(story.chronicle)
+    caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
+    caption += f"Move the slider to see {changing} at one moment. " if changing else ""
+    if own_colours(story.groups):
+        caption += "Each peer has one colour, the same in all pictures of this page"
+        caption += ", and the shape of its device class." if share_classes(story.groups) else "."
+    else:
+        caption += "Peers have the colour of their device class in all pictures of this page."
+    end = story.chronicle.end if changing else 0.0
+    label = "the overlay with roles and failures"
+    picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
+    return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
+
+
+def _changing(chronicle: Chronicle) -> str:
+    """Return what changes as the slider moves; empty if nothing changes."""
+    terms = [term for term in chronicle.terms if not term.within]
+    parts = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
+    parts += ["who was away"] if chronicle.away else []
+    parts += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _failed(story: RunStory) -> str:
+    """Return in words which faults struck, and which strangers were kept out."""
+    strikes = story.chronicle.strikes
+    struck = ", ".join(f"{strike.words} ({strike.t:.2f} s)" for strike in strikes[:8])
+    more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
+    text = f"Faults: {struck}{more}. " if strikes else ""
+    out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
+    if out:
+        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.chronicle.refusals.items())[:1])
+        others = len(story.chronicle.refusals) - 1
+        refused += f" and {counted(others, 'other')}" if others > 0 else ""
+        who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
+        text += f"{who}{f': refused by {refused}' if refused else ''}."
+    return text.strip()
+
+
+def _tips(story: RunStory) -> dict[str, str]:
+    found = {}
+    for name, share in story.shares.items():
+        peer = story.result["peers"][name]
+        what = "lost" if peer["lost"] else "finished" if peer["finished"] else "did not finish"
+        if name in story.strangers and not peer["finished"]:
+            what = "a stranger that could not join"
+        sent = f", sent {size(peer['bytes_sent'])}" if peer.get("bytes_sent") else ""
+        found[name] = f"{name} ({story.groups[name]}): {share.n_rows} rows, {what}{sent}"
+    return found
+
+
+def _timeline(story: RunStory) -> Section | None:
+    chronicle = story.chronicle
+    if not story.linked or not chronicle.here or chronicle.end <= 0:
+        return None
+    eventful = [*(strike.peer for strike in chronicle.strikes), *(term.peer for term in chronicle.terms)]
+    lanes = lanes_of(story.names, eventful)
+    drawing, narrow = (timeline_drawing(chronicle, lanes, story.groups, width) for width in (11.0, NARROW))
+    clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
+    caption = (
+        f"A lane for each peer, over the {clock} of the run; above the lanes a mark for each round that was closed."
+    )
+    if len(lanes) < len(story.names):
+        caption += f" {len(lanes)} of {len(story.names)} peers are shown, those with events first."
+    if any(term.within for term in chronicle.terms):
+        caption += " Thin bars show the aggregators of communities while the communities' models are trained."
+    return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption, narrow)])
+
+
+# -- what it cost -------------------------------------------------------------------------------------------------------
+
+_MEASURES: Final = (
+    ("bytes sent", "B", "bytes_sent"), ("bytes received", "B", "bytes_received"),
+    ("messages sent", "", "messages_sent"),
+    ("energy", "J", "energy_j"), ("memory", "MB", "max_rss_mb"),
+)  # fmt: skip
+
+
+def _cost(story: RunStory, *, drawn: bool) -> Section | None:
+    peers = story.result["peers"]
+    known = [
+        CostFigure(title, unit, {name: peers[name].get(key) for name in story.names})
+        for title, unit, key in _MEASURES
+        if any(peer.get(key) for peer in peers.values())
+    ]
+    if not known:
+        return None
+    pictures: list[Picture] = []
+    text = ""
+    if drawn:
+        text = (
+            "A bar for each peer." if len(story.names) <= LANES else "A dot for each peer; the line marks the median."
+        )
+        pictures += [picture_of(cost_drawing(m, story.names, story.groups), f"{m.title} by peer", "") for m in known]
+        kinds: Counter[str] = Counter()
+        for traffic in story.found.links.values():
+            kinds.update(traffic.n_bytes)
+        if kinds:
+            caption = f"The {size(sum(kinds.values()))} on all links, by kind of message."
+            pictures.append(picture_of(kinds_drawing(kinds), "bytes by kind of message", caption))
+    table = [["peer", "class", *(f"{m.title}{f' ({m.unit})' if m.unit else ''}" for m in known)]]
+    for name in story.names[:_EVENTS]:
+        values = [measure.values[name] for measure in known]
+        table.append([name, story.groups[name], *map(_number, values)])
+    fold = "the same as a table" if drawn else "a row for each peer"
+    return Section("What it cost each device", text, pictures, folded_table=table, fold=fold)
+
+
+# -- the log ------------------------------------------------------------------------------------------------------------
+
+
+def _details(story: RunStory) -> Section:
+    verbs = ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
+    logged = [event for event in story.events if event["verb"] in verbs]
+    rows = [["seconds", "peer", "what"]]
+    rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in logged[:_EVENTS]]
+    if len(logged) > _EVENTS:
+        rows.append(["", "", f"and {len(logged) - _EVENTS} more, in events.jsonl"])
+    fold = f"{min(len(logged), _EVENTS)} events of {len(story.events)}"
+    return Section("The log, shortened", folded_table=rows, fold=fold)
+
+
+def _words(event: Event) -> str:
+    left = {"t", "peer", "verb", "job", "contributors", "asked", "clusters", "links", "roster"}
+    more = ", ".join(
+        f"{key} {value}" for key, value in event.items() if key not in left and not isinstance(value, list | dict)
+    )
+    return f"{event['verb']}: {more}" if more else str(event["verb"])
+
+
+def _found(item: Mapping[str, Any]) -> str:
+    return str(item.get("why") or "unknown") if item["value"] is None else shown(item["value"])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

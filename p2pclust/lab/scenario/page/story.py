@@ -1,0 +1,151 @@
+"""What the page of a run is made from: the run, and each of its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from p2pclust.data import DataSet
+from p2pclust.jobs.request import JobResult
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.scenario.outcome.audited import AuditedJob
+from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
+from p2pclust.lab.scenario.outcome.terms import TermEnd, ends_of
+from p2pclust.lab.scenario.page.page import Picture
+from p2pclust.lab.scenario.page.rows import JobRows, rows_of
+from p2pclust.lab.testbed.chronicle import Chronicle
+from p2pclust.lab.testbed.spec import Event, FleetResult
+from p2pclust.overlay import Overlay
+from p2pclust.protocols.engine.job import Job, JobState
+
+__all__ = ["NARROW", "JobStory", "RunStory", "picture_of"]
+
+#: Width in inches of the second copy of a picture with lanes, for narrow pages.
+NARROW: Final = 4.8
+
+
+@dataclass(frozen=True)
+class RunStory:
+    """A run with everything that its page is made from."""
+
+    #: The content of ``result.json``.
+    result: Mapping[str, Any]
+    jobs: Sequence[Job]
+    found: FleetResult
+    #: Every peer's rows, by name.
+    shares: Mapping[str, DataSet]
+    #: Each peer's device class.
+    groups: Mapping[str, str]
+    #: The peers that are not on the fleet roster and only try to join.
+    strangers: Collection[str]
+    #: At the start; None for a full mesh.
+    overlay: Overlay | None
+    #: One for each job that was submitted.
+    evidence: Sequence[Evidence] = ()
+    events: Sequence[Event] = field(default=(), repr=False)
+    #: One for each job, if the run was attacked.
+    attacked: Sequence[AuditedJob] = ()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All peers, by class, then by name."""
+        order = {group: place for place, group in enumerate(dict.fromkeys(self.groups.values()))}
+        return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
+
+    @cached_property
+    def chronicle(self) -> Chronicle:
+        """The events as spans of time."""
+        links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
+        return Chronicle(self.events, self.names, links, self.strangers)
+
+    @property
+    def linked(self) -> bool:
+        """Whether there were links at all; the in-process backend has none."""
+        return bool(self.result["backend"] != "in-process")
+
+    @property
+    def sent(self) -> int | None:
+        """All bytes that were sent; 0 where several jobs share them, None if a peer was lost with its counters."""
+        if len(self.jobs) > 1:
+            return 0
+        sent = sum(int(peer.get("bytes_sent") or 0) for peer in self.found.peers.values())
+        return None if sent and not all(peer.get("finished") for peer in self.found.peers.values()) else sent
+
+
+@dataclass(frozen=True)
+class JobStory:
+    """One job of a run, with its number from 0."""
+
+    run: RunStory
+    number: int
+
+    @property
+    def job(self) -> Job:
+        """The job document."""
+        return self.run.jobs[self.number]
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The job's entry in ``result.json``."""
+        entry: Mapping[str, Any] = self.run.result["jobs"][self.number]
+        return entry
+
+    @property
+    def found(self) -> JobResult | None:
+        """The job's result; None if the job was not submitted."""
+        return self.run.found.jobs[self.number] if self.number < len(self.run.found.jobs) else None
+
+    @property
+    def came(self) -> JobResult:
+        """The result of a job that was submitted."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def state(self) -> JobState:
+        """The last state of a job that has one."""
+        assert self.came.state is not None
+        return self.came.state
+
+    @property
+    def evidence(self) -> Evidence:
+        """What measuring the job found beside the result."""
+        return self.run.evidence[self.number] if self.number < len(self.run.evidence) else Evidence()
+
+    @property
+    def prefix(self) -> str:
+        """Begins the heading of each of the job's sections, if the run has several jobs."""
+        return f"Job {self.number + 1}: " if len(self.run.jobs) > 1 else ""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self.found is not None and self.found.state is not None and self.found.state.status == "done"
+
+    @cached_property
+    def rows(self) -> JobRows | None:
+        """The rows with their clusters."""
+        return rows_of(self.job, self.came, self.run.shares) if self.done else None
+
+    @cached_property
+    def terms(self) -> list[TermEnd]:
+        """How each term ended; empty for a job without an aggregator."""
+        return [] if self.found is None else ends_of(self.run.events, self.found.job_id, done=self.done)
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """The peers of the job roster whose rows had no part in the result, with the recorded reason if there is one."""
+        if self.rows is None or self.job.by_columns:
+            return {}
+        there = set(self.rows.names)
+        if not self.job.has_workspace:
+            there |= {self.came.roster[peer] for peer in contributed(self.job, self.state)}
+        why = {name: reason for of_round in self.entry["abstained"] for name, reason in of_round.items()}
+        return {name: why.get(name, "") for name in self.came.roster if name not in there}
+
+
+def picture_of(drawing: Drawing, alt: str, caption: str, narrow: Drawing | None = None) -> Picture:
+    """Return a drawing as a picture of the page; `alt` describes it in words, `narrow` is drawn for narrow pages."""
+    return Picture(drawing.svg(alt), caption, alt, drawing.width, "" if narrow is None else narrow.svg(alt))

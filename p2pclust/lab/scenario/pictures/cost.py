@@ -1,0 +1,159 @@
+"""Pictures of what a run cost each device, and of its bytes by kind of message and by phase of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.plots.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.lab.scenario.pictures.timeline import LANES
+from p2pclust.tools.units import scaled, size
+
+__all__ = ["Cost", "CostFigure", "bytes_drawing", "cost_drawing", "kinds_drawing"]
+
+
+@dataclass(frozen=True)
+class CostFigure:
+    """One number of each peer, None if unknown; ``B`` and ``J`` are shown in a unit that suits the values."""
+
+    title: str
+    unit: str
+    values: Mapping[str, float | None]
+
+
+def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str, str]) -> Drawing:
+    """Draw one measure of each device: a bar for each peer, or a dot if there are many peers.
+
+    `groups` has the device class of every peer of the run.
+    """
+    few = len(names) <= LANES
+    lanes = list(names if few else device_colours(groups))
+    largest = max((value for value in measure.values.values() if value is not None), default=0.0)
+    scale, unit = scaled(largest, measure.unit)
+    title = f"{measure.title}{f' ({unit})' if unit else ''}"
+    drawing = Drawing.new(3.55, (0.26 if few else 0.9) * len(lanes) + 0.85, title, sides=("bottom",))
+    (_bars if few else _dots)(drawing, measure, names, groups, scale, unit)
+    axes = drawing.axes
+    axes.set_yticks(range(len(lanes)), lanes, fontsize=9)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0)
+    axes.locator_params(axis="x", nbins=4)
+    axes.grid(axis="x", color=LINK, alpha=0.25)
+    axes.set_axisbelow(True)
+    return drawing
+
+
+def _bars(
+    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+) -> None:
+    colours = peer_colours(groups)
+    for lane, name in enumerate(names):
+        value = measure.values.get(name)
+        if value is None:
+            drawing.axes.annotate(
+                "lost with the peer", (0, lane), (3, 0), textcoords="offset points", va="center", fontsize=8, color=ALONE
+            )  # fmt: skip
+            continue
+        (bar,) = drawing.axes.barh([lane], [value / scale], 0.72, color=colours[name])
+        drawing.mark(bar, kind="peer", peer=name, tip=f"{name}: {value / scale:.4g} {unit}".strip())
+
+
+def _dots(
+    drawing: Drawing, measure: CostFigure, names: Sequence[str], groups: Mapping[str, str], scale: float, unit: str
+) -> None:
+    """Draw a cloud of dots for each device class, with a line at the median."""
+    rng = np.random.Generator(np.random.PCG64(0))  # the height of a dot in its cloud has no meaning
+    axes = drawing.axes
+    for lane, (group, colour) in enumerate(device_colours(groups).items()):
+        own = [name for name in names if groups[name] == group]
+        values = [value / scale for name in own if (value := measure.values.get(name)) is not None]
+        if not values:
+            continue
+        spread = rng.uniform(-0.32, 0.32, len(values))
+        cloud = axes.scatter(values, lane + spread, s=7, color=colour, alpha=0.5, linewidths=0)
+        drawing.mark(cloud, tip=f"{group}: {len(values)} peers")
+        middle = float(np.median(values))
+        (bar,) = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
+        drawing.mark(bar, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
+
+
+def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
+    """Draw bytes by kind of message, the largest first; the smallest ones are one part."""
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    total = sum(kinds.values()) or 1
+    shown = [(kind, n_bytes) for kind, n_bytes in ordered[:9] if n_bytes / total >= 0.005]
+    if rest := total - sum(n_bytes for _, n_bytes in shown):
+        shown.append(("all others", rest))
+    drawing = Drawing.new(6.5, 1.5)
+    axes = drawing.axes
+    left = 0.0
+    for number, (kind, n_bytes) in enumerate(shown):
+        share = n_bytes / total
+        colour = ALONE if kind == "all others" else SHADES[number]
+        label = f"{kind} {share:.0%}" if share >= 0.005 else f"{kind} below 1%"
+        (bar,) = axes.barh([0], [share], 0.8, left=[left], color=colour, edgecolor=PAPER, linewidth=0.8, label=label)
+        drawing.mark(bar, tip=f"{kind}: {n_bytes / 1000:.4g} kB, {share:.1%}")
+        if share > 0.018 * len(label):
+            axes.text(left + share / 2, 0, label, ha="center", va="center", fontsize=9, color=ink_on(colour))
+        left += share
+    axes.set(xlim=(0, 1), ylim=(-0.45, 0.45))
+    axes.axis("off")
+    drawing.legend(columns=4)
+    return drawing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bytes of models that all peers sent in one round of a job; `step` is the label below the round's bar."""
+
+    phase: str
+    step: str
+    model_bytes: int
+
+
+_PHASES: Final[Mapping[str, str]] = {
+    "verdicts": "clusters' models, to every peer",
+    "train": "FedAvg within the communities",
+    "refine": "communities' models, to every peer",
+}
+
+
+def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: str = "iteration") -> Drawing:
+    """Draw how many bytes of models each phase sent in each step; `by` is the name of a step.
+
+    Phases that send no models are left out. `measured` are all bytes sent according to the peers' counters, 0 if there are
+    none.
+    """
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    total = sum(cost.model_bytes for cost in costs)
+    title = f"models: {size(total)}, {size(total // max(1, n_peers))} a peer"
+    title += f"; all that the peers sent: {size(measured)}" if measured else ""
+    steps = list(dict.fromkeys(cost.step for cost in costs if cost.phase in _PHASES))
+    scale, unit = scaled(
+        max([sum(c.model_bytes for c in costs if c.step == step) for step in steps], default=0), "bytes"
+    )
+    drawing = Drawing.new(6.5, 3.4, title, by, f"{unit}, all peers")
+    axes = drawing.axes
+    below = np.zeros(len(steps))
+    for number, (phase, label) in enumerate(_PHASES.items()):
+        sizes = np.array([sum(c.model_bytes for c in costs if (c.step, c.phase) == (step, phase)) for step in steps])
+        if sizes.any():
+            text = f"{label}: {size(int(sizes.sum()))}"
+            axes.bar(range(len(steps)), sizes / scale, 0.7, bottom=below, color=SHADES[3 * number], label=text)
+            below += sizes / scale
+    axes.set_xticks(range(len(steps)), steps)
+    if len(steps) > 25:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25))
+    if below.any():
+        axes.set_ylim(0, 1.12 * below.max())
+    axes.grid(axis="y", color=LINK, alpha=0.25)
+    axes.set_axisbelow(True)
+    if total:
+        axes.legend(fontsize=9, frameon=False)
+    return drawing

@@ -1,0 +1,254 @@
+"""Pictures of a result: clusters by peer and by true class, memberships, centers, and the comparison with pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.plots.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "agreement_drawing",
+    "centers_drawing",
+    "certainty_drawing",
+    "confusion_drawing",
+    "differences_drawing",
+    "holdings_drawing",
+    "matched",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_PROMISED: Final = 1e-9
+_IMAGES: Final = 64  # from so many columns on, a square number of them is drawn as an image
+_PROFILES: Final = 40  # the most columns that are drawn side by side
+_LETTERS: Final = 32  # the most letters of a feature's name
+_NUMBERS: Final = 16  # the most rows or columns of a table with numbers
+
+
+def holdings_drawing(
+    title: str, table: Ints, kinds: Sequence[str], colours: Sequence[str], names: Sequence[str]
+) -> Drawing:
+    """Draw the kinds of each peer's rows as parts of a bar; kinds without a colour are grey.
+
+    `table` counts the rows of each kind that each peer has, shape (P, K).
+    """
+    drawing = Drawing.new(5.4, 0.25 * len(names) + 1.0, title, sides=())
+    axes = drawing.axes
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    for lane, name in enumerate(names):
+        left = 0.0
+        for kind in np.flatnonzero(table[lane]).tolist():
+            share = float(shares[lane, kind])
+            colour = ALONE if kind >= len(colours) else colours[kind]
+            (bar,) = axes.barh([lane], [share], 0.82, left=[left], color=colour, edgecolor=PAPER, linewidth=0.5)
+            drawing.mark(bar, peer=name, tip=f"{name}: {table[lane, kind]} rows of {kinds[kind]}")
+            if share > 0.02 + 0.018 * len(kinds[kind]):
+                axes.text(
+                    left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color=ink_on(colour)
+                )
+            left += share
+    axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"])
+    axes.get_xticklabels()[-1].set_horizontalalignment("right")
+    axes.tick_params(length=0)
+    return drawing
+
+
+def certainty_drawing(sure: Floats, labels: Ints, names: Sequence[str], hues: Sequence[int]) -> Drawing:
+    """Draw the greatest membership of each row, sorted, as a line for each cluster.
+
+    `sure` and `labels` have shape (n,); `hues` are the numbers of the clusters' colours.
+    """
+    drawing = Drawing.new(5.4, 3.6, "each row's membership in its cluster, sorted", grid=True)
+    axes = drawing.axes
+    for number, name in enumerate(names):
+        own = np.sort(sure[labels == number])[::-1]
+        if own.size:
+            along = np.linspace(0, 1, min(own.size, 120))
+            values = np.interp(along, np.linspace(0, 1, own.size), own)
+            (line,) = axes.plot(along, values, color=cluster_colour(hues[number]), linewidth=1.8)
+            half = float(np.median(own))
+            drawing.mark(
+                line, kind="curve", tip=f"cluster {name}: half of its rows have a membership of {half:.2f} or more"
+            )
+    drawing.limit(1 / max(len(names), 1), "equal in all clusters")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    axes.set_xticks([0, 0.5, 1], ["the highest", "half of the cluster", "the lowest"])
+    first, _, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    return drawing
+
+
+def matched(table: Ints) -> Ints:
+    """Return the order of columns that maximises the sum of the diagonal; columns without a row come last.
+
+    Examples
+    --------
+    >>> matched(np.array([[0, 5], [3, 1]])).tolist()
+    [1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - heavy, and only pictures need it
+
+    _, columns = linear_sum_assignment(table, maximize=True)
+    rest = [column for column in range(table.shape[1]) if column not in columns]
+    return np.array([*columns.tolist(), *rest], dtype=np.int64)
+
+
+def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], *, row: str, column: str) -> Drawing:
+    """Draw the number of rows of each class in each cluster, a table of shape (R, C).
+
+    `rows` and `columns` are the names in the table, `row` and `column` those of the two axes.
+    """
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
+
+    n_rows, n_columns = table.shape
+    cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
+    sides = ("left", "right", "top", "bottom")
+    drawing = Drawing.new(cell * n_columns + 1.7, cell * n_rows + 1.0, "", column, row, sides=sides)
+    axes = drawing.axes
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    for i in range(n_rows):
+        for j in np.flatnonzero(table[i]).tolist():
+            square = Rectangle(
+                (j - 0.48, i - 0.48), 0.96, 0.96, facecolor=CURVE, alpha=0.12 + 0.88 * shares[i, j], linewidth=0
+            )
+            axes.add_patch(square)
+            drawing.mark(square, tip=f"{row} {rows[i]}, {column} {columns[j]}: {table[i, j]} rows ({shares[i, j]:.0%})")
+            if max(n_rows, n_columns) <= _NUMBERS:
+                colour = PAPER if shares[i, j] > 0.55 else INK
+                axes.text(j, i, f"{table[i, j]}", ha="center", va="center", fontsize=7, color=colour)
+    axes.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5), aspect="equal")
+    small = 8 if max(n_rows, n_columns) <= _NUMBERS else 6
+    axes.set_xticks(
+        range(n_columns), columns, fontsize=small, rotation=0 if max(map(len, columns), default=0) <= 4 else 90
+    )
+    axes.set_yticks(range(n_rows), rows, fontsize=small)
+    axes.tick_params(length=0)
+    for side in sides:
+        axes.spines[side].set_color(ALONE)
+    return drawing
+
+
+def agreement_drawing(found: Floats, wanted: Floats, hues: Sequence[int]) -> Drawing:
+    """Draw the fleet's centers against those of the pooled algorithm: equal ones lie on the diagonal.
+
+    Both have shape (C, F), with each feature in its range; `hues` are the numbers of the clusters' colours.
+    """
+    drawing = Drawing.new(4.4, 3.6, "", "coordinate of a center by pooling", "the fleet's", grid=True)
+    axes = drawing.axes
+    low, high = float(min(found.min(), wanted.min())), float(max(found.max(), wanted.max()))
+    margin = 0.05 * (high - low or 1.0)
+    ends = [low - margin, high + margin]
+    axes.plot(ends, ends, color=LINK, linewidth=1, zorder=1)
+    for number in range(len(found)):
+        (dots,) = axes.plot(
+            wanted[number], found[number], "o", color=cluster_colour(hues[number]), markersize=4, alpha=0.7,
+            markeredgewidth=0,
+        )  # fmt: skip
+        drawing.mark(dots, tip=f"center {number}: {found.shape[1]} coordinates")
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    return drawing
+
+
+def differences_drawing(apart: Floats, features: Sequence[str]) -> Drawing:
+    """Draw for each feature the largest difference between the fleet's centers and those of the pooled algorithm.
+
+    `apart` has the absolute differences, shape (C, F), with each feature in its range.
+    """
+    few = len(features) <= 14
+    title = "largest difference, in the feature's range"
+    drawing = Drawing.new(5.4, 3.6, title, "" if few else "feature", grid=True)
+    axes = drawing.axes
+    floor = 1e-18  # values that are equal bit for bit are drawn here
+    worst = np.maximum(apart.max(axis=0), floor)
+    (dots,) = axes.plot(np.arange(len(features)), worst, "o", color=CURVE, markersize=4 if len(features) <= 80 else 2.5)
+    drawing.mark(dots, tip=f"the largest: {float(apart.max()):.2g} of the feature's range")
+    axes.set_yscale("log")
+    axes.set_ylim(floor / 3, max(1e-6, float(worst.max()) * 10))
+    drawing.limit(_PROMISED, "promised: below 1e-9", WRONG)
+    if few:
+        _name_features(axes, features)
+    ticks = [1e-18, 1e-15, 1e-12, 1e-9, 1e-6]
+    axes.set_yticks(ticks, ["equal", *[f"{tick:.0e}" for tick in ticks[1:]]])
+    axes.minorticks_off()
+    return drawing
+
+
+def centers_drawing(
+    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
+) -> Drawing | None:
+    """Draw the centers as images or as lines over the features; return None if neither suits them.
+
+    The centers have shape (C, F); the range of the rows, shape (n, F), is the range of the lines. `hues` are the numbers of
+    the clusters' colours.
+    """
+    side = math.isqrt(centers.shape[1])
+    if side * side == centers.shape[1] and centers.shape[1] >= _IMAGES and len(centers) <= 60:
+        return _images(centers.reshape(-1, side, side), names, hues)
+    if 3 <= centers.shape[1] <= _PROFILES and len(centers) <= len(CLUSTERS):
+        return _profiles(centers, features, names, hues, rows)
+    return None
+
+
+def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Drawing:
+    """Draw all images as one with gaps between them, because many axes are slow."""
+    from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
+
+    side = pictures.shape[1]
+    step, columns = side + max(2, side // 4), min(10, len(pictures))
+    rows = math.ceil(len(pictures) / columns)
+    whole = np.full((rows * step, columns * step), np.nan)
+    drawing = Drawing.new(0.98 * columns + 0.1, 1.05 * rows + 0.1)
+    axes = drawing.axes
+    for number, picture in enumerate(pictures):
+        y, x = (number // columns) * step + step - side, (number % columns) * step
+        whole[y : y + side, x : x + side] = picture
+        colour = cluster_colour(hues[number])
+        frame = Rectangle((x - 0.5, y - 0.5), side, side, fill=False, edgecolor=colour, linewidth=2.5)
+        drawing.mark(axes.add_patch(frame), tip=f"center {names[number]}")
+        axes.text(x + side / 2 - 0.5, y - 0.9, names[number], ha="center", va="bottom", fontsize=9, color=INK)
+    axes.imshow(np.ma.masked_invalid(whole), cmap="gray", interpolation="nearest", resample=False)
+    axes.set(xlim=(-1, columns * step - step + side), ylim=(rows * step, 0))
+    axes.axis("off")
+    return drawing
+
+
+def _profiles(
+    centers: Floats, features: Sequence[str], names: Sequence[str], hues: Sequence[int], rows: Floats
+) -> Drawing:
+    """Draw each center as a line over the features, each feature in the range of the rows."""
+    spread = np.ptp(rows, axis=0)
+    heights = (centers - rows.min(axis=0)) / np.where(spread > 0, spread, 1.0)
+    longest = max(len(_called(name)) for name in features)
+    title = "the centers, feature by feature, in the range of the rows"
+    drawing = Drawing.new(5.4 if len(features) <= 14 else 11, 2.6 + 0.045 * longest, title, grid=True)
+    axes = drawing.axes
+    for number, line in enumerate(heights):
+        colour = cluster_colour(hues[number])
+        (drawn,) = axes.plot(line, "-o", color=colour, linewidth=1.8, markersize=4, label=names[number])
+        drawing.mark(drawn, kind="curve", tip=f"center {names[number]}")
+    _name_features(axes, features)
+    axes.set_yticks([0, 1], ["least", "most"])
+    axes.set_ylim(min(0.0, float(heights.min())) - 0.06, max(1.0, float(heights.max())) + 0.06)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    return drawing
+
+
+def _name_features(axes: Axes, features: Sequence[str]) -> None:
+    axes.set_xticks(range(len(features)), [_called(name) for name in features], fontsize=7, rotation=60, ha="right")
+
+
+def _called(feature: str) -> str:
+    return feature if len(feature) <= _LETTERS else feature[: _LETTERS - 1] + "…"

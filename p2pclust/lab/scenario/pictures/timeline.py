@@ -1,0 +1,179 @@
+"""The time line of a run: a lane for each peer with its terms as aggregator, its faults, and when it was away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from p2pclust.lab.plots.canvas import area_key, dot_key, line_key
+from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.plots.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
+from p2pclust.lab.testbed.chronicle import ASLEEP, Chronicle, Span, Term
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["LANES", "lanes_of", "timeline_drawing"]
+
+#: The most peers that have a lane each; of more, some are chosen, and the page says so.
+LANES: Final = 40
+_LANE: Final = 0.27  # inches
+_DOTTED: Final = (0, (1, 2))
+_DASHED: Final = (0, (4, 3))
+_APART: Final = 0.24  # inches between two numbers of rounds
+
+
+def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) -> list[str]:
+    """Return the peers that have a lane, in order: all, or if there are too many, the preferred ones first.
+
+    Examples
+    --------
+    >>> lanes_of(["a", "b", "c"], ["c"], 2)
+    ['a', 'c']
+    """
+    kept = list(dict.fromkeys([*(name for name in preferred if name in names), *names]))[:most]
+    return [name for name in names if name in kept]
+
+
+def timeline_drawing(
+    chronicle: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0
+) -> Drawing:
+    """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in inches.
+
+    `groups` has the device class of every peer of the run.
+    """
+    height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
+    drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
+    axes = drawing.axes
+    end = chronicle.end or 1.0
+    for wait in chronicle.waits:
+        band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
+        drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
+    colours = peer_colours(groups)
+    for lane, name in enumerate(names):
+        if name in chronicle.strangers:
+            _draw_stranger(drawing, chronicle, name, lane)
+        else:
+            _draw_lane(drawing, chronicle, name, lane, colours[name])
+    _draw_rounds(axes, chronicle, _APART / width * end)
+    for t in chronicle.submitted.values():
+        axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
+    axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
+    called = [f"{name} (stranger)" if name in chronicle.strangers else name for name in names]
+    axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
+    axes.tick_params(axis="x", labelsize=9)
+    axes.tick_params(axis="y", length=0)
+    # The page moves the cursor along the span when the reader chooses a moment.
+    (span,) = axes.plot([0.0, end], [-1.6, -1.6], color=INK, alpha=0.0)
+    drawing.mark(span, kind="span")
+    (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
+    drawing.mark(cursor, kind="cursor")
+    _legend(drawing, chronicle, own=own_colours(groups))
+    return drawing
+
+
+def _draw_lane(drawing: Drawing, chronicle: Chronicle, name: str, lane: int, colour: str) -> None:
+    axes, here, away = drawing.axes, chronicle.here[name], chronicle.away.get(name, [])
+    edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
+    alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+    bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
+    drawing.mark(bar, kind="peer", peer=name, tip=name)
+    for span in away:
+        (gap,) = axes.plot(
+            [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2
+        )
+        drawing.mark(gap, peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
+        if _back(span, chronicle):
+            _draw_sign(drawing, span.end, lane, ">", GOOD, f"{name} came back")
+    for span in chronicle.troubled.get(name, ()):
+        _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name, zorder=4)
+    for term in chronicle.terms:
+        if term.peer == name:
+            _draw_term(drawing, term, lane, chronicle.end)
+    for strike in chronicle.strikes:
+        if strike.peer == name and strike.do != "resume":  # every return is marked above
+            marker, colour = (">", GOOD) if strike.do in ("join", "heal") else ("X", WRONG)
+            _draw_sign(drawing, strike.t, lane, marker, colour, strike.words)
+    for (_, peer), t in chronicle.finished.items():
+        if peer == name:
+            (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
+            drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
+
+
+def _draw_stranger(drawing: Drawing, chronicle: Chronicle, name: str, lane: int) -> None:
+    """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
+    axes, here = drawing.axes, chronicle.here[name]
+    (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
+    drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
+    for peer, t in chronicle.refusals.items():
+        (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
+        drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
+
+
+def _back(span: Span, chronicle: Chronicle) -> bool:
+    """Whether a peer came back after a failure."""
+    return span.end < chronicle.end and not span.what.startswith(ASLEEP)
+
+
+def _draw_sign(drawing: Drawing, t: float, lane: int, marker: str, colour: str, words: str) -> None:
+    (sign,) = drawing.axes.plot([t], [lane], marker, color=colour, markersize=9, markeredgewidth=0, zorder=6)
+    drawing.mark(sign, tip=f"{words}, at {t:.2f} s")
+
+
+def _draw_bar(
+    drawing: Drawing, span: Span | Term, heights: tuple[float, float], colour: str, words: str, *, peer: str = "",
+    zorder: int = 3,
+) -> None:  # fmt: skip
+    across = [(span.start, span.end - span.start)]
+    bar = drawing.axes.broken_barh(across, heights, facecolors=colour, linewidth=0, zorder=zorder)
+    drawing.mark(bar, peer=peer, tip=f"{words}, {span.start:.2f} to {span.end:.2f} s")
+
+
+def _draw_term(drawing: Drawing, term: Term, lane: int, end: float) -> None:
+    if term.within:
+        # Of a community while its model is trained: many and short, and not about the whole fleet.
+        _draw_bar(drawing, term, (lane + 0.12, 0.2), CROWN, f"{term.peer} aggregates within a community")
+        return
+    _draw_bar(drawing, term, (lane - 0.3, 0.6), CROWN, f"{term.peer} aggregates term {term.number}")
+    if term.end - term.start > 0.05 * end:
+        drawing.axes.text(
+            (term.start + term.end) / 2, lane, f"term {term.number}", ha="center", va="center", fontsize=8, color="#111111",
+            zorder=7,
+        )  # fmt: skip
+
+
+def _draw_rounds(axes: Axes, chronicle: Chronicle, apart: float) -> None:
+    """Draw a mark for each round that was closed, and as many numbers as there is room for."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+
+    for colour, whole in ((INK, True), (WRONG, False)):
+        closed = [round_.t for round_ in chronicle.rounds if (round_.present > 0) == whole]
+        strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
+        axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
+    last = -np.inf
+    for round_ in chronicle.rounds:
+        if round_.t - last > apart:
+            axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
+            last = round_.t
+
+
+def _legend(drawing: Drawing, chronicle: Chronicle, *, own: bool) -> None:
+    away = [span for spans in chronicle.away.values() for span in spans]
+    asleep = any(span.what.startswith(ASLEEP) for span in away)
+    submitted = "a job was submitted" if len(chronicle.submitted) > 1 else "the job was submitted"
+    keys = (
+        (True, area_key(f"alive, in the colour of the {'peer' if own else 'device class'}", LINK, alpha=0.5)),
+        (chronicle.terms, area_key("aggregates", CROWN)),
+        (chronicle.strikes, dot_key("a fault strikes", WRONG, "X")),
+        (any(_back(span, chronicle) for span in away), dot_key("came back", GOOD, ">")),
+        (away, line_key(f"dotted: {'asleep, or ' * asleep}away", color=ALONE, linewidth=1.2, linestyle=_DOTTED)),
+        (chronicle.submitted, line_key(f"vertical: {submitted}", color=LINK, linewidth=1.0, linestyle=(0, (2, 2)))),
+        (chronicle.troubled, area_key("thin: cut off, slow, or with bad rows", WRONG)),
+        (chronicle.strangers, line_key("a stranger, kept out", color=INK, linewidth=1.2, linestyle=_DASHED)),
+        (chronicle.refusals, dot_key("refused", PAPER, "D", 6, markeredgecolor=INK)),
+        (chronicle.finished, dot_key("finished", GOOD, size=5)),
+        (chronicle.waits, area_key("waiting: no majority in reach", WRONG, alpha=0.2)),
+    )
+    drawing.legend([key for there, key in keys if there], 4 if drawing.width > 700 else 2)

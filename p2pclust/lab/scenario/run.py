@@ -1,0 +1,345 @@
+"""Run a checked scenario on a backend, and write `result.json` and the other files of its output directory."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.data import DataSet
+from p2pclust.data.dataset import fills_outside
+from p2pclust.errors import FleetError
+from p2pclust.jobs.request import JobRequest
+from p2pclust.jobs.requests import request_of
+from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
+from p2pclust.lab.scenario.file.faults import away_s, planned
+from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
+from p2pclust.lab.scenario.file.load import (
+    check_backend,
+    given_centers,
+    load_data,
+    make_job,
+    make_links,
+    make_moves,
+    starting_overlay,
+)
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.scenario.outcome import folder
+from p2pclust.lab.scenario.outcome.audited import AuditedJob
+from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
+from p2pclust.lab.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
+from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.expectations import check
+from p2pclust.lab.scenario.outcome.labels import write_labels
+from p2pclust.lab.scenario.outcome.left_out import RowsLeftOut, rows_left_out
+from p2pclust.lab.scenario.outcome.opening import opening
+from p2pclust.lab.scenario.outcome.suspects import suspects_by_report
+from p2pclust.lab.simulation.world.traffic import summary
+from p2pclust.lab.testbed import backend as backend_called
+from p2pclust.lab.testbed.power import Rest
+from p2pclust.lab.testbed.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, OnEvent, PeerSpec
+from p2pclust.overlay import LinkChange
+from p2pclust.peer.core.timing import preset
+from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
+from p2pclust.protocols.engine.compose import require_extras
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.summaries import with_columns
+from p2pclust.tools.json_values import plain
+
+__all__ = ["CheckedRun", "FleetRunner", "carry_out", "checked_run", "fleet_spec"]
+
+_GIVE_UP_S = 120.0
+
+
+class FleetRunner(Protocol):
+    """Starts peers, submits jobs, carries out faults, and ends the run."""
+
+    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+        """Run a fleet to its end."""
+
+
+def carry_out(
+    scenario: Scenario,
+    backend_name: str,
+    *,
+    out: Path,
+    on_ready: Callable[[FleetSpec], None] | None = None,
+    on_event: OnEvent | None = None,
+    on_end: Callable[[], None] | None = None,
+    name: str = "",
+    backend: FleetRunner | None = None,
+    attack: Attack | None = None,
+) -> dict[str, Any]:
+    """Run a scenario and write its output directory, which is made after all input was checked.
+
+    `on_ready` is called once, after that check and before anything starts; `on_event` with every event as it happens;
+    `on_end` once, when the fleet is done, before its result is measured and the report is drawn. `name` is the name of the
+    scenario in the result, by default its title. `backend` replaces the backend of that name. `attack` is called with the
+    finished run; what it found is written to ``audit.json`` and shown in the report.
+
+    Returns
+    -------
+    dict
+        The content of ``result.json``. ``failure`` is empty if the fleet finished all jobs; ``expectations`` has what was
+        expected and whether it held.
+
+    Raises
+    ------
+    UsageError, DataError
+        If the backend cannot do what the scenario asks for, its data cannot be used, or its protocol needs a package
+        that is not installed. Nothing was started or written.
+    """
+    check_backend(scenario, backend_name)
+    backend = backend or backend_called(backend_name)
+    run = checked_run(scenario)
+    spec = fleet_spec(scenario, run.shares, run.jobs, run.given)
+    folder.prepare(out)
+    folder.clear(out)
+    if on_ready is not None:
+        on_ready(spec)
+    left_out = rows_left_out(scenario, run.shares)
+    first = [opening(scenario, spec, run.features, backend_name, name), *(one.to_event() for one in left_out)]
+    found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
+    if on_end is not None:
+        on_end()
+    evidence = [Evidence() for _ in found.jobs]
+    result = {
+        "scenario": name or scenario.title,
+        "title": scenario.title,
+        "backend": backend_name,
+        "seed": scenario.seed,
+    }
+    result |= _result(run, found, evidence, left_out)
+    result |= {"expectations": _judge(scenario, result), "output": str(out)}
+    attacked = () if attack is None else attack(run, found)
+    if attack is not None:
+        folder.write_audit(out, [one for job in attacked for one in job.to_dicts()])
+    return _write(out, run, result, found, evidence, events, attacked)
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A scenario that was checked, with its rows, its jobs, and each peer's columns of the first centers."""
+
+    scenario: Scenario
+    shares: Mapping[str, DataSet]
+    jobs: Sequence[Job]
+    given: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the features of the first peer."""
+        return next(iter(self.shares.values())).feature_names
+
+
+#: Attacks the jobs of a run, and returns what it found.
+Attack = Callable[[CheckedRun, FleetResult], Sequence[AuditedJob]]
+
+
+def checked_run(scenario: Scenario) -> CheckedRun:
+    """Load a scenario's data and make its jobs; refuse what cannot be run."""
+    shares = load_data(scenario)
+    n_features = next(iter(shares.values())).n_features
+    jobs = [make_job(scenario, index, n_features) for index in range(len(scenario.jobs))]
+    require_extras(jobs)
+    return CheckedRun(scenario, shares, jobs, given_centers(scenario, shares))
+
+
+def _record(
+    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
+) -> tuple[FleetResult, list[Event]]:
+    """Run the fleet; log its events, after those in `first`, to a file."""
+    began = time.monotonic()
+    events: list[Event] = []
+    with folder.event_log(file) as log:
+
+        def keep(event: Event) -> None:
+            events.append(event)
+            log(event)
+            if on_event is not None:
+                on_event(event)
+
+        for event in first:
+            keep(event)
+        try:
+            return backend.carry_out(spec, keep), events
+        except FleetError as error:
+            # The fleet did not start; the result is still written, with the reason.
+            return FleetResult((), {}, time.monotonic() - began, failure=str(error)), events
+
+
+def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the expectations as ``result.json`` holds them."""
+    judged = [item.to_dict() for item in check(scenario.expect, plain(result))]
+    if scenario.faults:
+        # A run without a planned fault has not tested what it was meant to test.
+        struck = not result["unfired_faults"]
+        judged.append({"what": "every planned fault struck", "held": struck, "value": struck})
+    return judged
+
+
+def _write(
+    out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
+    events: Sequence[Event], attacked: Sequence[AuditedJob],
+) -> dict[str, Any]:  # fmt: skip
+    """Write all files but the log of events and the audit; return the content of ``result.json``."""
+    # Imported here, because they are slow to import and not needed to check a scenario.
+    from p2pclust.lab.scenario.page.run_pages import write_run_page  # noqa: PLC0415
+    from p2pclust.lab.scenario.page.story import RunStory  # noqa: PLC0415
+
+    owned = [job.pop("own_centers", {}) for job in measured["jobs"]]
+    result: dict[str, Any] = plain(measured)
+    folder.write_result(out, result)
+    folder.write_centers(out, run.features, result)
+    folder.write_own_centers(out, owned)
+    write_labels(out, run.jobs, found.jobs, run.shares)
+    devices, overlay = run.scenario.fleet.members, starting_overlay(run.scenario)
+    groups = {device.name: device.group for device in devices}
+    strangers = [device.name for device in devices if not device.spec.enrolled]
+    write_run_page(
+        out, RunStory(result, run.jobs, found, run.shares, groups, strangers, overlay, evidence, events, attacked)
+    )
+    return result
+
+
+def fleet_spec(
+    scenario: Scenario,
+    shares: Mapping[str, DataSet],
+    jobs: Sequence[Job],
+    given: Mapping[str, NDArray[np.float64]] | None = None,
+) -> FleetSpec:
+    """Return what a backend is asked to do.
+
+    Peers are sorted by name, as every job roster is, so that all backends number them alike.
+    """
+    rests = make_rests(scenario.fleet)
+    peers = _peers(scenario, shares, given or {}, rests)
+    requests = tuple(request_of(spec, job) for spec, job in zip(scenario.jobs, jobs, strict=True))
+    faults = planned(scenario, next(iter(shares.values())).n_features)
+    moves = make_moves(scenario)
+    return FleetSpec(
+        peers,
+        requests,
+        timing=scenario.fleet.timing,
+        seed=scenario.seed,
+        overlay=make_links(scenario),
+        partial_view=scenario.fleet.overlay.kind == "regular" and len(peers) > LARGE_FLEET,
+        trace=moves,
+        faults=faults,
+        give_up_s=scenario.fleet.give_up_s
+        or _give_up_s(requests, faults, scenario.fleet.timing, moves, rests.values()),
+    )
+
+
+def _peers(
+    scenario: Scenario,
+    shares: Mapping[str, DataSet],
+    given: Mapping[str, NDArray[np.float64]],
+    rests: Mapping[str, Rest],
+) -> tuple[PeerSpec, ...]:
+    labels, numbers = first_labels(scenario.jobs[0], shares, scenario.seed), own_numbers(scenario.jobs[0], shares)
+    suited = _fitness(scenario)
+    return tuple(
+        PeerSpec(
+            device.name,
+            shares[device.name].X,
+            suited[device.name],
+            _link(device.spec.link),
+            ids=shares[device.name].shared_ids,
+            centers=given.get(device.name),
+            labels=labels.get(device.name),
+            n_clusters=numbers.get(device.name),
+            battery=device.spec.costs,
+            rest=rests.get(device.name),
+            cpu_share=device.spec.cpu_share,
+            memory_mb=device.spec.memory_mb,
+            enrolled=device.spec.enrolled,
+        )
+        for device in sorted(scenario.fleet.members, key=lambda device: device.name)
+    )
+
+
+def _link(link: LinkSpec | None) -> Shape | None:
+    if link is None:
+        return None
+    up, down = _up_mbit(link) or math.inf, link.down_mbit or link.mbit or math.inf
+    return Shape.of(latency_ms=link.latency_ms, jitter_ms=link.jitter_ms, loss=link.loss, up_mbit=up, down_mbit=down)
+
+
+def _fitness(scenario: Scenario) -> dict[str, float]:
+    """Return how well each device would aggregate; where all are alike, the usual fitness, which peers need not publish."""
+    found = {
+        device.name: fitness(mains=device.spec.mains, cores=device.spec.cores, up_mbit=_up_mbit(device.spec.link))
+        for device in scenario.fleet.members
+    }
+    return found if len(set(found.values())) > 1 else dict.fromkeys(found, USUAL_FITNESS)
+
+
+def _up_mbit(link: LinkSpec | None) -> float | None:
+    return None if link is None else link.up_mbit or link.mbit
+
+
+def _give_up_s(
+    requests: Sequence[JobRequest], faults: Sequence[Fault], timing_name: str, moves: Sequence[LinkChange],
+    rests: Iterable[Rest] = (),
+) -> float:  # fmt: skip
+    """Return the default of `give_up_s`.
+
+    It covers the patience with a silent peer and half of it again, for the way through others; elections; the longest time
+    that a fault or a plan keeps a peer away; and the time of the last change of links, which may join separate parts. It is
+    never short, because a round may compute for long, and a fleet that lost its majority gives up earlier by itself.
+    """
+    timing = preset(timing_name)
+    patience_s = max(request.treatment.patience_s or timing.patience_s for request in requests)
+    deadline_s = max(request.treatment.deadline_s for request in requests)
+    asleep_s = max(map(longest_sleep_s, rests), default=0.0)
+    moved_s = max((move.seconds for move in moves), default=0.0)
+    return max(
+        _GIVE_UP_S, 2 * patience_s + deadline_s + 4 * timing.election_max_s + away_s(faults) + asleep_s + moved_s
+    )
+
+
+def _result(
+    run: CheckedRun, found: FleetResult, evidence: Sequence[Evidence], left_out: Sequence[RowsLeftOut]
+) -> dict[str, Any]:
+    """Return what the run found, as ``result.json`` holds it."""
+    jobs, shares = run.jobs, run.shares
+    entries = [
+        job_entry(job, done, shares, run.given, damage_in(found.damage, found.jobs, number), evidence[number])
+        for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
+    ]
+    for entry in entries:
+        entry["suspects"] += suspects_by_report(found.events, entry["job"])
+    entries += [empty_entry(job) for job in jobs[len(entries) :]]
+    doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
+    for entry, spec in zip(entries, run.scenario.jobs, strict=True):
+        entry["parameters"] |= {"scaling": run.scenario.data.scaling, "missing": spec.missing}
+        entry["doubts"] += doubts
+        if not jobs[0].by_columns:
+            abstained = entry["abstained"]
+            reasons = [{name: with_columns(why, run.features) for name, why in of.items()} for of in abstained]
+            entry |= {"abstained": reasons, "failure": with_columns(entry["failure"], run.features)}
+    failed = [f"job {number}: {entry['failure']}" for number, entry in enumerate(entries, 1) if entry["failure"]]
+    if len(jobs) == 1:
+        failed = [entry["failure"] for entry in entries if entry["failure"]]
+    return {
+        "jobs": entries,
+        "peers": {
+            name: {"finished": False, "lost": None, "n_rows": share.n_rows, **found.peers.get(name, {})}
+            for name, share in sorted(shares.items())
+        },
+        "left_out": [one.to_dict() for one in left_out],
+        "reading": [*dict.fromkeys(share.reading for share in shares.values() if share.reading)],
+        "traffic": summary(found.links),
+        "wall_seconds": found.wall_seconds,
+        "virtual_seconds": found.virtual_seconds,
+        "failure": found.failure or (failed[0] if failed else ""),
+        "unfired_faults": list(found.unfired_faults),
+    }

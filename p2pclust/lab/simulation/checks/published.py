@@ -1,0 +1,76 @@
+"""S12: no peer holds a fact that its owner did not publish, or a cancel that was not asked for; only a forger is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.peer.core.effects import Effect, Send
+from p2pclust.peer.core.messages import FactDelta
+from p2pclust.peer.core.reports import ForgedFact
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.core.spread.facts import Fact, facts_of
+
+if TYPE_CHECKING:
+    from p2pclust.lab.simulation.world.world import World
+
+__all__ = ["Published"]
+
+#: All facts of all peers are compared so often, in virtual seconds.
+_EVERY_S: Final = 0.5
+
+
+class Published(Observer):
+    """Notes what each peer sends of its own facts, before a liar changes it on the way, and compares what all peers hold."""
+
+    watches = (ForgedFact, Send)
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str, int], bytes] = {}  # by owner, key and version
+        self._cancelled: dict[str, None] = {}
+        self._forgers: dict[str, None] | None = {}
+        self._next = 0.0
+
+    def cancelled(self, job_id: str) -> None:
+        """Note a job whose cancel a person asked for."""
+        self._cancelled[job_id] = None
+
+    def forges(self, name: str) -> None:
+        """Note a peer that forges facts."""
+        if self._forgers is not None:
+            self._forgers[name] = None
+
+    def rosters_differ(self) -> None:
+        """Some peers require signatures, and others do not yet: they may name each other."""
+        self._forgers = None
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Note a peer's own facts, and check which peers it calls forgers."""
+        if isinstance(effect, ForgedFact) and self._forgers is not None:
+            assert effect.peer in self._forgers, (
+                f"S12: {peer.name} calls {effect.peer} a forger, which it is not: {effect}"
+            )
+        if isinstance(effect, Send) and isinstance(effect.message, FactDelta) and effect.message.owner == peer.name:
+            for fact in facts_of(effect.message):
+                self._values[fact.owner, fact.key, fact.version] = fact.value
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        """Compare, now and then."""
+        if world.now >= self._next:
+            self._next = world.now + _EVERY_S
+            self.compare(world)
+
+    def compare(self, world: World) -> None:
+        """Compare what all peers hold with what was published."""
+        for name, peer in world.peers.items():
+            for fact in [] if peer.core is None else peer.core.facts.everything():
+                flaw = self._flaw(fact, name)
+                assert not flaw, f"S12: {name} holds {fact.key} {fact.version} of {fact.owner}, {flaw}"
+
+    def _flaw(self, fact: Fact, holder: str) -> str:
+        if fact.owner != holder and self._values.get((fact.owner, fact.key, fact.version)) != fact.value:
+            return "which its owner did not publish"
+        if fact.key.startswith(CANCEL) and fact.key.removeprefix(CANCEL) not in self._cancelled:
+            return "a cancel that was not asked for"
+        return ""

@@ -1,0 +1,40 @@
+"""V1: only states of the peer that lies are refuted, and no other peer adopts a lie."""
+
+from __future__ import annotations
+
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.round_reports import RefutesState
+
+__all__ = ["Refutations"]
+
+
+class Refutations(Observer):
+    """Watches the registers of all peers but one, and which peers they refute."""
+
+    watches = (RefutesState,)
+
+    def __init__(self, liar: str) -> None:
+        self.liar = liar
+        self.lies: dict[bytes, str] = {}  # by digest of a state: its kind
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Look at what peers report."""
+        if isinstance(effect, RefutesState):
+            assert effect.peer == self.liar, f"V1: {peer.name} refutes a state of {effect.peer}: {effect.reason}"
+            core = peer.core
+            named = (
+                [] if core is None else [one for job in core.jobs.jobs.values() for one, _, _ in job.suspicions.items()]
+            )
+            assert core is None or self.liar in named, f"V1: {peer.name} refutes a state and suspects no peer"
+
+    def stepped(self, world: World, peer: Peer) -> None:
+        """Look at the registers of a peer."""
+        if peer.core is None or peer.name == self.liar:
+            return
+        for job in peer.core.jobs.jobs.values():
+            ref = job.ledger.register.ref
+            lie = "" if ref is None else self.lies.get(ref.digest, "")
+            assert not lie, f"V1: {peer.name} has adopted a lie: {lie}"

@@ -1,0 +1,433 @@
+"""One run of a random fleet: it lives through its plan, is healed, and is judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgpack
+import numpy as np
+
+from p2pclust.lab.simulation.checks.accepted import Accepted
+from p2pclust.lab.simulation.checks.endings import Endings
+from p2pclust.lab.simulation.checks.fleet_rosters import NamedRosters
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.checks.named import Named
+from p2pclust.lab.simulation.checks.published import Published
+from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.checks.timers import Waits
+from p2pclust.lab.simulation.checks.turns import Turns
+from p2pclust.lab.simulation.fleets.drawn import DrawnJob, JobsSeen, drawn
+from p2pclust.lab.simulation.fleets.faults import break_
+from p2pclust.lab.simulation.fleets.forging import Forger
+from p2pclust.lab.simulation.fleets.ghosts import Ghosts
+from p2pclust.lab.simulation.fleets.jobs import KINDS
+from p2pclust.lab.simulation.fleets.plan import FleetPlan
+from p2pclust.lab.simulation.fleets.two_releases import TwoReleases
+from p2pclust.lab.simulation.swarms.fedcref import labelled
+from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
+from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.peer import paper_roster
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.events import Cancel, Submit
+from p2pclust.peer.core.timing import preset
+from p2pclust.protocols.engine.job import RECEIVER, SENDER
+from p2pclust.protocols.engine.local import Local
+
+__all__ = ["RandomFleet", "RandomResult", "live"]
+
+_SEE_EACH_OTHER_S = 60.0
+_RETRY_S = 1.0
+_RESTART_S = 2.0
+#: A job may take so many of the longest tasks longer, where tasks are long.
+_TASKS = 60
+
+
+@dataclass
+class RandomResult:
+    """What came of a run; `failure` is empty if nothing was wrong."""
+
+    plan: FleetPlan
+    failure: str
+    virtual_s: float
+    n_events: int
+    trace: str
+    counts: Counter[str]
+
+
+class RandomFleet:
+    """The fleet of one plan."""
+
+    def __init__(self, plan: FleetPlan) -> None:
+        self.plan = plan
+        width = len(str(plan.n_peers - 1))
+        self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
+        rounding = (SENDER, RECEIVER)[plan.seed % 2 if not plan.older else 0]
+        turns = Turns()
+        self.jobs = [
+            drawn(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding), turns)
+            for number, job in enumerate(plan.jobs)
+        ]
+        rng = np.random.default_rng([plan.seed, 21])
+        self.locals = self._locals(rng)
+        self.network = Network(Conditions(), np.random.default_rng([plan.seed, 22]))
+        self.marks, self.invariants = Marks(), Invariants()
+        self.published, self.forger = Published(), Forger(np.random.default_rng([plan.seed, 24]))
+        timing = preset(plan.timing)
+        self.world = World(
+            self.locals, self.network, replace(timing, patience_s=plan.patience_s), plan.limits,
+            np.random.default_rng([plan.seed, 23]),
+            (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, JobsSeen(self.jobs), turns),
+            {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
+        )  # fmt: skip
+        self.world.workers.task_s = plan.compute_s
+        self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
+        self.world.watch(self.published, self.named_rosters)
+        older = [self.names[index] for index in plan.older]
+        # A repeated job does not ask what a device can do that is enrolled later: see docs/operations.md, Upgrades.
+        self.releases = TwoReleases(self.world, [name for name in older if name not in self._enrolled_later()])
+        if plan.signs_facts:  # otherwise peers take what others forge
+            self.world.forge = self.forger
+        self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
+        self.world.watch(self.refutations)
+        self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
+        self.lost: dict[str, None] = {}  # peers that lost their store, or were revoked
+        self.revoked: dict[str, None] = {}
+        self.renewed: dict[str, str] = {}  # peers with new keys: a text for each key
+        self.strangers = dict.fromkeys(self._enrolled_later())  # peers that are not on the roster yet
+        self._most_lost = (plan.n_peers - len(self.strangers) - 1) // 2
+        self._down: dict[str, None] = {}  # peers that stay down
+        self.healed = False
+        self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
+        self._serial, self._signs_facts = 1, plan.signs_facts
+        self._rng = rng
+
+    def _enrolled_later(self) -> list[str]:
+        """Return the peers that are enrolled while the fleet runs: on a full mesh, and none that must end the jobs alone."""
+        plan = self.plan
+        named = dict.fromkeys(fault.peers[0] for fault in plan.faults if fault.kind == "enrolled")
+        free = [peer for peer in named if plan.all_heal or peer not in plan.core]
+        return [] if plan.links else [self.names[peer] for peer in free[: plan.n_peers // 2]]
+
+    def _overlay(self) -> dict[str, tuple[str, ...]] | None:
+        ends = [(self.names[a], self.names[b]) for a, b in self.plan.links]
+        both = [*ends, *((b, a) for a, b in ends)]
+        return {name: tuple(sorted(b for a, b in both if a == name)) for name in self.names} if ends else None
+
+    def _locals(self, rng: np.random.Generator) -> dict[str, Local]:
+        needed = {KINDS[job.kind].data for job in self.plan.jobs}
+        if "labelled" in needed:
+            return labelled(self.names, rng)
+        if "columns" in needed:
+            truth, ids = rng.integers(0, 2, 30), np.arange(30)
+            return {name: Local(truth[:, None] * 5 + rng.normal(0, 1, (30, 2)), ids=ids) for name in self.names}
+        centers = rng.uniform(0, 100, (3, 2))
+
+        def rows() -> Local:
+            n_rows = int(rng.integers(6, 14))
+            return Local(centers[rng.integers(0, 3, n_rows)] + rng.normal(0, 3, (n_rows, 2)))
+
+        return {name: rows() for name in self.names}
+
+    # -- what faults ask for ----------------------------------------------------------------------------------------------
+
+    def tell(self, what: str) -> None:
+        """Add a line to the story."""
+        self.invariants.story.append(f"{self.world.now:9.3f} {what}")
+
+    def may_lose(self, name: str) -> bool:
+        """Return whether a peer may lose its store, or its place on the roster."""
+        if not self.plan.all_heal:
+            return self.names.index(name) not in self.plan.core
+        if name in self.strangers or not all(job.survives([*self.lost, name]) for job in self.jobs):
+            return False
+        return name in self.lost or len(self.lost) + 1 <= self._most_lost
+
+    def have_heard(self, name: str, *, beyond: int) -> bool:
+        """Return whether all others run and have heard of a later incarnation of a peer."""
+        cores = [self.world.peers[other].core for other in self.on_roster() if other != name]
+        # One that has not taken the newest roster may not know the peer.
+        known = [core.membership.members.get(name) if core is not None else None for core in cores]
+        return all(member is not None and member.incarnation > beyond for member in known)
+
+    def aim(self, peers: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the roster index of a peer that aggregates, or these if none does."""
+        found = tuple(index for index, name in enumerate(self.names) if self.aggregates(name))
+        return found[:1] or peers
+
+    def aggregates(self, name: str) -> bool:
+        """Return whether a peer is the aggregator of any job."""
+        core = self.world.peers[name].core
+        return core is not None and any(aggregates(self.world.peers[name], job) for job in core.jobs.jobs)
+
+    def lose(self, name: str) -> None:
+        """Note a peer that has lost its store, or its place on the roster."""
+        self.lost[name] = None
+
+    def stays_down(self, name: str) -> None:
+        """Note a peer that must not be started again."""
+        self._down[name] = None
+
+    def revoke(self, name: str, *hearers: str) -> None:
+        """A person revokes a peer, and gives the roster to some peer that runs, and to others that do."""
+        self.revoked[name] = None
+        if not self._publish(*hearers):
+            del self.revoked[name]
+
+    def renew(self, name: str) -> None:
+        """A person gives a peer new keys, restarts it with them, and gives the roster to some peer that runs."""
+        before = dict(self.renewed)
+        self.renewed[name] = f"{self._serial + 1}"
+        self.world.crash(name)
+        if self._publish():
+            self.world.put_roster(name, self._roster())
+        else:
+            self.renewed = before
+        self.world.at(self.world.now + _RESTART_S / 2, partial(self._restart, name))
+
+    def enrol(self, name: str) -> None:
+        """A person enrols a peer, and gives the roster to it and to some peer that runs."""
+        if name not in self.strangers:
+            return
+        del self.strangers[name]
+        if self._publish(name):
+            self.world.start(name)
+        else:
+            self.strangers[name] = None
+
+    def start(self, name: str) -> None:
+        """Start a peer that is enrolled and down."""
+        if name not in self.strangers:
+            self.world.start(name)
+
+    def upgrade(self, name: str) -> None:
+        """A person installs the newer release on a peer, and restarts it."""
+        if self.releases.upgrade(name):
+            self.marks.counts["peer upgraded"] += 1
+            self.start(name)
+
+    def sign_facts(self) -> None:
+        """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
+        self.published.rosters_differ()
+        before, self._signs_facts = self._signs_facts, True
+        if not self._publish():
+            self._signs_facts = before
+
+    def _publish(self, *others: str) -> bool:
+        """Give a new roster to some peer that runs, if there is one, and to others; return whether there is one."""
+        names = self.on_roster()
+        running = [one for one in names if self.world.peers[one].core is not None]
+        if running:
+            self._serial += 1
+            roster = self._roster()
+            for name in (*others, running[int(self._rng.integers(len(running)))]):
+                self.world.give_roster(name, roster)
+        return bool(running)
+
+    def _roster(self) -> bytes:
+        """Return the newest roster."""
+        roster = paper_roster(
+            self._serial, self.on_roster(), signs_facts=self._signs_facts, renewed=self.renewed
+        )  # fmt: skip
+        self.named_rosters.signed(roster)
+        return roster
+
+    @property
+    def serial(self) -> int:
+        """The serial of the newest roster."""
+        return self._serial
+
+    def on_roster(self) -> list[str]:
+        """Return the peers that are enrolled."""
+        return [name for name in self.names if name not in self.revoked and name not in self.strangers]
+
+    # -- the run ----------------------------------------------------------------------------------------------------------
+
+    def go(self) -> RandomResult:
+        """Run to the verdict."""
+        failure = ""
+        try:
+            self._begin()
+            self._live()
+            self._heal()
+            self._judge()
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        for kind in ("lost", "cut", "duplicated", "delayed"):
+            self.marks.counts[f"message {kind}"] += self.network.counts[kind]
+        world = self.world
+        return RandomResult(self.plan, failure, world.now, world.n_events, world.trace, self.marks.counts)
+
+    def _begin(self) -> None:
+        world = self.world
+        enrolled = self.on_roster()
+        for name in enrolled:
+            world.give_roster(name, self._roster())
+        for name in enrolled:
+            world.start(name)
+        linked = world.run_until(_SEE_EACH_OTHER_S, self._all_see_all)
+        assert linked, f"L2: the peers did not find each other within {_SEE_EACH_OTHER_S:.0f} s of a perfect network"
+        self.network.conditions = self.plan.conditions
+        world.crash_point = self.phase_crashes
+
+    def _all_see_all(self) -> bool:
+        cores = (self.world.peers[name].core for name in self.on_roster())
+        return all(core is not None and core.membership.all_here() for core in cores)
+
+    def _live(self) -> None:
+        world, start = self.world, self.world.now
+        if self.plan.liar >= 0:
+            rng = np.random.default_rng([self.plan.seed, 25])
+            OutOfTurn(world, self.refutations.liar, rng, self.marks.counts, self.refutations).begin()
+        for number, job in enumerate(self.plan.jobs):
+            world.at(start + job.at_s, partial(self._submit, number))
+            if job.cancel_at_s < float("inf"):
+                world.at(start + job.cancel_at_s, partial(self._cancel, number))
+        for fault in self.plan.faults:
+            world.at(start + fault.at_s, partial(break_, self, fault))
+        world.run_until(start + self.plan.lasts_s, self._step)
+
+    def _submit(self, number: int) -> None:
+        """Submit a job at the first peer from the planned one on that runs; try again while it is refused."""
+        job, n = self.jobs[number], self.plan.n_peers
+        if job.id or self.healed:
+            return
+        asked, life = job.at
+        lives = asked and self.world.peers[asked].core is not None and self.world.peers[asked].life == life
+        for name in [] if lives else [self.names[(job.plan.by + step) % n] for step in range(n)]:
+            peer = self.world.peers[name]
+            if peer.core is not None and name not in self.revoked and self.world.now >= peer.frozen_until:
+                job.at = (name, peer.life)
+                self.world.step(peer, self._request(number, peer.core))
+                break
+        self.world.at(self.world.now + _RETRY_S, partial(self._submit, number))
+
+    def _request(self, number: int, core: Core) -> Submit:
+        job = self.jobs[number]
+        roster = () if KINDS[job.plan.kind].repeated else tuple(self.on_roster())
+        treatment = KINDS[job.plan.kind].treatment(job.plan, self.plan.n_peers)
+        named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
+        if named in roster:
+            treatment = replace(treatment, aggregator=named)
+        mathematics = self.releases.job_for(job.job, self.on_roster(), core).to_dict()
+        return Submit(bytes(msgpack.packb(mathematics)), roster, treatment, str(number))
+
+    def _cancel(self, number: int) -> None:
+        job = self.jobs[number]
+        for name in self.names:
+            peer = self.world.peers[name]
+            if job.id and peer.core is not None and job.known(peer.core) and name not in self.revoked:
+                self.marks.counts["cancel asked for"] += 1
+                self.published.cancelled(job.id)
+                self.world.step(peer, Cancel(job.id, "admin"))
+                return
+
+    def _step(self) -> bool:
+        """After every event: plan the restart of a peer that a phase crash ended."""
+        while self.phase_crashes.crashed:
+            name = self.phase_crashes.crashed.pop()
+            self.world.at(self.world.now + float(self._rng.uniform(0.05, 8.0)), partial(self._restart, name))
+        return False
+
+    def _restart(self, name: str) -> None:
+        if name not in self._down:
+            self.start(name)
+
+    # -- the end ------------------------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """End every fault that ends, and give the jobs time."""
+        world, plan = self.world, self.plan
+        lasting = [fault for fault in plan.faults if fault.for_s == float("inf")]
+        self.healed, self.phase_crashes.active = True, False
+        for job in self.jobs:
+            job.heals(self)
+        kept = {fault.peers[0] for fault in lasting}
+        self.network.heal_all()
+        self.forger.names.clear()
+        for index, name in enumerate(self.names):
+            if index in kept:
+                continue
+            for table in (world.workers.hung, world.rotten):
+                table.pop(name, None)
+            world.workers.slow(name, 1.0)
+            world.run_clock(name, 1.0)
+            if world.peers[name].core is None and name not in self._down:
+                world.at(world.now + float(self._rng.uniform(0, 1)), partial(self._restart, name))
+        for fault in lasting:  # cuts were healed with all others
+            break_(self, fault)
+        limit_s = max((KINDS[job.plan.kind].deadline_s for job in self.jobs), default=0.0)
+        # Outside the core, peers may aggregate in vain one after another: as slow as elections of this timing are.
+        limit_s *= self._standing_limit_s(plan.timing) / self._standing_limit_s("fast")
+        limit_s += _TASKS * plan.compute_s[1]
+        world.run_until(world.now + _RESTART_S, self._step)
+        for name in list(self.strangers):  # no peer ran when it should have been enrolled
+            self.enrol(name)
+        world.run_until(world.now + limit_s, lambda: self._step() or self._all_ended())
+
+    def _standing_limit_s(self, timing: str) -> float:
+        """Return for how long a first term may make no progress."""
+        chosen = preset(timing)
+        return 2 * self.plan.patience_s + chosen.election_max_s + chosen.quiet_s
+
+    def core(self) -> list[str]:
+        """Return the peers that must end the jobs: those that are healed, and on the roster."""
+        return [self.names[index] for index in self.plan.core if self.names[index] not in self.revoked]
+
+    def _known(self, job: DrawnJob) -> bool:
+        """Return whether a disk that was not lost has the job."""
+        peers = [self.world.peers[name] for name in self.core()]
+        return any(peer.core is not None and job.known(peer.core) for peer in peers)
+
+    def _must_end(self, job: DrawnJob) -> bool:
+        whole = self.plan.all_heal and not self.revoked
+        return bool(job.id) and self._known(job) and (whole or not job.may_wait(self))
+
+    def refuses(self, name: str, job: DrawnJob) -> bool:
+        """Return whether a peer rightly does without a job: it met the document when its fleet roster was replaced twice."""
+        cores = [self.world.peers[other].core for other in self.names]
+        documents = [core.jobs.table.documents.get(job.id) for core in cores if core is not None]
+        named = next((document.fleet_roster for document in documents if document is not None), None)
+        core = self.world.peers[name].core
+        if core is None or named is None or job.known(core):
+            return False
+        return named.serial < core.rosters.oldest
+
+    def _late(self, job: DrawnJob) -> list[str]:
+        return [
+            name for name in self.core()
+            if name in job.roster and not self._has_ended(name, job) and not self.refuses(name, job)
+        ]  # fmt: skip
+
+    def _has_ended(self, name: str, job: DrawnJob) -> bool:
+        core = self.world.peers[name].core
+        return core is not None and job.has_ended(name, core)
+
+    def _all_ended(self) -> bool:
+        """Return whether all jobs that must end did. Asked after every event: the last peer that was late comes first."""
+        if self._last_late is not None and not self._has_ended(*self._last_late):
+            return False
+        late = ((name, job) for job in self.jobs if self._must_end(job) for name in self._late(job))
+        self._last_late = next(late, None)
+        return self._last_late is None
+
+    def _judge(self) -> None:
+        story = "\n".join(self.invariants.story)
+        self.published.compare(self.world)
+        for job in self.jobs:
+            if job.accepted and not self._known(job):
+                raise AssertionError(f"L1: {job.id} was accepted, and no peer knows it any more\n{story}")
+            if not self._must_end(job):
+                self.marks.counts["job that need not end" if job.id else "job that was never submitted"] += 1
+                continue
+            late = self._late(job)
+            assert not late, f"L3: {', '.join(late)} have not ended the {job.plan.kind} {job.id} in time\n{story}"
+            job.judge(self)
+
+
+def live(plan: FleetPlan) -> RandomResult:
+    """Run one plan."""
+    return RandomFleet(plan).go()

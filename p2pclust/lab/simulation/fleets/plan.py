@@ -1,0 +1,111 @@
+"""The plan of a random fleet: its network, its jobs, and its faults, all as plain values (`drawing` draws it).
+
+Faults and jobs are lists, so a failing plan can be made smaller by leaving some out (`minimise`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from p2pclust.lab.simulation.world.network import Conditions
+from p2pclust.peer.core.timing import Limits
+
+__all__ = ["FOR_EVER", "FleetPlan", "JobPlan", "RandomFault"]
+
+#: The length of a fault that no one ends.
+FOR_EVER: Final = math.inf
+#: Faults begin within so many virtual seconds.
+FAULTS_WITHIN_S: Final = 20.0
+
+
+@dataclass(frozen=True)
+class RandomFault:
+    """One fault: its kind (see `faults.KINDS`), when it begins, which peers it hits, and for how long.
+
+    `peers` are roster indices; what the second and later ones mean, and `amount`, depends on the kind. One that is `aimed`
+    hits a peer that aggregates when it begins, and no other, if there is one.
+    """
+
+    at_s: float
+    kind: str
+    peers: tuple[int, ...]
+    for_s: float
+    amount: float = 0.0
+    aimed: bool = False
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job: its kind (see `jobs.KINDS`), when and where it is submitted, and how the fleet is to treat it."""
+
+    kind: str
+    at_s: float
+    by: int  # roster index
+    missing: str
+    protocol: str = "llf-cm"
+    named: int = -1  # the aggregator of the first term; -1: elected
+    deadline_s: float = 0.0
+    collect: str = ""
+    rounds: int = 5
+    cancel_at_s: float = FOR_EVER
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """Everything that a seed drew."""
+
+    seed: int
+    n_peers: int
+    timing: str
+    patience_s: float
+    limits: Limits
+    conditions: Conditions
+    compute_s: tuple[float, float]
+    links: tuple[tuple[int, int], ...]  # empty: a full mesh
+    known: bool  # whether all peers know the whole overlay from the start
+    jobs: tuple[JobPlan, ...]
+    faults: tuple[RandomFault, ...]
+    phase_crashes: tuple[tuple[str, int, int], ...]  # phase, at its how-manieth occurrence, after how many effects
+    core: tuple[int, ...]  # the peers that are healed in the end; all, or a majority
+    lasts_s: float = FAULTS_WITHIN_S
+    signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
+    older: tuple[int, ...] = ()  # the peers of the release before
+    liar: int = -1  # a peer that speaks out of turn
+
+    @property
+    def all_heal(self) -> bool:
+        """Whether every fault ends."""
+        return len(self.core) == self.n_peers
+
+    def lines(self) -> list[str]:
+        """Return the plan in words, a line for each part."""
+        mesh = "full mesh" if not self.links else f"overlay of {len(self.links)} links"
+        heals = "all heal" if self.all_heal else f"only peers {self.core} heal"
+        small = f", blobs above {self.limits.inline_bytes} bytes" if self.limits != Limits() else ""
+        c = self.conditions
+        facts = "signed facts" if self.signs_facts else "unsigned facts"
+        network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
+        fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
+        older = [f"peers {self.older} are of the release before"] if self.older else []
+        lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
+        return [
+            f"{fleet}; {network}; {heals}",
+            *older,
+            *lies,
+            *(f"job at {job.at_s:.2f} s: {_shown(job)}" for job in self.jobs),
+            *(f"crash while {phase}, occurrence {k}, {after} effects later" for phase, k, after in self.phase_crashes),
+            *(f"fault at {fault.at_s:.2f} s: {_shown(fault)}" for fault in sorted(self.faults, key=lambda f: f.at_s)),
+        ]
+
+
+def _shown(part: RandomFault | JobPlan) -> str:
+    if isinstance(part, RandomFault):
+        lasts = "for ever" if part.for_s == FOR_EVER else f"for {part.for_s:.2f} s"
+        amount = f", {part.amount:g}" if part.amount else ""
+        aimed = ", aimed at an aggregator" if part.aimed else ""
+        return f"{part.kind} of peers {part.peers}, {lasts}{amount}{aimed}"
+    named = f", aggregator {part.named}" if part.named >= 0 else ""
+    cancel = f", cancelled at {part.cancel_at_s:.2f} s" if part.cancel_at_s < FOR_EVER else ""
+    return f"{part.kind} ({part.protocol}) by peer {part.by}, missing = {part.missing}{named}{cancel}"

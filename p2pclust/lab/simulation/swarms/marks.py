@@ -1,0 +1,133 @@
+"""What a random run meets: it is counted, and some of it is made to happen at the steps that matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.effects import Effect, Send
+from p2pclust.peer.core.messages import Relay
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.rounds.election import Role
+from p2pclust.peer.core.rounds.job import AggregatedJob
+
+__all__ = ["Marks", "PhaseCrashes", "aggregates"]
+
+
+#: What a report means, by its verb.
+_NAMES: Final = {
+    "blob-corrupt": "wrong blob noticed", "catches-up": "candidate caught up", "deposed": "aggregator deposed",
+    "elected": "aggregator elected", "fenced": "deposed aggregator's late message", "keys-renewed": "keys renewed",
+    "late-answer": "late answer", "left-out": "peer left out", "link-broken": "broken link noticed",
+    "link-mended": "link used again", "not-checked": "state not checked",
+    "out-of-reach": "peer out of reach", "outside": "began without this peer", "proposer": "proposer replaced",
+    "pulling": "blob pulled", "refuses-pads": "pads refused", "refuted": "refuted", "refutes-state": "state refuted",
+    "relayed": "silent peer asked through others", "roster": "newer roster taken", "stands-still": "aggregator stood still",
+    "store-forgot": "older store noticed", "took": "state of another epoch taken", "waiting": "minority waited",
+    "without": "contributed without",
+}  # fmt: skip
+
+
+def aggregates(peer: Peer, job_id: str) -> bool:
+    """Return whether a peer is the aggregator of a job, in its own view."""
+    return _role(peer, job_id) is Role.AGGREGATOR
+
+
+def votes(peers: Mapping[str, Peer]) -> Iterator[tuple[str, str]]:
+    """Yield the candidates that ask for votes, each with a peer that has voted for it; the reply may be on its way."""
+    for peer in peers.values():
+        for job_id in [] if peer.core is None else peer.core.jobs.jobs:
+            if _role(peer, job_id) is Role.CANDIDATE:
+                yield from ((peer.name, other.name) for other in peers.values() if _votes_for(other, peer, job_id))
+
+
+def _votes_for(voter: Peer, candidate: Peer, job_id: str) -> bool:
+    job, asks = (None if one.core is None else one.core.jobs.jobs.get(job_id) for one in (voter, candidate))
+    if voter is candidate or not isinstance(job, AggregatedJob) or not isinstance(asks, AggregatedJob):
+        return False
+    return (job.ledger.term, job.ledger.voted_for) == (asks.ledger.term, candidate.name)
+
+
+def _role(peer: Peer, job_id: str) -> Role | None:
+    job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+    return job.election.role if isinstance(job, AggregatedJob) else None
+
+
+class Marks(Observer):
+    """Counts what happened, so that a run can show that it met what it claims to meet."""
+
+    watches = (Report, Send)
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.job = ""
+        self.finished: dict[str, bytes] = {}
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self._report(world, peer, effect)
+        elif isinstance(effect, Send) and effect.via:
+            self.counts["message relayed through others"] += 1
+        elif isinstance(effect, Send) and isinstance(effect.message, Relay):
+            self.counts["message carried for others"] += 1
+
+    def _report(self, world: World, peer: Peer, effect: Report) -> None:
+        if effect.verb in _NAMES:
+            self.counts[_NAMES[effect.verb]] += 1
+        if effect.verb == "submitted":
+            self.job = str(effect.fields["job"])
+        elif effect.verb == "finished":
+            self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
+        elif effect.verb == "deposed":
+            job, others = str(effect.fields["job"]), (one for one in world.peers.values() if one is not peer)
+            self.counts["two aggregators met"] += any(aggregates(other, job) for other in others)
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self.counts["crash"] += 1
+        if lost_writes:
+            self.counts["crash with lost writes"] += 1
+            peer.counters["lost_writes"] = 1
+
+    def started(self, world: World, peer: Peer) -> None:
+        if peer.life > 1:
+            self.counts["restart"] += 1
+            self.counts["restart with lost writes"] += peer.counters.pop("lost_writes", 0)
+
+
+class PhaseCrashes:
+    """Crashes the peer that is the k-th to reach a phase, a few effects later."""
+
+    def __init__(self, crashes: tuple[tuple[str, int, int], ...], marks: Marks) -> None:
+        self._waiting = {phase: (k, after) for phase, k, after in crashes}
+        self._marks = marks
+        self._armed: dict[str, tuple[str, int]] = {}
+        self.crashed: list[str] = []
+        self.active = True
+
+    def __call__(self, peer: Peer, effect: Effect) -> bool:
+        if not self.active:
+            return False
+        if isinstance(effect, Report) and effect.verb == "phase":
+            phase = str(effect.fields["phase"])
+            if phase in self._waiting:
+                k, after = self._waiting[phase]
+                if k > 1:
+                    self._waiting[phase] = (k - 1, after)
+                else:
+                    del self._waiting[phase]
+                    self._armed[peer.name] = (phase, after)
+        if peer.name in self._armed:
+            phase, after = self._armed[peer.name]
+            if after > 0:
+                self._armed[peer.name] = (phase, after - 1)
+                return False
+            del self._armed[peer.name]
+            who = "peer crashed while adopting" if phase == "adopting" else f"aggregator crashed while {phase}"
+            self._marks.counts[who] += 1
+            self.crashed.append(peer.name)
+            return True
+        return False

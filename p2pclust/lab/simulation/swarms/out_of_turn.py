@@ -1,0 +1,289 @@
+"""A peer that lies speaks out of turn: beside what its own core says, it sends messages that are not its to send.
+
+Each lie is one that an honest peer can know to be one. It arrives at once, so that what made it one still holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgpack
+import numpy as np
+
+from p2pclust.errors import WireError
+from p2pclust.lab.simulation.checks.refutations import Refutations
+from p2pclust.lab.simulation.world.peer import FLEET, Peer, device_key
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.codec import decode, encode
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.events import Arrived
+from p2pclust.peer.core.job_messages import Close, Heartbeat, HeldState, Open, StaleTerm
+from p2pclust.peer.core.ledger import Register
+from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.rounds.election import Role
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
+from p2pclust.peer.work.states import job_of
+from p2pclust.peer.work.verified import Verifier
+from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.reasons import CANCELLED, LEFT_OUT
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.cancel_proof import CancelProof
+from p2pclust.protocols.secure.proofs import Proof
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.transport.roster import fleet_id_of
+from p2pclust.transport.signatures import fact_statement
+
+__all__ = ["KINDS", "KNOWN", "OutOfTurn", "shifted"]
+
+_PAUSE_S: Final = (0.02, 0.4)
+_OFTEN: Final = 0.6  # how often it says a lie that it can say
+_INLINE_BYTES: Final = 30_000  # a larger state would not fit into one message
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What the liar knows of one job at the peer that it speaks to."""
+
+    world: World
+    liar: Peer
+    target: Peer
+    job: AggregatedJob
+    rng: np.random.Generator
+
+    @property
+    def document(self) -> Document:
+        return self.job.document
+
+    @property
+    def register(self) -> Register:
+        return self.job.ledger.register
+
+    @property
+    def aggregator(self) -> str:
+        """The aggregator of the target's term, if this life of the target has heard of it, else an empty string."""
+        return self.job.election.terms.get(self.job.ledger.term, "")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the state that the target has adopted, in its present term, is on its disk."""
+        row = self.target.disk.read_synced("register", self.document.id)
+        register = self.register
+        return (
+            row is not None
+            and register.ref is not None
+            and register.term == self.job.ledger.term
+            and msgpack.unpackb(row)[:3] == [*register.position, register.ref.digest]
+        )
+
+    @property
+    def state(self) -> JobState:
+        """The state that the target holds."""
+        ref = self.register.ref
+        assert ref is not None
+        return JobState.decode(b"".join(self.target.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
+
+    def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
+        data, round_ = state.encode(), self.register.round + 1
+        state_ = (digest_of(data), len(data))
+        return Open(self.document.id, self.job.ledger.term, round_, *state_, final, -1, (data,), aggregator)
+
+
+#: What the liar says, and the digest of a state that no other peer may adopt.
+_Lie = tuple[Message, bytes]
+
+
+def shifted(state: JobState) -> JobState:
+    """Return a state with other numbers."""
+    arrays = {
+        name: array + 1.0 if array.dtype == np.float64 and name != "unit" else array
+        for name, array in state.arrays.items()
+    }
+    return replace(state, arrays=Arrays(arrays))
+
+
+def _another_open(at: _Moment) -> _Lie | None:
+    """Open a made-up state in a term that another peer aggregates: in that peer's name, or in the liar's own."""
+    if at.aggregator in ("", at.liar.name) or at.register.ref is None or at.document.treatment.collect == "tree":
+        return None
+    shown = at.document.index(at.aggregator) if at.rng.random() < 0.7 else -1
+    state = shifted(at.state)
+    if state == at.state:  # there are no numbers yet
+        return None
+    return at.open(state, final=state.status != "running", aggregator=shown), digest_of(state.encode())
+
+
+def _another_heartbeat(at: _Moment) -> _Lie | None:
+    """Speak as the aggregator of a term that another peer aggregates, or the target itself."""
+    if at.aggregator in ("", at.liar.name):
+        return None
+    return Heartbeat(at.document.id, at.job.ledger.term, at.register.round), b""
+
+
+def _made_up_cancel(at: _Moment) -> _Lie | None:
+    """End a job that was not cancelled, in another peer's name."""
+    if at.register.ref is None or at.register.final:
+        return None
+    assert at.target.core is not None
+    others = [name for name in at.document.roster if name != at.liar.name and name not in at.target.core.barred]
+    before, name = at.state, str(at.rng.choice(others))
+    cancel = _cancel(at, name)
+    state = replace(before, status="failed", reason=f"{CANCELLED}{cancel.by}", proof=cancel.encode())
+    if before.secured is not None:
+        part = secure_rounds.cancelled(replace(before, proof=b""), cancel.by).secured
+        state = replace(state, secured=part)
+    if at.document.treatment.verify:
+        state = replace(state, proof=Proof(before.encode(), at.register.ref.digest, cancel=cancel.encode()).encode())
+    if at.rng.random() < 0.2:
+        state = replace(state, proof=b"")
+    data, round_, term = state.encode(), at.register.round + 1, at.job.ledger.term
+    digest, size = digest_of(data), len(data)
+    if at.job.election.stands and at.rng.random() < 0.5:
+        return HeldState(at.document.id, term, term, round_, digest, size, (data,), True), digest
+    return Close(at.document.id, term, round_, digest, size, (data,)), digest
+
+
+def _cancel(at: _Moment, owner: str) -> CancelProof:
+    """Return a cancel that its owner did not sign."""
+    kind = int(at.rng.integers(4))
+    value = owner.encode()
+    if kind == 0:
+        return CancelProof("", owner)
+    if kind == 1:
+        return CancelProof(CANCEL + at.document.id, owner, 1, value)
+    key = CANCEL + (at.document.id if kind == 2 else "another job")
+    signer = at.liar.name if kind == 2 else owner
+    statement = fact_statement(fleet_id_of(FLEET), owner, key, 1, value)
+    return CancelProof(key, owner, 1, value, device_key(signer).sign(statement))
+
+
+def _second_successor(at: _Moment) -> _Lie | None:
+    """As the aggregator, open a sound state beside the one that the target has adopted in this term."""
+    ref = at.register.ref
+    if at.aggregator != at.liar.name or ref is None or not at.is_kept or not at.document.treatment.verify:
+        return None
+    state = at.state
+    if not state.proof or not (proof := Proof.decode(state.proof)).answers:
+        return None
+    last = proof.answers[-1].index
+    others = [
+        replace(proof, answers=proof.answers[:-1], left_out={**proof.left_out, last: f"{LEFT_OUT}: late"}),
+        replace(proof, maker=Maker(proof.maker.index, proof.maker.term, proof.maker.round + 1)),
+    ]
+    keys = at.job.keys
+    assert keys is not None
+    assert at.liar.working.secrets is not None
+    verifier = Verifier(job_of(at.document.job), len(at.document.roster), keys, at.liar.working.secrets)
+    try:
+        other = others[int(at.rng.integers(2))]
+        made = verifier.follows(replace(JobState.decode(proof.before), proof=b""), other)
+    except (WireError, secure_rounds.NotEnough):
+        return None
+    sibling = replace(made, proof=other.encode())
+    if sibling.encode() == state.encode():
+        return None
+    return at.open(sibling, final=sibling.status != "running"), digest_of(sibling.encode())
+
+
+def _after_the_last(at: _Moment) -> _Lie | None:
+    """As the aggregator, open another state after the last one."""
+    if at.aggregator != at.liar.name or not at.register.final or not at.is_kept:
+        return None
+    state = shifted(at.state)
+    if at.rng.random() < 0.5:
+        state = replace(state, status="running", reason="")
+    if state == at.state:
+        return None
+    return at.open(state, final=state.status != "running"), digest_of(state.encode())
+
+
+def _made_up_end(at: _Moment) -> _Lie | None:
+    """End a job with a made-up result, as if a majority had it."""
+    if at.register.ref is None:
+        return None
+    state = replace(shifted(at.state), status="done")
+    if state.secured is not None:
+        state = replace(state, secured=secure_rounds.cancelled(state, "").secured)
+    data = state.encode()
+    return (
+        Close(at.document.id, at.job.ledger.term, at.register.round + 1, digest_of(data), len(data), (data,)),
+        digest_of(data),
+    )
+
+
+def _stale_term(at: _Moment) -> _Lie | None:
+    """Depose an aggregator, as if there were a newer term."""
+    aggregates = at.job.election.role is Role.AGGREGATOR
+    return (StaleTerm(at.document.id, at.job.ledger.term + 1), b"") if aggregates else None
+
+
+#: What the liar says: first what it can seldom say.
+KINDS: dict[str, Callable[[_Moment], _Lie | None]] = {
+    "after the last": _after_the_last,
+    "second successor": _second_successor,
+    "made-up cancel": _made_up_cancel,
+    "another's open": _another_open,
+    "another's heartbeat": _another_heartbeat,
+}
+#: What nothing stops yet: only signed votes and ends could (docs/security.md). It says none of that unless one is planted.
+KNOWN: Final[dict[str, Callable[[_Moment], _Lie | None]]] = {
+    "made-up end": _made_up_end,
+    "stale term": _stale_term,
+}
+
+
+class OutOfTurn:
+    """Lets one peer of a world speak out of turn, again and again."""
+
+    def __init__(
+        self, world: World, liar: str, rng: np.random.Generator, counts: Counter[str], refutations: Refutations
+    ) -> None:  # fmt: skip
+        self._world = world
+        self._liar = liar
+        self._rng = rng
+        self._counts = counts
+        self._refutations = refutations
+        self._kinds = list(KINDS.items())
+
+    def begin(self) -> None:
+        """Begin to lie, a moment from now."""
+        self._world.at(self._world.now + float(self._rng.uniform(*_PAUSE_S)), self._speak)
+
+    def _speak(self) -> None:
+        self.begin()
+        peers = [peer for peer in self._world.peers.values() if peer.core is not None]
+        liar = self._world.peers[self._liar]
+        target = peers[int(self._rng.integers(len(peers)))] if peers else liar
+        if liar.core is None or target is liar or self._world.now < target.frozen_until or target.asleep:
+            return
+        assert target.core is not None
+        via = target.core.routing.hop(self._liar)
+        jobs = [job for job in target.core.jobs.jobs.values() if self._concerns(job)]
+        if not jobs or not via:
+            return
+        job = jobs[int(self._rng.integers(len(jobs)))]
+        assert isinstance(job, AggregatedJob)
+        found = self._lie(_Moment(self._world, liar, target, job, self._rng))
+        if found is None or sum(map(len, encode(found[1]))) > _INLINE_BYTES:
+            return
+        kind, message, digest = found
+        self._counts[f"out of turn: {kind}"] += 1
+        if digest:
+            self._refutations.lies[digest] = kind
+        self._world.step(target, Arrived(self._liar, decode(encode(message)), "" if via == self._liar else via))
+
+    def _lie(self, at: _Moment) -> tuple[str, Message, bytes] | None:
+        for kind, lie_of in self._kinds:
+            if self._rng.random() < _OFTEN and (lie := lie_of(at)) is not None:
+                return kind, *lie
+        return None
+
+    def _concerns(self, job: object) -> bool:
+        if not isinstance(job, AggregatedJob) or job.ledger.finished or job.document.census:
+            return False
+        return self._liar in job.document

@@ -1,0 +1,95 @@
+"""Aggregators that depart from the rules of secure sums: after a total they open the same numbers again, without one peer.
+
+The one that has both totals goes on as if the second one had never been, so no state names the set of that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.rounds.job import AggregatedJob
+from p2pclust.peer.core.tasks import Outcome, Ref, StateMade
+from p2pclust.peer.work.states import SecuredJob, info_of
+from p2pclust.protocols.engine.job import JobState
+from p2pclust.protocols.engine.workspace import digest_of
+from p2pclust.protocols.secure.secured import Maker
+from p2pclust.tools.bit_sets import members_of
+
+if TYPE_CHECKING:
+    from p2pclust.lab.simulation.swarms.swarm import Swarm
+
+__all__ = ["let_them_repeat"]
+
+_SEEDS_WITH_LIARS = 0.25
+_OFTEN = 0.5
+
+
+def let_them_repeat(swarm: Swarm) -> bool:
+    """In some seeds, let all aggregators open siblings of padded states; return whether this is one of them."""
+    rng = np.random.default_rng([swarm.plan.seed, 8])
+    if rng.random() >= _SEEDS_WITH_LIARS:
+        return False
+
+    siblings: dict[bytes, JobState] = {}  # by digest: the state that follows from the first total
+
+    def falsify(peer: Peer, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, StateMade) or peer.core is None:
+            return outcome
+        job = peer.core.jobs.jobs[swarm.marks.job]
+        register = job.ledger.register
+        before, after = _state(peer, register.ref), _state(peer, outcome.ref)
+        if before is None or after is None or register.ref is None or after.round == before.round:
+            return outcome  # no total came before it
+        maker = Maker(job.document.index(peer.name), job.ledger.term, register.round + 1)
+        if register.ref.digest in siblings:
+            return _made(peer, swarm, job.document, _by(siblings[register.ref.digest], maker))
+        if after.status != "running" or rng.random() >= _OFTEN:
+            return outcome
+        swarm.marks.counts["total asked for again"] += 1
+        made = _made(peer, swarm, job.document, _without_one(_by(before, maker), rng))
+        siblings[made.ref.digest] = after
+        return made
+
+    swarm.world.falsify = falsify
+    return True
+
+
+def _state(peer: Peer, ref: Ref | None) -> JobState | None:
+    if ref is None:
+        return None
+    return JobState.decode(b"".join(peer.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
+
+
+def _by(state: JobState, maker: Maker) -> JobState:
+    part = state.secured
+    assert part is not None
+    return state if part.wants_keys else replace(state, secured=replace(part, maker=maker))
+
+
+def _without_one(state: JobState, rng: np.random.Generator) -> JobState:
+    part = state.secured
+    assert part is not None
+    others = [peer for peer in members_of(part.asked) if peer != part.maker.index]
+    victim = others[int(rng.integers(len(others)))]
+    absent = {**part.absent, victim: "left out: late"}
+    return replace(state, secured=replace(part, asked=part.asked & ~(1 << victim), absent=absent))
+
+
+def _made(peer: Peer, swarm: Swarm, document: Document, state: JobState) -> StateMade:
+    """Return the state as the worker would; the liar's own core must be able to go on with it."""
+    assert peer.core is not None
+    assert peer.working.secrets is not None
+    job = peer.core.jobs.jobs[document.id]
+    assert isinstance(job, AggregatedJob)
+    assert job.keys is not None
+    secured, data = SecuredJob(job.keys, peer.working.secrets), state.encode()
+    inline = len(data) <= swarm.plan.limits.inline_bytes
+    if not inline:
+        peer.disk.store_blob(digest_of(data), data, swarm.plan.limits.chunk_bytes)
+    info = info_of(swarm.job, state, len(document.roster), secured=secured)
+    return StateMade(Ref(digest_of(data), len(data), data if inline else None), info)

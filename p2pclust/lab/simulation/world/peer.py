@@ -1,0 +1,110 @@
+"""One simulated peer: what a device keeps over all lives of its peer, and what one life has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgpack
+import numpy as np
+
+from p2pclust.lab.simulation.world.clock import Clock
+from p2pclust.lab.simulation.world.disk import Disk
+from p2pclust.peer.core.core import Core, Identity
+from p2pclust.peer.core.events import Event, RosterRead
+from p2pclust.peer.core.fleet_roster import FleetRoster, RosterName
+from p2pclust.peer.shell.performer import Performer
+from p2pclust.peer.work.secrets import Secrets
+from p2pclust.peer.work.tasks import Life
+from p2pclust.protocols.engine.local import Local
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["FLEET", "Peer", "device_key", "device_secrets", "fleet_roster_of", "paper_roster", "read_paper"]
+
+#: The public key of a simulated fleet: nothing is signed with it.
+FLEET: Final = hashlib.sha256(b"simulated fleet").digest()
+
+
+def paper_roster(
+    serial: int, names: Iterable[str], *, signed: bool = True, signs_facts: bool = False,
+    renewed: Mapping[str, str] | None = None,
+) -> bytes:  # fmt: skip
+    """Make a fleet roster as the simulator has them: it knows no cryptography, so the paper says whether it is signed.
+
+    With `signs_facts` it says that all peers sign their facts. `renewed` has a text for each peer with new keys, another for
+    each key.
+
+    Examples
+    --------
+    >>> read_paper("p1", paper_roster(2, ["p2", "p1"])).peers
+    {'p1': '', 'p2': ''}
+    """
+    texts = {name: (renewed or {}).get(name, "") for name in sorted(names)}
+    paper: bytes = msgpack.packb([serial, texts, signed, signs_facts])
+    return paper
+
+
+def read_paper(source: str, data: bytes, *, keyed: bool = False) -> RosterRead:
+    """What a shell would make of such a roster, in a fleet with keys or without."""
+    serial, peers, signed, signs_facts = msgpack.unpackb(data)
+    devices = {name: _public(name, text) for name, text in peers.items()} if keyed else None
+    reason = "" if signed else "the fleet did not sign it"
+    return RosterRead(source, data, signed, serial, peers, reason, devices, signs_facts)
+
+
+def fleet_roster_of(data: bytes) -> FleetRoster:
+    """Return what a core of a fleet with keys knows of such a roster."""
+    read = read_paper("", data, keyed=True)
+    return FleetRoster(RosterName(read.serial, hashlib.sha256(data).digest()), read.devices or {})
+
+
+@lru_cache(maxsize=64)
+def device_key(name: str, text: str = "") -> Ed25519PrivateKey:
+    """Return the key of a simulated device: everyone could make it, and the simulator keeps no secrets from itself."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"simulated device {name}{text}".encode()).digest())
+
+
+@lru_cache(maxsize=256)
+def _public(name: str, text: str) -> bytes:
+    return device_key(name, text).public_key().public_bytes_raw()
+
+
+def device_secrets(name: str, rng: np.random.Generator, text: str = "") -> Secrets:
+    """Return what secure sums need of a simulated device, for one life; `text` is that of its key on the fleet roster."""
+    return Secrets(FLEET, device_key(name, text).sign, rng.bytes)
+
+
+@dataclass
+class Peer:
+    """One simulated peer over all its lives."""
+
+    identity: Identity
+    local: Local
+    disk: Disk
+    core: Core | None = None  # None while it is down
+    life: int = 0
+    clock: Clock = field(default_factory=Clock)
+    frozen_until: float = 0.0
+    asleep: bool = False
+    held: list[Event] = field(default_factory=list)  # what happened while it was frozen or asleep, in that order
+    wake_planned: float = float("inf")
+    performer: Performer = field(init=False)  # of this life
+    unwritten: int = 0  # rows that the core wants on the disk, and that are still in its performer
+    working: Life = field(default_factory=Life)  # what its worker has in this life
+    links: dict[str, None] = field(default_factory=dict)  # its neighbours, as far as it knows them; none on a full mesh
+    wiped: bool = False  # its store was lost at least once since the job was handed in
+    counters: dict[str, int] = field(
+        default_factory=lambda: {"messages_sent": 0, "bytes_sent": 0, "messages_received": 0, "bytes_received": 0}
+    )
+
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.identity.name  # the rest of its identity may change

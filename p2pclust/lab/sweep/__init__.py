@@ -1,0 +1,24 @@
+"""Sweeps: the same measurement over a grid of overlays, sizes, seeds and ways of collecting, one run per cell.
+
+Names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from p2pclust.tools.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from p2pclust.lab.sweep.cells import Cell, cells_of
+    from p2pclust.lab.sweep.runner import Sweeping, sweep_to
+    from p2pclust.lab.sweep.spec import Sweep, load_sweep
+
+__all__ = ["Cell", "Sweep", "Sweeping", "cells_of", "load_sweep", "sweep_to"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    cells="Cell cells_of",
+    runner="Sweeping sweep_to",
+    spec="Sweep load_sweep",
+)

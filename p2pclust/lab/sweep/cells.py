@@ -1,0 +1,230 @@
+"""A cell: one run of a sweep, described completely by plain values, and named by a digest of them.
+
+The result of a cell follows from its description, so a run on another machine or day has the same result, and a result is
+kept as long as a sweep has its cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from p2pclust._version import __version__
+from p2pclust.data.registry import is_file
+from p2pclust.data.shares import peer_names
+from p2pclust.errors import UsageError
+from p2pclust.jobs.explain import explain
+from p2pclust.lab.scenario.file.load import load_data, make_job
+from p2pclust.lab.scenario.file.schema import Scenario
+from p2pclust.lab.sweep.columns import AXES, MEASURES
+from p2pclust.lab.sweep.spec import OverlayChoice, Sweep
+from p2pclust.overlay.generate import make_overlay
+from p2pclust.overlay.overlay import Overlay
+from p2pclust.protocols.engine import random_streams
+
+__all__ = ["Cell", "cells_of", "check", "scenario_of"]
+
+#: Increase it when the results of a measure change, so that results of an earlier edition are not reused.
+_EDITION = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes
+    ----------
+    overlay : str
+        Its name in the sweep; the digest does not depend on it.
+    options : str
+        Of the kind, as canonical JSON; of an overlay from a file its peers and links, because other machines lack the file.
+    axes : tuple of (str, value)
+        The measure's other axes.
+    settings : str
+        Settings that all cells of the sweep share, as canonical JSON.
+    """
+
+    measure: str
+    overlay: str
+    kind: str
+    options: str
+    peers: int
+    seed: int
+    axes: tuple[tuple[str, Any], ...]
+    settings: str
+
+    @cached_property
+    def digest(self) -> str:
+        """Its name: 32 hexadecimal digits."""
+        known = [__version__, _EDITION, self.measure, self.kind, self.options, self.peers, self.seed]
+        text = _canonical([*known, self.axes, self.settings])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The columns that identify the cell, in the order of the table."""
+        known = {"overlay": self.overlay, "kind": self.kind, "peers": self.peers, "seed": self.seed, **dict(self.axes)}
+        return {name: known[name] for name in AXES if name in known}
+
+    def axis(self, name: str) -> Any:
+        """Return its value on one of the measure's axes."""
+        return dict(self.axes)[name]
+
+    @cached_property
+    def fixed(self) -> Mapping[str, Any]:
+        """The settings."""
+        found: dict[str, Any] = json.loads(self.settings)
+        return found
+
+    def make_overlay(self) -> Overlay:
+        """Return its overlay: that of a scenario with this seed and number of peers."""
+        options = json.loads(self.options)
+        if self.kind == "file":
+            return Overlay(tuple(options["names"]), tuple((a, b) for a, b in options["links"]), kind="file")
+        return make_overlay(self.kind, peer_names(self.peers), random_streams.linking(self.seed), **options)
+
+    def encode(self) -> str:
+        """Return the cell as one line of JSON, for a worker."""
+        return _canonical(astuple(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Cell:
+        """Return the cell that `encode` wrote."""
+        measure, overlay, kind, options, peers, seed, axes, settings = json.loads(text)
+        return cls(measure, overlay, kind, options, peers, seed, tuple((name, value) for name, value in axes), settings)
+
+    def __str__(self) -> str:
+        numbers = [f"{self.peers} peers", *(_worded(name, value) for name, value in self.axes), f"seed {self.seed}"]
+        return f"{self.overlay}, {', '.join(filter(None, numbers))}"
+
+
+def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
+    """Return all cells of a sweep: the last axes change fastest, the seed fastest of all.
+
+    Raises
+    ------
+    UsageError
+        If a file of the grid cannot be used.
+    """
+    grid, own = sweep.grid, [axis for axis in MEASURES[sweep.measure].axes if axis not in ("overlay", "peers", "seed")]
+    settings = _canonical(_settings(sweep))
+    found = []
+    for choice in grid.overlay:
+        options, sizes = _placed(choice, sweep)
+        for peers, *values, seed in itertools.product(sizes, *(getattr(grid, axis) for axis in own), grid.seed):
+            axes = tuple(zip(own, values, strict=True))
+            found.append(Cell(sweep.measure, choice.label, choice.kind, options, peers, seed, axes, settings))
+    return tuple(found)
+
+
+def check(sweep: Sweep, where: str) -> tuple[Cell, ...]:
+    """Return the cells of a sweep, after all checks that are possible before a run; `where` begins each refusal.
+
+    Raises
+    ------
+    UsageError, DataError
+        If there can be no such overlay, job, or data.
+    """
+    try:
+        cells = cells_of(sweep)
+        for cell in _first_of_each(cells, lambda cell: (cell.kind, cell.options, cell.peers)):
+            cell.make_overlay()
+    except UsageError as error:
+        raise UsageError(f"{where}: [grid]: {error}") from error
+    if sweep.data is not None:
+        _check_source(sweep.data, where)
+        for cell in _first_of_each(cells, lambda cell: (cell.axis("protocol"), cell.axis("collect"), cell.peers)):
+            _check_job(cell, where)
+    return cells
+
+
+def scenario_of(cell: Cell) -> Scenario:
+    """Return the scenario that a job's cell runs, but for the overlay, which is the cell's own.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If there is none.
+    """
+    fixed, link = cell.fixed, {"latency_ms": cell.axis("latency_ms"), "loss": cell.axis("loss")}
+    names = cell.make_overlay().names if cell.kind == "file" else peer_names(cell.peers)
+    collect = {} if cell.axis("collect") == "default" else {"collect": cell.axis("collect")}
+    return Scenario.model_validate(
+        {
+            "title": str(cell),
+            "seed": cell.seed,
+            "data": fixed["data"],
+            "fleet": {**fixed["fleet"], "devices": [{"name": name, "link": link} for name in names]},
+            "jobs": [{"protocol": cell.axis("protocol"), **collect, **fixed["job"]}],
+        }
+    )
+
+
+def _placed(choice: OverlayChoice, sweep: Sweep) -> tuple[str, tuple[int, ...]]:
+    """Return the options of an overlay as a cell keeps them, and its sizes."""
+    if choice.kind != "file":
+        return _canonical(choice.options), sweep.grid.peers
+    overlay = make_overlay("file", (), random_streams.linking(0), path=str(sweep.base / choice.options["path"]))
+    return _canonical({"names": overlay.names, "links": overlay.links}), (overlay.n_peers,)
+
+
+def _settings(sweep: Sweep) -> dict[str, Any]:
+    if sweep.measure == "mixing":
+        return {"tolerance": sweep.tolerance or 1e-6}
+    found: dict[str, Any] = {"fleet": sweep.fleet.model_dump()}
+    if sweep.data is not None:
+        found |= {"data": sweep.data, "job": sweep.job}
+    if sweep.measure == "recovery":
+        fault = sweep.fault.model_dump() if sweep.fault else {"round": 3, "do": "kill", "for_s": None}
+        found["fault"] = fault
+    return found
+
+
+def _check_source(data: Mapping[str, Any], where: str) -> None:
+    if "files" in data or is_file(str(data.get("source", ""))):
+        raise UsageError(
+            f"{where}: [data]: expected source = the name of a registered or generated data set: other machines of a "
+            "sweep lack your files (p2pclust data list)"
+        )
+
+
+def _check_job(cell: Cell, where: str) -> None:
+    """Make the job and load its data, to check them."""
+    try:
+        scenario = scenario_of(cell)
+    except ValidationError as error:
+        # A sweep has one [job], and devices of its own making.
+        raise UsageError(explain(where, error, Scenario).replace("[jobs.0]", "[job]")) from error
+    try:
+        shares = load_data(scenario)
+        make_job(scenario, 0, next(iter(shares.values())).n_features)
+    except UsageError as error:
+        raise type(error)(f"{where}: {str(error).replace('[jobs.0]', '[job]')}") from error
+
+
+def _first_of_each(cells: tuple[Cell, ...], key: Callable[[Cell], Hashable]) -> Iterable[Cell]:
+    found: dict[Hashable, Cell] = {}
+    for cell in cells:
+        found.setdefault(key(cell), cell)
+    return found.values()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _worded(name: str, value: Any) -> str:
+    """Return a value of an axis in words; empty for the default."""
+    if (name, value) in (("loss", 0.0), ("latency_ms", 1.0), ("aggregator", "elected"), ("collect", "default")):
+        return ""
+    if name == "who":
+        return f"without {value}" if value != "nobody" else "no peer dies"
+    shown = {"loss": "loss {}", "latency_ms": "{} ms", "aggregator": "led by {}"}
+    return shown.get(name, "{}").format(value)

@@ -1,0 +1,66 @@
+"""Choose a peer by its place on an overlay, as aggregator or as the victim of a fault."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from p2pclust.errors import UsageError
+from p2pclust.lab.topology.matrices import betweenness, closeness
+from p2pclust.lab.topology.measures import cut_vertices
+from p2pclust.overlay.overlay import Overlay
+
+__all__ = ["PLACES", "check_place", "peer_at"]
+
+#: The names of places.
+PLACES = ("central", "peripheral", "random", "cut-vertex", "betweenness:K", "closeness:K")
+
+_RANKED = re.compile(r"(betweenness|closeness):(\d{1,4}|last)")
+
+
+def check_place(place: str) -> None:
+    """Refuse an unknown place.
+
+    Raises
+    ------
+    UsageError
+        If it is not one of `PLACES`, with a number from 1, or "last", for K.
+    """
+    ranked = _RANKED.fullmatch(place)
+    if place not in ("central", "peripheral", "random", "cut-vertex") and (ranked is None or ranked[2] == "0"):
+        raise UsageError(f"expected {', '.join(PLACES)}, where K counts from 1 or is last")
+
+
+def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
+    """Return the peer at a place; empty if the overlay has no such place.
+
+    ``central`` and ``peripheral`` are the peers with the greatest, or least, betweenness, then closeness. ``cut-vertex`` is
+    the cut vertex with the greatest betweenness. ``betweenness:K`` and ``closeness:K`` are the K-th in falling order, or
+    the last. ``random`` is drawn by `rng`.
+
+    Examples
+    --------
+    >>> line = Overlay(("a", "b", "c", "d", "e"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")])
+    >>> rng = np.random.default_rng(0)
+    >>> [peer_at(line, place, rng) for place in ("central", "peripheral", "cut-vertex", "closeness:2")]
+    ['c', 'a', 'c', 'b']
+    """
+    if place == "random":
+        return overlay.names[int(rng.integers(overlay.n_peers))]
+    through, near = betweenness(overlay), closeness(overlay)
+    # Rounded, so that peers that are equal by symmetry stay equal in any order of summation.
+    rank = {name: (round(through[name], 9), round(near[name], 9)) for name in overlay.names}
+    falling = sorted(overlay.names, key=lambda name: (-rank[name][0], -rank[name][1], name))
+    if place == "central":
+        return falling[0]
+    if place == "peripheral":
+        return min(overlay.names, key=lambda name: (*rank[name], name))
+    if place == "cut-vertex":
+        cuts = cut_vertices(overlay)
+        return next((name for name in falling if name in cuts), "")
+    by, _, which = place.partition(":")
+    if by == "closeness":
+        falling = sorted(overlay.names, key=lambda name: (-rank[name][1], -rank[name][0], name))
+    place_of = overlay.n_peers if which == "last" else int(which)
+    return falling[place_of - 1] if place_of <= overlay.n_peers else ""

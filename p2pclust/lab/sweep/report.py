@@ -1,0 +1,127 @@
+"""The report of a sweep: plots, means over seeds, every row, and what the overlays look like, in one HTML file."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from p2pclust.lab.plots.canvas import width_in_pixels
+from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
+from p2pclust.lab.scenario.pictures.overlay import overlay_figure
+from p2pclust.lab.sweep.cells import Cell
+from p2pclust.lab.sweep.columns import AXES, columns_of
+from p2pclust.lab.sweep.plots import figure_of, file_name, plots_of, svg_of
+from p2pclust.lab.sweep.spec import Sweep
+from p2pclust.lab.sweep.table import Row
+
+__all__ = ["write_report"]
+
+_ROWS_MAX: Final = 1000
+_PICTURED_MAX: Final = 100  # peers of an overlay that is drawn
+_OVERLAYS_MAX: Final = 16
+_PICTURE_WIDTH: Final = 420
+_REASONS: Final = 3
+
+
+def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> list[Path]:
+    """Write ``plots/*.svg`` and ``report.html``, which holds them, too; return the files."""
+    folder = directory / "plots"
+    folder.mkdir(exist_ok=True)
+    for stale in folder.glob("*.svg"):
+        stale.unlink()  # of an earlier version of the sweep
+    pictures, files = [], []
+    for plot in plots_of(sweep):
+        figure = figure_of(plot, sweep.measure, rows)
+        image = svg_of(figure)
+        files.append(folder / file_name(plot))
+        files[-1].write_bytes(image)
+        columns = columns_of(sweep.measure)
+        caption = f"{plot.y}: {columns[plot.y].what}. {plot.x}: {columns[plot.x].what}."
+        caption += _why_different(plot.y, rows)
+        pictures.append(Picture(_address(image), caption, plot.title, width_in_pixels(figure)))
+    sections = [
+        Section("Plots", sweep.question, pictures),
+        Section("Means over seeds", table=_means(sweep, rows)),
+        Section("Every cell", folded_table=_everything(sweep, rows), fold=f"{len(rows)} rows, as in table.csv"),
+        Section("Meaning of the columns", folded_table=_legend(sweep), fold="columns"),
+        Section("The overlays", folded=_overlays(cells), fold="as the first seed draws them, with fewest peers"),
+    ]
+    facts = f"{len(rows)} cells, measure {sweep.measure}"
+    report = directory / "report.html"
+    write_page(report, Page(sweep.title, facts, sections))
+    return [*files, report]
+
+
+def _why_different(column: str, rows: Sequence[Row]) -> str:
+    """Explain differences to the pooled result below a plot of them."""
+    reasons = list(dict.fromkeys(row["why_different"] for row in rows if row.get("why_different")))
+    if column != "relative_difference" or not reasons:
+        return ""
+    return f" Where it is above 1e-9: {'; or '.join(reasons[:_REASONS])}{' (and more)' if reasons[_REASONS:] else ''}."
+
+
+def _address(image: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(image).decode('ascii')}"
+
+
+def _means(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
+    """Return the means of the plotted columns over all seeds of otherwise equal cells; constant axes are left out."""
+    columns = columns_of(sweep.measure)
+    axes = [name for name in columns if name in AXES and name not in ("seed", "kind")]
+    varying = [name for name in axes if name == "overlay" or len(dict.fromkeys(row[name] for row in rows)) > 1]
+    plotted = dict.fromkeys(column for plot in plots_of(sweep) for column in (plot.y, plot.x) if column not in axes)
+    wanted = [name for name in columns if name in plotted]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in varying), []).append(row)
+    found = [[*varying, "seeds", *wanted]]
+    for key, group in groups.items():
+        found.append([*map(_shown, key), str(len(group)), *(_mean([row[name] for row in group]) for name in wanted)])
+    return found
+
+
+def _mean(values: Sequence[Any]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    if isinstance(known[0], str):
+        different = list(dict.fromkeys(known))
+        return ", ".join(different[:3]) + (", ..." if len(different) > 3 else "")
+    text = _shown(float(np.mean(known)))
+    return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
+
+
+def _everything(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
+    columns = list(columns_of(sweep.measure))
+    return [columns, *([_shown(row[name]) for name in columns] for row in rows[:_ROWS_MAX])]
+
+
+def _legend(sweep: Sweep) -> list[list[str]]:
+    return [["column", "what"], *([name, column.what] for name, column in columns_of(sweep.measure).items())]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return str(value)
+
+
+def _overlays(cells: Sequence[Cell]) -> list[Picture]:
+    smallest: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.overlay not in smallest or cell.peers < smallest[cell.overlay].peers:
+            smallest[cell.overlay] = cell
+    found = []
+    for name, cell in list(smallest.items())[:_OVERLAYS_MAX]:
+        if cell.peers <= _PICTURED_MAX:
+            image = svg_of(overlay_figure(cell.make_overlay()))
+            found.append(Picture(_address(image), f"{name}, {cell.peers} peers", f"the overlay {name}", _PICTURE_WIDTH))
+    return found

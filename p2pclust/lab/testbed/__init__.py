@@ -1,0 +1,131 @@
+"""Running jobs in this process, in virtual time, or on real processes, with the same bits."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from p2pclust.errors import FleetError, UsageError
+from p2pclust.tools.platforms import require_unix
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from p2pclust.jobs.request import JobResult
+    from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
+    from p2pclust.peer.core.treatment import Treatment
+    from p2pclust.protocols.engine.job import Job, JobState
+    from p2pclust.protocols.engine.local import Local
+
+    OnRun = Callable[[FleetSpec, FleetResult], None]
+
+__all__ = ["BACKENDS", "Backend", "backend"]
+
+BACKENDS = {
+    "processes": "processes.fleet", "namespaces": "processes.namespaces", "simulated": "simulated.fleet",
+    "in-process": "in_process",
+}  # fmt: skip
+
+
+_FORKS = ("processes", "namespaces")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to run a fleet."""
+
+    name: str
+
+    def carry_out(self, spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+        """Run a spec; `on_event` receives each event as it happens. Raise UsageError where this system cannot run it."""
+        self.check()
+        module = importlib.import_module(f"p2pclust.lab.testbed.{BACKENDS[self.name]}")
+        return cast("FleetResult", module.carry_out(spec, on_event))
+
+    def check(self) -> None:
+        """Check that this system has what the backend needs; raise UsageError if not."""
+        if self.name in _FORKS:
+            require_unix(
+                f"backend {self.name}, whose peers are forks of one process,",
+                "choose simulated, which has the same bits, or in-process",
+            )
+
+    def run(
+        self, job: Job, arrays: Sequence[NDArray[np.float64]], centers: Sequence[NDArray[np.float64]] | None = None,
+        treatment: Treatment | None = None, *, on_run: OnRun | None = None,
+    ) -> JobState:  # fmt: skip
+        """Run one job over these arrays, one peer each, without faults.
+
+        With `centers`, each peer gets its own columns of the first centers, which no job has where peers hold columns. With
+        `treatment`, the fleet treats the job so. `on_run` receives the specification and the result of the run.
+
+        Raises
+        ------
+        FleetError
+            If the fleet could not finish.
+        """
+        from p2pclust.protocols.engine.local import Local  # noqa: PLC0415
+
+        given = [None] * len(arrays) if centers is None else list(centers)
+        locals_ = [Local(X, centers=own) for X, own in zip(arrays, given, strict=True)]
+        state = self.result(job, locals_, treatment, on_run=on_run).state
+        assert state is not None, "`result` raises if there is no state"
+        return state
+
+    def result(
+        self, job: Job, locals: Sequence[Local], treatment: Treatment | None = None, *, on_run: OnRun | None = None
+    ) -> JobResult:
+        """Run one job with these peers, in this order, without faults; `on_run` receives what ran and what came of it.
+
+        Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
+        """
+        if treatment is not None and treatment.keyed and self.name == "in-process":
+            asked, done = ("secure", "hide") if treatment.secure else ("verify", "check")
+            raise UsageError(
+                f"{asked}: nothing crosses a link in process, so there is nothing to {done}: take fleet = 'processes' or "
+                f"'simulated', or leave {asked} out"
+            )
+        from p2pclust.jobs.request import JobRequest  # noqa: PLC0415
+        from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec  # noqa: PLC0415
+
+        width = len(str(len(locals)))
+        peers = tuple(
+            PeerSpec(
+                f"peer-{number:0{width}d}",
+                local.X,
+                ids=local.ids,
+                centers=local.centers,
+                labels=local.labels,
+                n_clusters=local.n_clusters,
+            )
+            for number, local in enumerate(locals)
+        )
+        request = JobRequest(job) if treatment is None else JobRequest(job, treatment)
+        spec = FleetSpec(peers, (request,))
+        result = self.carry_out(spec, lambda event: None)
+        if on_run is not None:
+            on_run(spec, result)
+        if not result.jobs or result.jobs[0].state is None:
+            raise FleetError(result.failure or "no peer finished the job")
+        return result.jobs[0]
+
+
+def backend(name: str) -> Backend:
+    """Return the backend with this name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such backend.
+
+    Examples
+    --------
+    >>> backend("in-process").name
+    'in-process'
+    """
+    if name not in BACKENDS:
+        raise UsageError(f"backend = {name!r}: expected one of {', '.join(BACKENDS)}")
+    return Backend(name)

@@ -1,0 +1,229 @@
+"""Decides when a planned fault strikes and which peers it strikes; a fleet's `Actions` carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from p2pclust.lab.testbed.actions import Actions
+from p2pclust.lab.testbed.devices import Devices
+from p2pclust.lab.testbed.faults import Cuts, Damage, Do, Fault, damage_of, late, unfired
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.spec import FleetSpec
+from p2pclust.overlay.routes import Ways
+from p2pclust.overlay.traces import LinkChange
+from p2pclust.peer.core.timing import preset
+
+__all__ = ["FaultEngine"]
+
+
+class FaultEngine:
+    """The faults and the trace of a spec."""
+
+    def __init__(self, spec: FleetSpec, record: Record, actions: Actions, devices: Devices) -> None:
+        self._spec = spec
+        self._record = record
+        self._actions = actions
+        self._devices = devices
+        self._struck: dict[int, None] = {}
+        self._rows = {peer.name: peer.X for peer in spec.peers}
+        self._enrolled = dict.fromkeys(peer.name for peer in spec.peers if peer.enrolled)
+        self._cuts = Cuts(list(self._rows))
+        self._cuts_to_end = 0  # that will end by themselves
+        self._latest: dict[tuple[str, str], int] = {}  # the newest fault of each kind on each device
+        #: Devices on the fleet roster that have not started yet, and peers that are down and will be started again.
+        self.late = dict.fromkeys(late(spec.faults))
+        self.returning: dict[str, None] = {}
+        self._revoked: dict[str, None] = {}
+        #: Rows that were used in the place of others, and lies.
+        self.damage: list[Damage] = []
+
+    # -- when, and which peers -----------------------------------------------------------------------------------------
+
+    def plan(self) -> None:
+        """Start the clock of faults by second and of the trace."""
+        for number, fault in enumerate(self._spec.faults):
+            if fault.seconds is not None:
+                self._record.planned(self._actions.now, number, fault)
+                self._actions.at(fault.seconds, partial(self._by_second, number, fault))
+        for change in self._spec.trace:
+            self._actions.at(change.seconds, partial(self._relink, change))
+
+    def before_job(self, job: int) -> None:
+        """Carry out the faults planned before the job of this number."""
+        for number, fault in enumerate(self._spec.faults):
+            if fault.job == job:
+                self._strike_all(number, fault, fault.who, {"job_number": job})
+
+    def _by_second(self, number: int, fault: Fault) -> None:
+        self._strike_all(number, fault, fault.who or self._record.aggregators(), {"seconds": fault.seconds})
+
+    def _strike_all(self, number: int, fault: Fault, victims: Sequence[str], moment: Mapping[str, object]) -> None:
+        for name in victims[:1] if fault.do in ("cut", "heal") else victims:
+            self._struck[number] = None
+            self._record.take(self._actions.now, name, "fault", {"number": number, **fault.fields(), **moment})
+            self._strike(number, fault, name)
+
+    def due(self, name: str, phase: str, round_: int, *, aggregates: bool, within: bool) -> int | None:
+        """Return the number of a fault by round that strikes a peer here, or None.
+
+        A fault at round r strikes at the first opportunity from r on: the round itself may have been another peer's.
+        """
+        for number, fault in enumerate(self._spec.faults):
+            if number in self._struck or fault.round is None or fault.phase != phase or fault.within != within:
+                continue
+            early = round_ < fault.round and phase != "closing"
+            if not early and (name in fault.who if fault.who else aggregates):
+                return number
+        return None
+
+    def met(self, number: int, name: str) -> None:
+        """Carry out a fault by round: this peer, already recorded as its victim, has reached the round."""
+        self._struck[number] = None
+        self._strike(number, self._spec.faults[number], name, by_round=True)
+
+    # -- what ---------------------------------------------------------------------------------------------------------
+
+    def _strike(self, number: int, fault: Fault, name: str, *, by_round: bool = False) -> None:
+        actions = self._actions
+        match fault.do:
+            case "kill":
+                actions.kill(name)
+            case "drain":
+                if not self._devices.drain(name):
+                    actions.kill(name)
+            case "restart":
+                self._bring_back(fault, name)
+                actions.kill(name)
+            case "pause":
+                actions.pause(name, fault.for_s)
+            case "resume":
+                actions.resume(name)
+            case "leave":
+                actions.leave(name, by_round=by_round)
+            case "join":
+                self._start(name)
+            case "cut" | "heal":
+                self._cut(fault, name)
+            case "revoke":
+                actions.after_step(partial(self._revoke, name))
+            case "slow" | "drop":
+                self._impair(number, fault, name)
+            case "corrupt-data" | "lie":
+                self._corrupt(number, fault, name)
+
+    def _corrupt(self, number: int, fault: Fault, name: str) -> None:
+        if fault.do == "lie":
+            self._actions.lie(name, number, fault.how)
+        else:
+            rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
+            self._actions.replace_rows(name, number, rows)
+
+    def _bring_back(self, fault: Fault, name: str) -> None:
+        if name not in self.returning:
+            down_s = fault.for_s if fault.for_s is not None else 2 * preset(self._spec.timing).election_max_s
+            self.returning[name] = None
+            self._actions.at(down_s, partial(self._start, name))
+
+    def _start(self, name: str) -> None:
+        self.returning.pop(name, None)
+        self.late.pop(name, None)
+        self._actions.start(name)
+
+    def _impair(self, number: int, fault: Fault, name: str) -> None:
+        slows, actions = fault.do == "slow", self._actions
+        change, value, normal = (actions.slow, fault.factor, 1.0) if slows else (actions.lose, fault.probability, 0.0)
+        self._latest[fault.do, name] = number
+        change(name, value)
+        if fault.for_s is not None:
+            actions.at(fault.for_s, partial(self._repair, number, fault, name, partial(change, name, normal)))
+
+    def _repair(self, number: int, fault: Fault, name: str, repair: Callable[[], None]) -> None:
+        if self._latest[fault.do, name] == number:  # no newer fault of its kind took its place
+            repair()
+            self._recovered(fault, name)
+
+    def _recovered(self, fault: Fault, name: str) -> None:
+        self._record.take(self._actions.now, name, "recovered", {"from": fault.do})
+
+    def _cut(self, fault: Fault, name: str) -> None:
+        who = fault.who or (name,)
+        if fault.do == "heal":
+            pairs = self._cuts.about(who, fault.apart_from, one_way=fault.one_way)
+            self._cuts.heal(pairs)
+        else:
+            pairs = self._cuts.pairs(who, fault.apart_from, one_way=fault.one_way)
+            self._cuts.add(pairs)
+            if fault.for_s is not None:
+                self._cuts_to_end += 1
+                self._actions.at(fault.for_s, partial(self._end_cut, fault, name, pairs))
+        self._actions.cut(self._cuts, pairs)
+
+    def _end_cut(self, fault: Fault, name: str, pairs: Sequence[tuple[str, str]]) -> None:
+        self._cuts_to_end -= 1
+        self._cuts.end(pairs)
+        self._actions.cut(self._cuts, pairs)
+        self._recovered(fault, name)
+
+    def _revoke(self, name: str) -> None:
+        self._revoked[name] = None
+        self._actions.revoke(name, tuple(self._revoked))
+
+    def _relink(self, change: LinkChange) -> None:
+        self._record.take(self._actions.now, change.a, "link", {"to": change.b, "up": change.up})
+        self._actions.relink(change.a, change.b, up=change.up)
+
+    def note_damage(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Note that a peer used damaged rows, or lied; `fields` are those of its event ``damaged``."""
+        number = fields["number"]
+        fault = self._spec.faults[number]
+        rows = damage_of(fault, number, self._rows[name], name, self._spec.seed)
+        self.damage.append(Damage(name, fault.how, fields["job"], fields["round"], rows))
+
+    # -- which peers are left -----------------------------------------------------------------------------------------
+
+    def belongs(self, name: str) -> bool:
+        """Whether the device is on the fleet roster."""
+        return name in self._enrolled and name not in self._revoked
+
+    def counts(self, name: str) -> bool:
+        """Whether a peer runs, or will run or wake again."""
+        return self._up(name) and not self._devices.gone(name)
+
+    def _up(self, name: str) -> bool:
+        if name in self._revoked or self.still(name):
+            return False
+        return self._actions.alive(name) or name in self.returning or self._will(name, "join", "restart")
+
+    def still(self, name: str) -> bool:
+        """Whether a peer is stopped and nothing will resume it."""
+        return self._actions.stopped_for_good(name) and not self._will(name, "resume", "restart")
+
+    def _will(self, name: str, *do: Do) -> bool:
+        """Whether one of these faults is still to strike a device by second."""
+        return any(fault.seconds is not None and fault.do in do and name in fault.who for fault in self._to_come())
+
+    def _to_come(self) -> Iterator[Fault]:
+        return (fault for number, fault in enumerate(self._spec.faults) if number not in self._struck)
+
+    def cut_off(self, name: str, finished: Sequence[str]) -> bool:
+        """Whether a peer can never hear from those that finished: no path is left, and none will appear again."""
+        heals = any(fault.do == "heal" and fault.job is None for fault in self._to_come())
+        if self._cuts_to_end or self._spec.trace or heals:
+            return False
+        links = self._cuts.links(self._actions.neighbours())
+        reached = Ways(links, [other for other in links if not self._up(other)]).distances(name)
+        return not any(other in reached for other in finished)
+
+    def links(self, roster: Sequence[str]) -> Mapping[str, Sequence[str]] | None:
+        """Return the open links between peers that run or are on the roster; None if all peers are linked."""
+        links = self._cuts.links(self._actions.neighbours())
+        if self._spec.overlay is None and all(len(near) == len(links) - 1 for near in links.values()):
+            return None
+        here = [name for name in links if name not in self.late and (name in roster or self._up(name))]
+        return {name: [other for other in links[name] if other in here] for name in here}
+
+    def unfired(self) -> tuple[str, ...]:
+        """Return the faults that have not struck."""
+        return unfired(self._spec.faults, self._struck)

@@ -1,0 +1,121 @@
+"""Faults by round of a scenario, carried out by the victim's own shell, between two effects, once in the fleet.
+
+To kill "the aggregator, at round 3, while opening" from outside would always be too late. Here the peer finds the moment
+in its own effects and ends itself there. If several peers could be the victim, it is the one that creates a file in the
+run's directory first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PlannedFault", "PlannedFaults"]
+
+_ENDS = ("kill", "restart")
+# A drained peer stops until the testbed decides, by its battery, whether it sleeps or is gone.
+_STOPS = ("pause", "drain")
+
+
+@dataclass(frozen=True)
+class PlannedFault:
+    """One fault by round. The peer that creates the file `claim` is the victim."""
+
+    number: int  # in the fleet's list of faults
+    do: str  # one of _ENDS or _STOPS, or a fault during which the peer goes on
+    round: int
+    phase: str
+    who: tuple[str, ...]  # names; empty: the aggregator
+    claim: str
+    within: bool = False  # count the rounds of child jobs of the submitted one, not its own
+    #: The conditions of the victim from then on; see `p2pclust.lab.testbed.peer.conditions`.
+    suffers: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)  # further fields of its event
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> PlannedFault:
+        """Read what `dataclasses.asdict` made."""
+        return cls(**{**fields, "who": tuple(fields["who"])})
+
+
+class PlannedFaults:
+    """The faults by round that one peer may have to carry out."""
+
+    def __init__(
+        self, me: str, faults: tuple[PlannedFault, ...], watch: Callable[[str, Mapping[str, Any]], None]
+    ) -> None:
+        self._me = me
+        self._faults = faults
+        self._watch = watch
+        self._aggregates: dict[str, bool] = {}  # the jobs that this peer aggregates
+        #: Carries out a fault that neither ends nor stops the peer.
+        self.strike: Callable[[PlannedFault], None] = lambda fault: None
+
+    def take(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Follow one report of the peer, and carry out what is planned for it."""
+        if verb == "elected":
+            self._aggregates[fields["job"]] = True
+        elif verb in ("deposed", "finished"):
+            self._aggregates.pop(fields["job"], None)
+        elif verb == "phase":
+            aggregates = self._aggregates.get(fields["job"], False)
+            self.check(
+                fields["phase"], fields["round"], aggregates=aggregates, within="within" in fields, before=self._report
+            )
+
+    def _report(self, fault: PlannedFault, round_: int) -> None:
+        when = {"phase": fault.phase, "planned": fault.round, "round": round_}
+        self._watch("fault", {"number": fault.number, "do": fault.do, **fault.told, **when})
+
+    def check(
+        self, phase: str, round_: int, *, aggregates: bool, within: bool,
+        before: Callable[[PlannedFault, int], None],
+    ) -> None:  # fmt: skip
+        """Carry out the faults that are planned for this phase of this round; call `before` with each and the round.
+
+        A fault at round r strikes at the first opportunity from r on: this peer may not have taken part in round r.
+        """
+        for fault in self._faults:
+            if fault.phase != phase or fault.within != within or (round_ < fault.round and phase != "closing"):
+                continue
+            if not (self._me in fault.who if fault.who else aggregates):
+                continue
+            if not _claim(Path(fault.claim)):
+                continue
+            if fault.do in _STOPS:
+                _stop(partial(before, fault, round_))
+                continue
+            before(fault, round_)
+            if fault.do in _ENDS:
+                os.kill(os.getpid(), signal.SIGKILL)
+            else:
+                self.strike(fault)
+
+
+def _stop(report: Callable[[], None]) -> None:
+    """Report the fault, and stop until this process is continued.
+
+    The testbed may stop and continue this process as soon as it reads the report, before the process has stopped itself.
+    Then it must not stop any more: it would not be continued again.
+    """
+    went_on: list[int] = []
+    before = signal.signal(signal.SIGCONT, lambda number, frame: went_on.append(number))
+    try:
+        report()
+        if not went_on:
+            os.kill(os.getpid(), signal.SIGSTOP)
+    finally:
+        signal.signal(signal.SIGCONT, before)
+
+
+def _claim(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True

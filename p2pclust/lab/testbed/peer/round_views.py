@@ -1,0 +1,78 @@
+"""What a testbed's peer reports of its rounds beyond its log: centers, and the peers that a round waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.peer.shell.shell import Shell
+from p2pclust.protocols.engine.job import JobState
+
+__all__ = ["RoundViews"]
+
+_AFTER_S: Final = 0.5  # without a report of the round: shorter waits are not worth a line
+_MOST_NAMED: Final = 50
+_MOVES: Final = ("elected", "phase", "combined")
+
+
+class RoundViews:
+    """Listens to a peer's reports; writes ``centers`` after each round that it combined, and ``waits`` while one lasts."""
+
+    def __init__(self, shell: Shell, write: Callable[[Mapping[str, Any]], None]) -> None:
+        self._shell, self._write = shell, write
+        self._loop = asyncio.get_running_loop()
+        self._combined = ""  # the job of the last round that was combined here
+        self._moved = ("", 0.0)  # the job that last moved on, and when
+        self._looks = False  # a timer is set; moving on does not set another, which would cost more than all else here
+        self._named: list[str] = []  # that were reported to be waited for
+        shell.listen(self.take)
+
+    def take(self, verb: str, fields: Mapping[str, Any]) -> None:
+        """Follow one report."""
+        if "within" in fields:
+            return
+        if verb in _MOVES:
+            self._named = []
+            self._moved = (fields["job"], self._loop.time())
+            self._later(_AFTER_S)
+        if verb == "combined":
+            self._combined = fields["job"]
+        if verb in ("combined", "finished") and fields["job"] == self._combined:
+            self._centers(fields["job"])
+
+    def _centers(self, job_id: str) -> None:
+        """Report the centers that a round began with; at the end those that are final."""
+        job = self._shell.core.jobs.jobs.get(job_id)
+        ref = None if job is None else job.ledger.register.ref
+        if ref is not None and ref.payload is not None:
+            centers = centers_in(JobState.decode(ref.payload))
+            if centers is not None:
+                self._write({"t": self._loop.time(), "verb": "centers", "job": job_id, **centers})
+
+    def _later(self, after_s: float) -> None:
+        if not self._looks:
+            self._looks = True
+            self._loop.call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        job_id, moved_at = self._moved
+        left_s = moved_at + _AFTER_S - self._loop.time()
+        if left_s > 0:
+            self._later(left_s)
+        else:
+            self._waits(job_id)
+
+    def _waits(self, job_id: str) -> None:
+        """Report whose answer is missing, if this peer aggregates and that has changed; look again as long as it does."""
+        job = self._shell.core.jobs.jobs.get(job_id)
+        _, aggregator, waits_for = ("", "", []) if job is None else job.standing()
+        if aggregator != self._shell.core.identity.name:
+            return
+        named = waits_for[:_MOST_NAMED]
+        if named != self._named:
+            self._named = named
+            self._write({"t": self._loop.time(), "verb": "waits", "job": job_id, "peers": named})
+        self._later(_AFTER_S)

@@ -1,0 +1,158 @@
+"""Peer processes of one machine: starting them, sending them requests, and ending them in every case."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from p2pclust.errors import FleetError
+from p2pclust.lab.testbed.processes.forking import Forked, ForkServer, last_line
+
+__all__ = ["Child", "ReservedPorts"]
+
+#: Below the range from which Linux takes the local ports of outgoing connections: none takes the port of a peer that is
+#: down.
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+
+
+class ReservedPorts:
+    """Ports of the loopback address that belong to one fleet until they are released.
+
+    On Linux each is held by a socket that is bound but does not listen: a peer can listen on it, also after a restart, and
+    no other fleet can reserve it. Elsewhere two sockets cannot be bound to one address even with SO_REUSEADDR, so ports are
+    only looked for; two fleets that begin in the same instant rarely meet, as each searches from a port of its own.
+
+    Raises
+    ------
+    FleetError
+        If fewer than ``count`` ports are free.
+    """
+
+    def __init__(self, count: int) -> None:
+        span = _LAST_PORT - _FIRST_PORT
+        # Fleets that start at the same time, in one process or in several, search from different ports.
+        start = int.from_bytes(os.urandom(4), "little") % span
+        self._held: list[socket.socket] = []
+        for offset in range(span):
+            if len(self._held) == count:
+                break
+            self._hold(_FIRST_PORT + (start + offset) % span)
+        self.numbers: tuple[int, ...] = tuple(holder.getsockname()[1] for holder in self._held)
+        if len(self.numbers) < count:
+            self.release()
+            found = f"only {len(self.numbers)} of {count} ports"
+            raise FleetError(f"{found} between {_FIRST_PORT} and {_LAST_PORT} are free")
+        if sys.platform != "linux":
+            self.release()
+
+    def _hold(self, port: int) -> None:
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            return
+        # Set only after binding: binding had to fail where another socket holds the port; from now on the peer, whose
+        # socket has the same option, must be able to bind.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.append(holder)
+
+    def release(self) -> None:
+        """Release the ports; a second call does nothing."""
+        for holder in self._held:
+            holder.close()
+        self._held.clear()
+
+
+class Child:
+    """One peer process, over all its lives. `on_line` receives each object that it writes, `on_exit` its exit code."""
+
+    def __init__(
+        self, name: str, directory: Path, config: Mapping[str, Any], server: ForkServer,
+        on_line: Callable[[Child, dict[str, Any]], None], on_exit: Callable[[Child, int], None],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.directory = directory
+        self._server = server
+        self._on_line = on_line
+        self._on_exit = on_exit
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config = directory / "peer.json"
+        self._settings = dict(config)
+        self.configure({})
+        self.process: Forked | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self.lives = 0
+        #: Lives that have ended, with all of their output passed on.
+        self.ends = 0
+        #: Whether the device sleeps: its process stays stopped, even if a fault resumes it.
+        self.asleep = False
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change the configuration of the next life."""
+        self._settings |= settings
+        self._config.write_text(json.dumps(self._settings, indent=1))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        """Start the process."""
+        self.lives += 1
+        self.process = await self._server.fork(self._config, self.directory / "peer.log")
+        self._reader = asyncio.get_running_loop().create_task(self._read(self.process))
+
+    async def _read(self, process: Forked) -> None:
+        while line := await process.stdout.readline():
+            if line.endswith(b"\n"):  # a killed process may leave half a line
+                self._on_line(self, json.loads(line))
+        code = await process.wait()
+        self.ends += 1
+        self._on_exit(self, code)
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send one request, if the process runs."""
+        if self.process is not None and self.alive and not self.process.stdin.is_closing():
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def sleep(self) -> None:
+        """Stop the process until the device is woken."""
+        self.asleep = True
+        self.signal(signal.SIGSTOP)
+
+    def wake(self, *, stays_stopped: bool = False) -> None:
+        """Wake the device; with `stays_stopped`, a fault keeps its process stopped."""
+        self.asleep = False
+        if not stays_stopped:
+            self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if the process runs; SIGCONT only if the device is awake."""
+        if self.process is not None and not (self.asleep and number == signal.SIGCONT):
+            self.process.send_signal(number)
+
+    async def end(self, timeout_s: float) -> None:
+        """Ask the process to leave, and kill it after the timeout."""
+        if self.alive:
+            self.wake()
+            self.send({"do": "leave"})
+        if self._reader is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.shield(self._reader)
+            self.signal(signal.SIGKILL)
+            await self._reader
+
+    def why(self) -> str:
+        """Return why it ended: the last line of its log."""
+        return last_line(self.directory / "peer.log")

@@ -1,0 +1,247 @@
+"""A fleet in virtual time: the cores of real peers in the simulator, from one seed. Faults strike at the same phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgpack
+import numpy as np
+
+from p2pclust.errors import FleetError
+from p2pclust.jobs.request import JobRequest
+from p2pclust.lab.simulation.checks.invariants import Invariants
+from p2pclust.lab.simulation.checks.timers import Waits
+from p2pclust.lab.simulation.world.network import Conditions, Network
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
+from p2pclust.lab.simulation.world.traffic import LinkTraffic
+from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed.devices import Devices
+from p2pclust.lab.testbed.driver import Driver, FleetPort, What
+from p2pclust.lab.testbed.fault_engine import FaultEngine
+from p2pclust.lab.testbed.peer.centers import centers_in
+from p2pclust.lab.testbed.record import Record
+from p2pclust.lab.testbed.simulated.actions import SimulatedActions
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
+from p2pclust.peer.core.effects import Effect
+from p2pclust.peer.core.events import Submit
+from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.timing import Limits, preset
+from p2pclust.protocols.engine.job import JobState
+
+__all__ = ["carry_out"]
+
+T = TypeVar("T")
+
+_LINK_S = 60.0
+_LAN_S = 0.001  # the latency of a device whose link is not stated
+_NOTICE_S = 1.0  # how long a job waits until goodbyes are heard
+
+
+def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
+    """Run the spec in virtual time.
+
+    Raise FleetError if the peers do not find each other; UsageError if a job is not meant for so many peers.
+    """
+    spec.refuse_floods()
+    return _run_now(Driver(_SimulatedFleet(spec, on_event)).run())
+
+
+def _run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits: a simulation is done when its call returns."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a simulated fleet waited for an event loop")
+
+
+class _Reporter(Observer):
+    """Turns reports into events, and lets sleeping devices sleep on in their next life."""
+
+    watches = (Report,)
+
+    def __init__(self, record: Record, devices: Devices) -> None:
+        self._record = record
+        self._devices = devices
+        self._shown = ("", -1)  # the job and round of the centers that were reported last
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self._record.take(world.now, peer.name, effect.verb, effect.fields)
+            if effect.verb == "combined" and "within" not in effect.fields:
+                self._record.load(world.now, {name: other.counters for name, other in world.peers.items()})
+            if effect.verb in ("combined", "finished") and "within" not in effect.fields:
+                self._show_centers(world.now, peer, effect.fields["job"])
+
+    def _show_centers(self, t: float, peer: Peer, job_id: str) -> None:
+        job = None if peer.core is None else peer.core.jobs.jobs.get(job_id)
+        if job is None or self._shown == (job_id, job.ledger.register.round):
+            return
+        self._shown, ref = (job_id, job.ledger.register.round), job.ledger.register.ref
+        if ref is None or ref.payload is None:
+            return
+        if (centers := centers_in(JobState.decode(ref.payload))) is not None:
+            self._record.take(t, peer.name, "centers", {"job": job_id, **centers})
+
+    def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
+        self._record.take(world.now, peer.name, "exited", {"code": -9})
+
+    def started(self, world: World, peer: Peer) -> None:
+        self._record.take(world.now, peer.name, "started", {"life": peer.life})
+        if self._devices.asleep(peer.name):
+            world.sleep(peer.name)
+
+
+class _SimulatedFleet(FleetPort):
+    unit = "virtual seconds"
+
+    def __init__(self, spec: FleetSpec, on_event: OnEvent) -> None:
+        self.spec = spec
+        self.answer_s = spec.give_up_s  # a peer may first ask the others who they are
+        self.record = Record(on_event)
+        network = Network(
+            Conditions((0.0001, 0.0005)), np.random.default_rng([spec.seed, 2]),
+            {peer.name: (_LAN_S, 0.0) for peer in spec.peers if peer.link is None},
+        )  # fmt: skip
+        self._world = World(
+            {peer.name: peer.local() for peer in spec.peers}, network,
+            preset(spec.timing).allowing(spec.quiet_s), Limits(), np.random.default_rng([spec.seed, 3]),
+            (Invariants(), Waits()),
+            {peer.name: peer.fitness for peer in spec.peers}, spec.overlay, partial_view=spec.partial_view,
+            keyed=any(request.treatment.keyed for request in spec.jobs),
+        )  # fmt: skip
+        for number, peer in enumerate(spec.peers):
+            self._world.workers.cpu_share[peer.name] = peer.cpu_share
+            if peer.link is not None:
+                rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([spec.seed, 4, number])))
+                self._world.lines.shape(peer.name, peer.link, rng)
+        self._actions = SimulatedActions(spec, self.record, self._world)
+        self.devices = Devices(spec, self.record, self._actions)
+        self._world.watch(_Reporter(self.record, self.devices))
+        self.faults = FaultEngine(spec, self.record, self._actions, self.devices)
+        self._behind = ""  # a peer that did not see all others when this was last looked at
+        self._aggregating: dict[bool, str] = {}  # of the submitted job (False), and of one within it (True)
+        self._world.crash_point = self._at_effect
+
+    @property
+    def now(self) -> float:
+        return self._world.now
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._world.peers)
+
+    async def start(self) -> None:
+        for name in self._world.peers:
+            if name not in self.faults.late:
+                self._world.start(name)
+        linked = self.linked if self.spec.plans("join") else self._all_linked
+        if not self._world.run_until(_LINK_S, linked):
+            raise FleetError(f"the peers did not find each other within {_LINK_S:.0f} virtual seconds")
+
+    async def stop(self) -> None:
+        pass
+
+    async def advance(self, until: Callable[[], bool], timeout_s: float) -> bool:
+        return self._world.run_until(self._world.now + timeout_s, until)
+
+    async def settle(self) -> None:
+        self._world.run_until(self._world.now + _NOTICE_S, self._goodbyes_heard)
+
+    def _goodbyes_heard(self) -> bool:
+        left = self._actions.left
+        cores = [peer.core for peer in self._world.peers.values() if left and peer.core is not None]
+        return not any(core.membership.present(name) for core in cores for name in left)
+
+    def _all_linked(self) -> bool:
+        # Evaluated after every event: the peer that did not see all others then most often settles it.
+        if self._behind and self.faults.belongs(self._behind) and not self._sees_all(self._behind):
+            return False
+        own = (name for name in self._world.peers if self.faults.belongs(name))
+        self._behind = next((name for name in own if not self._sees_all(name)), "")
+        return not self._behind
+
+    def _sees_all(self, name: str) -> bool:
+        core = self._world.peers[name].core
+        return core is not None and core.membership.all_here()
+
+    def linked(self) -> bool:
+        peers = self._world.peers
+        started = (name for name, peer in peers.items() if peer.core is not None)
+        # A peer that nothing resumes never hears of the others: waiting for it would take until the fleet is given up.
+        here = [name for name in started if self.faults.belongs(name) and not self.faults.still(name)]
+        seen = [core.membership for name in here if (core := peers[name].core) is not None]
+        return all(membership.present(name) for membership in seen for name in here)
+
+    def alive(self, name: str) -> bool:
+        return self._world.peers[name].core is not None
+
+    readable = alive
+
+    def answers(self, name: str) -> bool:
+        peer = self._world.peers[name]
+        return peer.core is not None and not peer.asleep and self._world.now >= peer.frozen_until
+
+    def ends(self, name: str) -> int:
+        peer = self._world.peers[name]
+        return peer.life - (peer.core is not None)
+
+    def submit(self, name: str, request: JobRequest) -> None:
+        event = Submit(msgpack.packb(request.job.to_dict()), treatment=request.treatment)
+        self._world.step(self._world.peers[name], event)
+
+    async def read(self, names: Sequence[str], what: What, key: str) -> dict[str, bytes]:
+        return {name: data for name in names if (data := self._read(self._world.peers[name], what, key))}
+
+    def _read(self, peer: Peer, what: What, key: str) -> bytes:
+        if what == "blob":
+            return b"".join(peer.disk.blob(bytes.fromhex(key)))
+        if peer.core is None:
+            return b""
+        job = peer.core.jobs.jobs[key]
+        if what == "note":
+            return job.workspace.note
+        ref = job.ledger.register.ref
+        assert ref is not None
+        return ref.payload if ref.payload is not None else b"".join(peer.disk.blob(ref.digest))
+
+    async def read_counters(self) -> None:
+        pass
+
+    def outcome(self, name: str) -> dict[str, Any]:
+        gone = not self.alive(name) or self.devices.gone(name)
+        lost = gone and name not in self._actions.left
+        return {"lost": lost, "max_rss_mb": None, "dropped": {}} | self._world.peers[name].counters
+
+    def links(self) -> Mapping[tuple[str, str], LinkTraffic]:
+        return self._world.traffic.links()
+
+    def virtual_seconds(self) -> float | None:
+        return self._world.now
+
+    # -- faults by round ----------------------------------------------------------------------------------------------
+
+    def _at_effect(self, peer: Peer, effect: Effect) -> bool:
+        """Carry out the fault that is due at an effect of a peer; returns whether it ended the peer."""
+        used = self._actions.uses[peer.name].see(effect)
+        if used is not None:
+            self.record.take(self._world.now, peer.name, used.verb, used.fields)
+            self.faults.note_damage(peer.name, used.fields)
+        if not isinstance(effect, Report):
+            return False
+        within = "within" in effect.fields
+        if effect.verb == "elected":
+            self._aggregating[within] = peer.name
+        elif effect.verb == "phase":
+            phase, round_ = effect.fields["phase"], effect.fields["round"]
+            aggregates = self._aggregating.get(within) == peer.name
+            number = self.faults.due(peer.name, phase, round_, aggregates=aggregates, within=within)
+            if number is not None:
+                fault = self.spec.faults[number]
+                fields = {"number": number, **fault.fields(), "phase": phase, "planned": fault.round, "round": round_}
+                self.record.take(self._world.now, peer.name, "fault", fields)
+                self.faults.met(number, peer.name)
+        return peer.core is None

@@ -1,0 +1,249 @@
+"""Measure an overlay: distances, spectra, cuts, and how fast gossip spreads."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p2pclust.lab.topology.gossip import gossip_rounds
+from p2pclust.lab.topology.matrices import adjacency, hops, metropolis_hastings, sparse
+from p2pclust.overlay.overlay import Overlay
+
+__all__ = ["Measures", "cut_vertices", "edge_connectivity", "measure", "node_connectivity", "second_eigenvalue"]
+
+_GOSSIP_DRAWS = 32
+_GOSSIP_FANOUT = 3
+
+# Flows times links that are worth waiting for: about half a minute.
+_FLOW_WORK = 5e8
+
+
+@dataclass(frozen=True)
+class Measures:
+    """An overlay in numbers.
+
+    Attributes
+    ----------
+    kind : str
+    peers, links : int
+    degree_least, degree_greatest : int
+    degree_mean : float
+        Of the numbers of neighbours.
+    diameter, radius : int
+        The greatest distance between two peers, and the least such distance of one peer to all; in links.
+    average_path : float
+        The mean distance between two peers.
+    clustering : float
+        The mean over all peers of the share of its pairs of neighbours that are linked, 0 for fewer than two neighbours.
+    algebraic_connectivity : float
+        The second smallest eigenvalue of the Laplacian, degrees minus adjacency.
+    second_eigenvalue : float
+        The second largest absolute value of the eigenvalues of the `metropolis_hastings` matrix: by which factor a round of
+        averaging shrinks what peers differ by, in the long run.
+    spectral_gap : float
+        1 minus that.
+    edge_connectivity, node_connectivity : int or None
+        How many links, or peers, must fail until two peers that are left cannot reach each other; N - 1 peers where all are
+        linked. None if it would take minutes to find out: overlays of many peers with very many links each.
+    cut_vertices : tuple of str
+        Peers without which the others fall into parts, in their order.
+    gossip_mean, gossip_95 : float
+        Rounds of push gossip, to 3 random neighbours each, until all know: mean, and what 95 % of 32 tries stay within.
+    log2_peers : float
+        Beside these.
+    """
+
+    kind: str
+    peers: int
+    links: int
+    degree_least: int
+    degree_mean: float
+    degree_greatest: int
+    diameter: int
+    radius: int
+    average_path: float
+    clustering: float
+    algebraic_connectivity: float
+    second_eigenvalue: float
+    spectral_gap: float
+    edge_connectivity: int | None
+    node_connectivity: int | None
+    cut_vertices: tuple[str, ...]
+    gossip_mean: float
+    gossip_95: float
+    log2_peers: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as plain values that JSON has."""
+        return {**dataclasses.asdict(self), "cut_vertices": list(self.cut_vertices)}
+
+
+def measure(overlay: Overlay, rng: np.random.Generator) -> Measures:
+    """Measure an overlay.
+
+    Parameters
+    ----------
+    overlay : Overlay
+    rng : numpy.random.Generator
+        For the tries of gossip; all else is without chance.
+
+    Raises
+    ------
+    UsageError
+        If it is not connected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = measure(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")]), np.random.default_rng(0))
+    >>> found.diameter, found.radius, found.cut_vertices, found.node_connectivity
+    (2, 1, ('b',), 1)
+    """
+    overlay.require_connected()
+    away = hops(overlay)
+    farthest = away.max(axis=1)
+    second = second_eigenvalue(overlay)
+    robust = node_connectivity(overlay)
+    rounds = gossip_rounds(overlay, rng, draws=_GOSSIP_DRAWS, fanout=_GOSSIP_FANOUT)
+    n_peers, degrees = overlay.n_peers, overlay.degrees
+    return Measures(
+        kind=overlay.kind,
+        peers=n_peers,
+        links=overlay.n_links,
+        degree_least=int(degrees.min()),
+        degree_mean=float(degrees.mean()),
+        degree_greatest=int(degrees.max()),
+        diameter=int(farthest.max()),
+        radius=int(farthest.min()),
+        average_path=float(away.sum() / max(1, n_peers * (n_peers - 1))),
+        clustering=_clustering(overlay),
+        algebraic_connectivity=_algebraic_connectivity(overlay),
+        second_eigenvalue=second,
+        spectral_gap=1.0 - second,
+        edge_connectivity=edge_connectivity(overlay),
+        node_connectivity=robust,
+        cut_vertices=() if robust is not None and robust > 1 else cut_vertices(overlay),
+        gossip_mean=float(rounds.mean()),
+        gossip_95=float(np.quantile(rounds, 0.95, method="inverted_cdf")),
+        log2_peers=float(np.log2(n_peers)),
+    )
+
+
+def cut_vertices(overlay: Overlay) -> tuple[str, ...]:
+    """Return the peers without which the others of their part fall into parts, in the overlay's order.
+
+    Examples
+    --------
+    >>> cut_vertices(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c")]))
+    ('b',)
+    """
+    import networkx as nx  # noqa: PLC0415 - heavy, and a running peer measures nothing
+
+    found = frozenset(nx.articulation_points(overlay.graph()))
+    return tuple(name for name in overlay.names if name in found)
+
+
+def _clustering(overlay: Overlay) -> float:
+    links = sparse(overlay)
+    # Twice the links among each peer's neighbours.
+    among = np.asarray((links @ links).multiply(links).sum(axis=1)).reshape(-1)
+    pairs = overlay.degrees * (overlay.degrees - 1)
+    return float((among / np.maximum(pairs, 1)).mean())
+
+
+def _algebraic_connectivity(overlay: Overlay) -> float:
+    if overlay.n_peers == 1:
+        return 0.0
+    return float(np.linalg.eigvalsh(np.diag(overlay.degrees.astype(np.float64)) - adjacency(overlay))[1])
+
+
+def second_eigenvalue(overlay: Overlay) -> float:
+    """Return the factor by which a round of averaging shrinks the differences between peers, in the long run.
+
+    Examples
+    --------
+    >>> round(second_eigenvalue(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d")])), 12)
+    0.333333333333
+    """
+    if overlay.n_peers == 1:
+        return 0.0
+    values = np.linalg.eigvalsh(metropolis_hastings(overlay))
+    return float(max(abs(values[0]), abs(values[-2])))
+
+
+def edge_connectivity(overlay: Overlay) -> int | None:
+    """Return how many links must fail until the overlay falls into parts; None if that would take minutes to find out.
+
+    A smallest cut parts the first peer from some other: the least of the largest flows between these.
+
+    Examples
+    --------
+    >>> edge_connectivity(Overlay(("a", "b", "c"), [("a", "b"), ("b", "c"), ("a", "c")]))
+    2
+    """
+    from scipy.sparse.csgraph import maximum_flow  # noqa: PLC0415
+
+    if overlay.n_peers == 1 or len(overlay.components()) > 1:
+        return 0
+    least = int(overlay.degrees.min())
+    # With at most two links between any two peers the least number of neighbours is it (Plesník, 1975), and there are never
+    # more if every peer is linked to half of the others (Chartrand, 1966).
+    if least == 1 or least >= overlay.n_peers // 2 or hops(overlay).max() <= 2:
+        return least
+    if (overlay.n_peers - 1) * overlay.n_links > _FLOW_WORK:
+        return None
+    links = _flows(sparse(overlay, np.int32))
+    return min(least, *(int(maximum_flow(links, 0, peer).flow_value) for peer in range(1, overlay.n_peers)))
+
+
+def node_connectivity(overlay: Overlay) -> int | None:
+    """Return how many peers must fail until two of the others cannot reach each other; N - 1 where all are linked.
+
+    A smallest cut either leaves a peer with the fewest neighbours, and parts it from one that it is not linked to, or takes
+    it away, and then parts two of its neighbours. None if all these flows would take minutes.
+
+    Examples
+    --------
+    >>> node_connectivity(Overlay(("a", "b", "c", "d"), [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]))
+    2
+    """
+    from scipy.sparse.csgraph import maximum_flow  # noqa: PLC0415
+
+    n_peers = overlay.n_peers
+    if n_peers == 1 or len(overlay.components()) > 1:
+        return 0
+    first = int(overlay.degrees.argmin())
+    least = int(overlay.degrees[first])
+    if least in (1, n_peers - 1):
+        return least
+    linked = adjacency(overlay) > 0
+    near = np.flatnonzero(linked[first])
+    ends = [(first, int(peer)) for peer in np.flatnonzero(~linked[first]) if peer != first]
+    ends += [(int(a), int(b)) for place, a in enumerate(near) for b in near[place + 1 :] if not linked[a, b]]
+    # As many neighbours in common, or more, and no smaller cut parts them.
+    common = linked.astype(np.float32) @ linked
+    ends = [(a, b) for a, b in ends if common[a, b] < least]
+    if len(ends) * overlay.n_links > _FLOW_WORK:
+        return None
+    halves = _split(overlay)
+    flows = (int(maximum_flow(halves, n_peers + a, b).flow_value) for a, b in ends)
+    return min([least, *flows])
+
+
+def _flows(links: Any) -> Any:
+    """Return a sparse matrix as SciPy's flows want it."""
+    from scipy.sparse import csr_matrix  # noqa: PLC0415
+
+    matrix = csr_matrix(links, dtype=np.int32)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return matrix
+
+
+def _split(overlay: Overlay) -> Any:
+    """Return each peer as two, an entrance i and an exit N + i, with one unit from one to the other."""
+    from scipy.sparse import bmat, identity  # noqa: PLC0415
+
+    return _flows(bmat([[None, identity(overlay.n_peers)], [sparse(overlay), None]], format="csr"))

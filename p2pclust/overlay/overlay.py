@@ -1,0 +1,254 @@
+"""An overlay as a value: peers, the links between them, and perhaps where the peers are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p2pclust.errors import UsageError
+from p2pclust.overlay.routes import Ways
+from p2pclust.tools.spelling import did_you_mean
+
+__all__ = ["Link", "Overlay", "Position", "shown", "unknown"]
+
+Link = tuple[str, str]
+Position = tuple[float, float]
+
+_PARTS_SHOWN = 4
+_NAMES_SHOWN = 6
+_LETTERS_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Which peers are linked.
+
+    Parameters
+    ----------
+    names : sequence of str, length N
+        The peers, in the order that is kept.
+    links : iterable of (str, str)
+        Undirected: kept with the smaller name first, sorted, each once however often it was given.
+    positions : mapping of str to (float, float), optional
+        Where each peer is, for all of them or for none. Not to be changed afterwards.
+    kind : str
+        The kind that it was made as, for pictures and reports; not checked.
+
+    Raises
+    ------
+    UsageError
+        If there is no peer, a name is repeated or not text, a link joins a peer to itself or to an unknown peer, or the
+        positions are not those of the peers.
+
+    Examples
+    --------
+    >>> overlay = Overlay(("b", "a", "c"), [("b", "a"), ("b", "c"), ("a", "b")])
+    >>> overlay.links, overlay.n_links, overlay.neighbours("b")
+    ((('a', 'b'), ('b', 'c')), 2, ('a', 'c'))
+    """
+
+    names: tuple[str, ...]
+    links: tuple[Link, ...]
+    positions: Mapping[str, Position] | None = field(default=None, hash=False)
+    kind: str = "custom"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _checked_names(self.names))
+        object.__setattr__(self, "links", _checked_links(self.links, self.names))
+        if self.positions is not None:
+            object.__setattr__(self, "positions", _checked_positions(self.positions, self.names))
+
+    @property
+    def n_peers(self) -> int:
+        """How many peers there are."""
+        return len(self.names)
+
+    @property
+    def n_links(self) -> int:
+        """How many links there are, each counted once."""
+        return len(self.links)
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int64]:
+        """The links as places in `names`, shape (n_links, 2)."""
+        place = self._place
+        return np.array([(place[a], place[b]) for a, b in self.links], dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """How many neighbours each peer has, in the order of `names`, shape (N,)."""
+        return np.bincount(self.pairs.reshape(-1), minlength=len(self.names)).astype(np.int64)
+
+    @cached_property
+    def _adjacent(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {name: [] for name in self.names}
+        for a, b in self.links:
+            found[a].append(b)
+            found[b].append(a)
+        return {name: tuple(sorted(others)) for name, others in found.items()}
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """Return the peers that a peer is linked to, sorted.
+
+        Raises
+        ------
+        UsageError
+            If there is no such peer.
+        """
+        try:
+            return self._adjacent[name]
+        except KeyError:
+            raise UsageError(f"overlay: {unknown(name, self.names)}") from None
+
+    def graph(self) -> Any:
+        """Return a graph of NetworkX: nodes are names, in their order, with x and y if there are positions.
+
+        Examples
+        --------
+        >>> Overlay(("b", "a"), [("a", "b")]).graph().nodes
+        NodeView(('b', 'a'))
+        """
+        import networkx as nx  # noqa: PLC0415 - heavy, and no running peer needs it
+
+        graph = nx.Graph()
+        graph.add_nodes_from(self.names)
+        graph.add_edges_from(self.links)
+        for name, (x, y) in (self.positions or {}).items():
+            graph.nodes[name].update(x=x, y=y)
+        return graph
+
+    def components(self) -> tuple[tuple[str, ...], ...]:
+        """Return the parts that are connected within, each in the order of `names`, the largest first.
+
+        Of equally large ones the one with the earliest peer comes first.
+
+        Examples
+        --------
+        >>> Overlay(("a", "b", "c"), [("c", "b")]).components()
+        (('b', 'c'), ('a',))
+        """
+        ways = Ways(self._adjacent)
+        parts: list[tuple[str, ...]] = []
+        seen: set[str] = set()
+        for start in self.names:
+            if start not in seen:
+                reached = ways.distances(start)
+                seen.update(reached)
+                parts.append(tuple(sorted(reached, key=self._place.__getitem__)))
+        return tuple(sorted(parts, key=len, reverse=True))
+
+    def require_connected(self, where: str = "overlay") -> None:
+        """Refuse an overlay that is not connected.
+
+        Parameters
+        ----------
+        where : str
+            Begins the message, for example the name of the file.
+
+        Raises
+        ------
+        UsageError
+            If it has several parts; names their sizes and one peer of each.
+
+        Examples
+        --------
+        >>> Overlay(("a", "b", "c"), [("a", "b")]).require_connected()
+        Traceback (most recent call last):
+        p2pclust.errors.UsageError: overlay: not connected, but in 2 parts, of 2 peers ('a', ...) and 1 ('c'): link them
+        """
+        parts = self.components()
+        if len(parts) > 1:
+            raise UsageError(f"{where}: not connected, but in {_parts(parts)}: link them")
+
+
+def shown(name: object) -> str:
+    """Return a name as one line of limited length.
+
+    Examples
+    --------
+    >>> shown("two\\nlines"), len(shown(1000 * "x"))
+    ("'two\\\\nlines'", 63)
+    """
+    text = repr(name)
+    return text if len(text) <= _LETTERS_SHOWN + 3 else text[:_LETTERS_SHOWN] + "..."
+
+
+def unknown(name: object, names: Collection[str]) -> str:
+    """Return a message for an unknown peer, with the nearest name or some known ones.
+
+    Examples
+    --------
+    >>> unknown("metr-1", ["meter-1", "meter-2"])
+    "unknown peer 'metr-1' (did you mean 'meter-1'?)"
+    >>> unknown("x", ["a", "b"])
+    "unknown peer 'x': expected one of 'a', 'b'"
+    """
+    known = [shown(other) for other in islice(names, _NAMES_SHOWN)]
+    more = f" and {len(names) - len(known)} more" if len(names) > len(known) else ""
+    expected = f": expected one of {', '.join(known)}{more}"
+    return f"unknown peer {shown(name)}{did_you_mean(name, names, expected)}"
+
+
+def _parts(parts: tuple[tuple[str, ...], ...]) -> str:
+    def described(part: tuple[str, ...], unit: str) -> str:
+        return f"{len(part)}{unit} ({shown(part[0])}{', ...' if len(part) > 1 else ''})"
+
+    first, *others = parts[:_PARTS_SHOWN]
+    texts = [described(first, " peers" if len(first) > 1 else " peer"), *(described(part, "") for part in others)]
+    if len(parts) > _PARTS_SHOWN:
+        texts.append(f"{len(parts) - _PARTS_SHOWN} more")
+    return f"{len(parts)} parts, of {', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _checked_names(given: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(given)
+    if not names:
+        raise UsageError("overlay: no peers: name at least one")
+    seen: dict[str, None] = {}
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise UsageError(f"overlay: a peer is called {shown(name)}: expected a name")
+        if name in seen:
+            raise UsageError(f"overlay: peer {shown(name)} is named twice: name every peer once")
+        seen[name] = None
+    return names
+
+
+def _checked_links(given: Iterable[Link], names: tuple[str, ...]) -> tuple[Link, ...]:
+    known = frozenset(names)
+    found: set[Link] = set()
+    for a, b in given:
+        for name in (a, b):
+            if name not in known:
+                raise UsageError(f"overlay: link {shown(a)} - {shown(b)}: {unknown(name, names)}")
+        if a == b:
+            raise UsageError(f"overlay: peer {shown(a)} is linked to itself: leave that link out")
+        found.add((a, b) if a < b else (b, a))
+    return tuple(sorted(found))
+
+
+def _checked_positions(given: Mapping[str, Position], names: tuple[str, ...]) -> dict[str, Position]:
+    known = frozenset(names)
+    for name in given:
+        if name not in known:
+            raise UsageError(f"overlay: position: {unknown(name, names)}")
+    found: dict[str, Position] = {}
+    for name in names:
+        if name not in given:
+            raise UsageError(f"overlay: peer {shown(name)} has no position: give one to all peers, or to none")
+        x, y = (float(part) for part in given[name])
+        if not (math.isfinite(x) and math.isfinite(y)):
+            raise UsageError(f"overlay: peer {shown(name)} is at ({x}, {y}): expected two finite numbers")
+        found[name] = (x, y)
+    return found
