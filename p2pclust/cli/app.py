@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -30,9 +30,9 @@ from p2pclust.tools.spelling import did_you_mean
 
 __all__ = ["app"]
 
-_FLEET: Final = "Fleets of devices"
+_HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
 #: The commands of each part of the help, in its order: typer's own order has groups of commands last.
-_PARTS: dict[str, list[str]] = {"Scenarios and your own data": [], _FLEET: [], "Research": []}
+_PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}
 
 _INTERRUPTED = 130
 _NUMBERS = {"valid integer": "a whole number", "valid number": "a number", "valid float": "a number"}
@@ -192,6 +192,14 @@ def _add(
         app.command(name, cls=cls, short_help=short_help, **more)(command)
 
 
+def _add_of_the_laboratory(part: str) -> None:
+    """Add the commands of the laboratory that belong to a part of the help; a device has none."""
+    for own, *command in laboratory("commands.table", "the laboratory").COMMANDS if has_laboratory() else ():
+        if own == part:
+            _add(own, *command)
+
+
+_add_of_the_laboratory(_HERE)
 _add(_FLEET, "keys", keys.app, "Make a fleet's keys, enrol devices.")
 _add(_FLEET, "peer", peer.peer, "Run one peer beside this device's data.")
 _add(_FLEET, "fleet", fleet.app, "Start, keep and end the peers of an inventory.")
@@ -205,6 +213,4 @@ _add(_FLEET, "cancel", submit.cancel, "End a job in the whole fleet.")
 _add(_FLEET, "status", operate.status, "Show what a running peer knows.")
 _add(_FLEET, "peers", operate.peers, "Show which peers see each other, and why not.")
 _add(_FLEET, "doctor", doctor.doctor, "Check that this machine can run peers.")
-if has_laboratory():
-    for _part, _name, _command, _help, _class in laboratory("commands.table", "the laboratory").COMMANDS:
-        _add(_part, _name, _command, _help, _class)
+_add_of_the_laboratory(_RESEARCH)

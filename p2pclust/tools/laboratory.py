@@ -1,4 +1,4 @@
-"""The only door from the product to the laboratory, which a device does without.
+"""The only way from the product to the laboratory, which a device does without.
 
 The product imports nothing of ``p2pclust.lab``. Where it offers something that only the laboratory has (a fleet for an
 estimator, a picture, a page in the browser), it asks for the module here, when it is used.

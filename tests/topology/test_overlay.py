@@ -131,7 +131,7 @@ def test_refused(make, line: str) -> None:
 
 def test_a_peer_that_imports_overlays_imports_nothing_heavy() -> None:
     script = (
-        "import sys\nfrom p2pclust.lab.topology import Overlay\n"
+        "import sys\nfrom p2pclust.overlay import Overlay\n"
         "overlay = Overlay(('a', 'b'), [('a', 'b')])\noverlay.components(), overlay.neighbours('a')\n"
         "print(sorted({'networkx', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.transport.links import Lane
 
 
 def shaped(net, name, seed=0, **link):
     links = net.open(name)
-    links.shape(Shape.of(**link), np.random.default_rng(seed), {})
+    shape_own(links, Shape.of(**link), np.random.default_rng(seed), {})
     return links
 
 
@@ -68,7 +69,7 @@ def test_last_words_leave_at_once(net):
         a.connect("b", b.address)
         await net.send(a, "b", [b"hello"])
         await net.until(lambda: net.inbox["b"])
-        a.shape(Shape.of(latency_ms=60_000), np.random.default_rng(0), {})
+        a.own.change(Shape.of(latency_ms=60_000))
         a.send("b", [b"good-bye"], Lane.CONTROL)
         a.close(1.0)
         await net.until(lambda: [frames for _, frames, _ in net.inbox["b"]] == [[b"hello"], [b"good-bye"]])

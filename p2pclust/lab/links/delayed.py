@@ -13,7 +13,9 @@ from p2pclust.transport.links import Counters, Lane
 if TYPE_CHECKING:  # bytes move without NumPy
     import numpy as np
 
-__all__ = ["Delayed", "OwnLink", "Release"]
+    from p2pclust.transport.zeromq import ZmqLinks
+
+__all__ = ["Delayed", "OwnLink", "Release", "shape_own"]
 
 Release = Callable[[str, list[bytes], Lane], object]
 """Called with the peer, the frames and the lane of each message that comes out."""
@@ -145,3 +147,11 @@ class OwnLink:
         """Drop what has not come out; with `flush`, send the messages of the up-link at once."""
         self._down.close(flush=False)
         self._up.close(flush=flush)
+
+
+def shape_own(links: ZmqLinks, shape: Shape, rng: np.random.Generator, rates: Mapping[str, float]) -> OwnLink:
+    """Shape a peer's own link like that of another device from now on; see `OwnLink`."""
+    own = OwnLink(asyncio.get_running_loop(), links.counters, shape, rng, rates, links.leaves, links.arrives)
+    own.change(shape)
+    links.own = own
+    return own

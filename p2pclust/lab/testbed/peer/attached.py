@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from p2pclust.lab.links.breaking import BreakableLinks
-from p2pclust.lab.links.delayed import OwnLink
+from p2pclust.lab.links.delayed import shape_own
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed.peer.changed_rows import FirstUse
 from p2pclust.lab.testbed.peer.conditions import ImposedConditions
@@ -93,12 +93,7 @@ def shape_link(config: Mapping[str, Any], links: ZmqLinks) -> None:
     """Shape this device's link, if the configuration asks for it."""
     if (link := config.get("link")) is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(link["seed"])))
-        shape = Shape.from_dict(link["shape"])
-        own = OwnLink(
-            asyncio.get_running_loop(), links.counters, shape, rng, link["rates"], links.leaves, links.arrives
-        )  # fmt: skip
-        own.change(shape)
-        links.own = own
+        shape_own(links, Shape.from_dict(link["shape"]), rng, link["rates"])
 
 
 def run_attached(config: Mapping[str, Any]) -> int:
