@@ -124,10 +124,7 @@ class TestInstalled:
         assert (done.returncode, done.stdout) == (2, "")
         (said,) = done.stderr.splitlines()
         assert said.startswith("error: no such command ")
-        assert (
-            "commands for experiments are in the complete p2pclust: install p2pclust in another environment, from a checkout "
-            "or a wheel of it"
-        ) in said
+        assert "commands for experiments are in the complete p2pclust: install p2pclust in another environment" in said
 
     def test_so_do_the_estimators(self, device: Installed) -> None:
         done = device.sh("python -c 'from p2pclust import LosslessCMeans'")

@@ -14,8 +14,10 @@ import pytest
 from tests.liars.lab import fleet, submit
 
 from p2pclust.lab.simulation.world.world import World
+from p2pclust.lab.testbed.peer.attached import Driven
 from p2pclust.peer import main
 from p2pclust.peer.core.events import Cancel
+from p2pclust.peer.surroundings import Surroundings
 from p2pclust.protocols.engine.compose import cluster_job
 
 yaml = pytest.importorskip("yaml", reason="pip install pyyaml")
@@ -73,15 +75,16 @@ def test_containers_leave_no_core_dump() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "hidden"), [({}, True), ({"insecure": True}, False), ({"stdio": True}, False)]
-)  # fmt: skip
+    ("config", "attach", "hidden"),
+    [({}, Surroundings, True), ({"insecure": True}, Surroundings, False), ({}, Driven, False)],
+)
 def test_a_peer_with_keys_hides_its_memory(
-    config: dict[str, Any], hidden: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+    config: dict[str, Any], attach: type[Surroundings], hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called: list[bool] = []
     monkeypatch.setattr(main, "hide_memory", lambda: called.append(True))
     monkeypatch.setattr(main, "_live", AsyncMock(return_value=0))
-    assert main.run_peer(config) == 0
+    assert main.run_peer(config, attach) == 0
     assert bool(called) is hidden
 
 

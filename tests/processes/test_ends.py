@@ -184,7 +184,7 @@ class TestCannotBegin:
         config = json.loads((home / "p00" / "peer.json").read_text()) | {"stdio": False} | changed
         path.write_text(json.dumps(config))
         return subprocess.run(
-            [sys.executable, "-m", "p2pclust.peer.main", str(path)],
+            [sys.executable, "-m", "p2pclust.lab.testbed.peer.attached", str(path)],
             input="", capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 

@@ -41,13 +41,17 @@ def test_is_in_the_readme(file: Path) -> None:
 
 
 def test_readme_names_every_key() -> None:
-    from p2pclust.lab.scenario.file import data_keys, expect_keys, fault_keys, fleet_keys, job_keys, schema
+    from p2pclust.jobs import data_keys, job_keys, overlay_keys
+    from p2pclust.lab.scenario.file import expect_keys, fault_keys, fleet_keys, schema
 
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]*)`", readme))))
-    rooms = (schema, data_keys, fleet_keys, job_keys, fault_keys, expect_keys)
-    models = [model for room in rooms for name in room.__all__ if hasattr(model := getattr(room, name), "model_fields")]
-    assert len(models) == 15
+    modules = (schema, data_keys, fleet_keys, overlay_keys, job_keys, fault_keys, expect_keys)
+    models = [
+        model for module in modules for name, model in vars(module).items()
+        if hasattr(model, "model_fields") and model.__module__ == module.__name__ and not name.startswith("_")
+    ]  # fmt: skip
+    assert len(models) == 17
     keys = {field.alias or key for model in models for key, field in model.model_fields.items()}
     assert keys - words == set()
 

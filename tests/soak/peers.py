@@ -26,7 +26,10 @@ from p2pclust.transport.keys import throwaway_fleet, write_fleet
 
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 #: The light entry point; a soak that is killed leaves no peer behind.
-_PROGRAM = "import sys; from p2pclust.peer.main import die_with_parent, main; die_with_parent(); sys.exit(main())"
+_PROGRAM = (
+    "import sys; from p2pclust.peer.main import die_with_parent; from p2pclust.lab.testbed.peer.attached import main; "
+    "die_with_parent(); sys.exit(main())"
+)
 _ENDS_S = 30.0
 _NOWHERE = "02:00:00:00:00:01"  # no device has this address: frames to it are lost without a word
 

@@ -57,7 +57,5 @@ def test_rows_that_are_replaced_or_refused_leave_a_liar_a_liar() -> None:
 def test_no_ordinary_peer_can_lie() -> None:
     """The import contracts keep the testbed out of the core, the shell and what operators can ask."""
     package = Path(p2pclust.__file__).parent
-    users = {
-        path.relative_to(package).as_posix() for path in package.rglob("*.py") if "peer.lies" in path.read_text()
-    }
+    users = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "peer.lies" in path.read_text()}
     assert {user for user in users if not user.startswith("lab/")} == set()
