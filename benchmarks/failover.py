@@ -16,8 +16,9 @@ import numpy as np
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed.driver import Driver
+from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.processes.fleet import ProcessFleet
-from p2pclust.lab.testbed.spec import Fault, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 
 KILL_AFTER_S = 5.0  # by then the first election, of at most four seconds, is long over

@@ -1,5 +1,3 @@
 """The version, in one place: both distributions take it from here, and a peer need not read metadata for it."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.1.0"

@@ -14,18 +14,6 @@ Any other exception that leaves the library is a bug.
 
 from __future__ import annotations
 
-__all__ = [
-    "DataError",
-    "FleetError",
-    "LeftOutWarning",
-    "P2PClustError",
-    "PluginError",
-    "RenamedWarning",
-    "SuspectResultWarning",
-    "UsageError",
-    "WireError",
-]
-
 
 class P2PClustError(Exception):
     """Base of every exception that p2pclust raises on purpose."""

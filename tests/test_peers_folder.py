@@ -13,7 +13,8 @@ import pytest
 
 from p2pclust.cli.app import app
 from p2pclust.cli.fleet.peer_config import PeerConfig, load_config
-from p2pclust.transport.keys import add_devices, init_fleet, load_bundle, newest_roster
+from p2pclust.transport.bundle import load_bundle, newest_roster
+from p2pclust.transport.keys import add_devices, init_fleet
 
 FOLDER = Path(__file__).parents[1] / "peers"
 

@@ -20,8 +20,6 @@ from p2pclust.tools.laboratory import laboratory
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ChoiceOfClusters", "choice"]
-
 Floats = NDArray[np.float64]
 
 

@@ -29,15 +29,6 @@ from p2pclust.protocols.engine.runner import clustering_stage, run_in_process
 from p2pclust.protocols.measuring.measure import measured
 from p2pclust.tools.laboratory import laboratory
 
-__all__ = [
-    "choose_clusters",
-    "final_states",
-    "numbers_of_clusters",
-    "trial_job",
-    "trials",
-    "usual_init",
-]
-
 Floats = NDArray[np.float64]
 
 # Far apart, so that neighbouring seeds of a person have no restart in common.

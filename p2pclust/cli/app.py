@@ -28,8 +28,6 @@ from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["app"]
-
 _HERE, _FLEET, _RESEARCH = "Scenarios and your own data", "Fleets of devices", "Research"
 #: The commands of each part of the help, in its order: typer's own order has groups of commands last.
 _PARTS: dict[str, list[str]] = {_HERE: [], _FLEET: [], _RESEARCH: []}

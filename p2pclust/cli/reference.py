@@ -9,8 +9,6 @@ from typing import Any
 
 import typer
 
-__all__ = ["commands", "reference"]
-
 _LONGEST = 350  # characters of a row's text
 
 _HEAD = """# The command line

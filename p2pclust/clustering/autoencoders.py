@@ -18,8 +18,6 @@ import numpy.typing as npt
 from p2pclust.clustering.encodings import Encoding, decode_weights, encode_weights
 from p2pclust.errors import UsageError
 
-__all__ = ["Activation", "Architecture", "ModelStack", "federated_average", "uniform_weights"]
-
 Activation = Literal["relu", "linear", "sigmoid"]
 Weights = npt.NDArray[np.float32]
 Layers = list[tuple[Weights, Weights]]

@@ -33,15 +33,6 @@ from p2pclust.clustering.stacks import minibatches, require_torch, train
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
-__all__ = [
-    "DecResult",
-    "DecSettings",
-    "deep_embedded_clustering",
-    "pretrained",
-    "soft_assignments",
-    "target_distribution",
-]
-
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]

@@ -14,8 +14,6 @@ from torch.optim.sgd import sgd  # torch.optim.SGD would load the compiler: seco
 
 from p2pclust.clustering.autoencoders import ModelStack
 
-__all__ = ["Encoder"]
-
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
 

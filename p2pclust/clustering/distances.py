@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from p2pclust.clustering.points import Points, rows_per_block
 
-__all__ = ["DistanceBlock", "direct", "distance_blocks", "refine"]
-
 Floats = npt.NDArray[np.float64]
 
 # Pairs of rows and centers are gathered so many numbers at a time: 128 KiB, which malloc serves without new pages.

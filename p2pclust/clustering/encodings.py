@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from p2pclust.errors import DataError, UsageError, WireError
 
-__all__ = ["Encoding", "decode_weights", "encode_weights", "encoded_size"]
-
 Encoding = Literal["float32", "float16", "int8"]
 Weights = npt.NDArray[np.float32]
 

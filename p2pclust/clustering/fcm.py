@@ -32,8 +32,6 @@ from p2pclust.clustering.kmeans import crisp_objective
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["fuzzy_sums", "membership_blocks", "memberships", "objective", "objective_and_weights"]
-
 Floats = npt.NDArray[np.float64]
 
 # Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the

@@ -13,9 +13,7 @@ import numpy.typing as npt
 import torch
 
 from p2pclust.clustering.flows import FlowArchitecture
-from p2pclust.clustering.stack_kernels import adam_step, one_thread, placed
-
-__all__ = ["generated", "log_likelihoods", "one_thread", "placed", "trained"]
+from p2pclust.clustering.stack_kernels import adam_step
 
 Floats32 = npt.NDArray[np.float32]
 _Conditioner = list[tuple[torch.Tensor, torch.Tensor]]

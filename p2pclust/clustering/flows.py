@@ -34,8 +34,6 @@ from p2pclust.clustering.autoencoders import Weights, uniform_weights
 from p2pclust.clustering.stacks import finite_rows, minibatches, require_torch
 from p2pclust.errors import UsageError
 
-__all__ = ["FlowArchitecture", "generated_rows", "log_likelihoods", "random_flows", "train_flows"]
-
 Floats32 = npt.NDArray[np.float32]
 Columns = npt.NDArray[np.int64]
 
@@ -148,12 +146,13 @@ def log_likelihoods(
     """
     require_torch()
     from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
 
-    placed = network.placed(device)
+    placed = kernels.placed(device)
     rows, _, _ = finite_rows(X, architecture.n_features, "the data")
     models = _fitting(weights, architecture)
     found = np.empty((len(rows), len(models)), dtype=np.float32)
-    with network.one_thread():
+    with kernels.one_thread():
         for m, model in enumerate(models):
             found[:, m] = network.log_likelihoods(architecture, model, rows, placed)
     np.copyto(found, -np.inf, where=~np.isfinite(found))
@@ -176,11 +175,12 @@ def generated_rows(
     """
     require_torch()
     from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
 
-    placed = network.placed(device)
+    placed = kernels.placed(device)
     codes, _, _ = finite_rows(Z, architecture.n_features, "the codes")
     models = _fitting(weights, architecture)
-    with network.one_thread():
+    with kernels.one_thread():
         return np.stack([network.generated(architecture, model, codes, placed) for model in models])
 
 
@@ -216,8 +216,9 @@ def train_flows(
     """
     require_torch()
     from p2pclust.clustering import flow_network as network  # noqa: PLC0415 - torch is an extra
+    from p2pclust.clustering import stack_kernels as kernels  # noqa: PLC0415
 
-    placed = network.placed(device)
+    placed = kernels.placed(device)
     models = _fitting(weights, architecture)
     if len(samples) != len(models) or len(rngs) != len(models):
         raise UsageError(f"{len(models)} models need as many clusters and generators: {len(samples)}, {len(rngs)}")
@@ -227,7 +228,7 @@ def train_flows(
         )
     rows = [finite_rows(array, architecture.n_features, f"cluster {m}")[0] for m, array in enumerate(samples)]
     trained = models.copy()
-    with network.one_thread():
+    with kernels.one_thread():
         for model, own, rng in zip(trained, rows, rngs, strict=True):
             if len(own):
                 batches = islice(minibatches(len(own), batch, rng), steps)

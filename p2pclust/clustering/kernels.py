@@ -28,20 +28,6 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.clustering.points import Points
 
-__all__ = [
-    "AUTO",
-    "C1",
-    "KERNELS",
-    "MAX_THREADS",
-    "NUMPY",
-    "Kernel",
-    "in_force",
-    "installed",
-    "instruction_sets",
-    "named",
-    "using",
-]
-
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 

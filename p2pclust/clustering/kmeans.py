@@ -16,11 +16,6 @@ from p2pclust.clustering.distances import DistanceBlock, direct, distance_blocks
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = [
-    "cell_moments", "crisp_objective", "kmeans_plusplus", "nearest", "squared_to_nearest", "sums_and_counts",
-    "weighted_sums_and_counts",
-]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 

@@ -13,8 +13,6 @@ from p2pclust.clustering.fcm import membership_blocks
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["LocalFuzzyResult", "local_fuzzy_c_means"]
-
 Floats = npt.NDArray[np.float64]
 
 # Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.

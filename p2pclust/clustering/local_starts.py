@@ -23,8 +23,6 @@ from p2pclust.clustering.points import Points
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
 
-__all__ = ["dirty_labels", "number_of_clusters", "pca_kmeans", "pca_mixture", "principal_components", "silhouette"]
-
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["Mixture", "fit_mixture"]
-
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from p2pclust.clustering.points import Points
 from p2pclust.clustering.steps import lloyd_step, run_steps
 from p2pclust.errors import UsageError
 
-__all__ = ["local_silhouette", "spectral_kmeans"]
-
 Floats = npt.NDArray[np.float64]
 
 _SEEDINGS = 10

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.errors import DataError, UsageError
 
-__all__ = ["Block", "Points", "rows_per_block"]
-
 Floats = npt.NDArray[np.float64]
 
 # A block of rows and its distances should stay in cache; and numpy copies a broadcast operand into a buffer, at twice

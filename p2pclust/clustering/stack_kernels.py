@@ -22,8 +22,6 @@ from p2pclust.clustering.stack_layers import LayerStack, Pass, Views, WeightLayo
 from p2pclust.clustering.stacks import Schedule
 from p2pclust.errors import UsageError
 
-__all__ = ["Trainer", "adam_step", "errors", "one_thread", "placed", "reconstruct", "trainer"]
-
 Floats32 = npt.NDArray[np.float32]
 
 

@@ -16,8 +16,6 @@ import torch
 
 from p2pclust.clustering.autoencoders import Activation, Architecture
 
-__all__ = ["LayerStack", "Pass", "Views", "WeightLayout", "activate"]
-
 Floats32 = npt.NDArray[np.float32]
 Views = list[tuple[torch.Tensor, torch.Tensor]]
 

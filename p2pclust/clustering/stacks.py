@@ -32,11 +32,6 @@ from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 
-__all__ = [
-    "PRECISIONS", "Precision", "Schedule", "finite_rows", "minibatches", "reconstruction_errors", "reconstructions",
-    "refuse_device", "require_torch", "train",
-]  # fmt: skip
-
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: Final[tuple[Precision, ...]] = get_args(Precision)
 

@@ -12,8 +12,6 @@ from p2pclust.clustering.fcm import fuzzy_sums
 from p2pclust.clustering.kmeans import sums_and_counts
 from p2pclust.clustering.points import Points
 
-__all__ = ["ClusteringResult", "fuzzy_step", "lloyd_step", "run_steps"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from p2pclust.clustering.kmeans import nearest, squared_to_nearest
 from p2pclust.clustering.points import Points
 from p2pclust.errors import UsageError
 
-__all__ = ["WeightedResult", "weighted_kmeans", "weighted_lloyd", "weighted_optima", "weighted_seeds"]
-
 Floats = npt.NDArray[np.float64]
 
 _MAX_STEPS = 300

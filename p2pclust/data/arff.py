@@ -14,8 +14,6 @@ from p2pclust.data.table import Choice, TextRows, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["read_arff", "read_arff_table"]
-
 _ATTRIBUTE = re.compile(
     r"""@attribute\s+ (?: "(?P<double>[^"]*)" | '(?P<single>[^']*)' | (?P<plain>[^\s{]+) ) \s*(?P<type>\S.*)$""",
     re.IGNORECASE | re.VERBOSE,

@@ -23,8 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import DataError, UsageError
 
-__all__ = ["Drawn", "draw_by_class"]
-
 Ints = NDArray[np.int64]
 
 

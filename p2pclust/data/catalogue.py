@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ENTRIES", "G2_DIMENSIONS", "Entry", "Remote", "canonical", "find"]
-
 
 @dataclass(frozen=True)
 class Remote:

@@ -20,20 +20,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
-__all__ = [
-    "ABSENT",
-    "ReadColumn",
-    "about_text",
-    "codes",
-    "is_infinite",
-    "is_number",
-    "is_time",
-    "named",
-    "read_column",
-    "row_ids",
-    "short",
-]
-
 ABSENT: Final = frozenset({"", "?", "na", "n/a", "nan", "-nan", "null", "none"})
 """What a cell without a value says, in small letters."""
 

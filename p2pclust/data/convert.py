@@ -24,9 +24,6 @@ from p2pclust.data.catalogue import Entry
 from p2pclust.data.readers import read
 from p2pclust.errors import DataError
 
-__all__ = ["CONVERTERS", "Converted", "convert"]
-
-
 _UNFIT = (
     ValueError, KeyError, IndexError, TypeError, OSError, EOFError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip

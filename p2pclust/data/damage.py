@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HOWS", "damaged"]
-
 #: How rows may be damaged, and what happened.
 HOWS = {
     "nan": "a value is missing in one row of ten, and in one at least",

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import DataError
 
-__all__ = ["DataSet", "filled_in", "fills_outside", "what_to_do"]
-
 _BY_ROW = ("y", "group", "id", "row", "file")  # arrays with one value for each row
 
 

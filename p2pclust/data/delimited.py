@@ -23,8 +23,6 @@ from p2pclust.data.table import TextRows, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["read_csv_table"]
-
 _SEPARATORS: Final = "\t;,"  # of two that fit equally well the first: commas also stand within cells
 # The first line of files for Excel; programs that have read and written it since add empty cells.
 _ANNOUNCED: Final = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)

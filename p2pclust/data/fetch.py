@@ -28,8 +28,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import expanded, regular
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["Fetched", "OnProgress", "fetch"]
-
 _RESUMPTIONS = 5
 _CHUNK = 1 << 14  # of a chunk that breaks off nothing is kept
 

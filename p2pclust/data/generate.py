@@ -27,20 +27,6 @@ from p2pclust.data.partition import nearby
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = [
-    "GENERATORS",
-    "PEER_LOCATIONS",
-    "absent_clusters",
-    "g2",
-    "gaussian_grid",
-    "gaussians",
-    "generate",
-    "hidden_clusters",
-    "moving_clusters",
-    "unequal_clusters",
-    "uneven_grid",
-]
-
 PEER_LOCATIONS = (
     (6.996601158324054, 4.124745404114659),
     (-5.271066703849256, 7.157142451709259),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "Holdings", "holdings", "picture", "save"]
-
 FORMATS = (".png", ".svg", ".pdf")
 
 _ANNOTATED = 400  # more cells than this have no room for a number

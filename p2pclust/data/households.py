@@ -12,8 +12,6 @@ import numpy as np
 from p2pclust.data.dataset import DataSet
 from p2pclust.errors import DataError
 
-__all__ = ["HABITS", "smart_meters"]
-
 HABITS: dict[str, tuple[tuple[float, float, float], ...]] = {
     "out by day": ((7.0, 1.0, 0.5), (19.5, 1.8, 1.2)),
     "at home": ((8.0, 1.5, 0.4), (12.5, 1.5, 0.9), (18.5, 2.0, 0.7)),

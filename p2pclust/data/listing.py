@@ -12,8 +12,6 @@ from p2pclust.data.npz import shape_of
 from p2pclust.data.registry import cached_files
 from p2pclust.tools.units import size
 
-__all__ = ["Item", "listing"]
-
 
 @dataclass(frozen=True)
 class Item:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular, replacing
 
-__all__ = ["shape_of", "write_npz"]
-
 
 def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o644) -> None:
     """Write arrays by name, compressed; the folder is made if need be. Rows of a device want the mode 0600.

@@ -16,8 +16,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import regular
 
-__all__ = ["read_parquet", "read_parquet_table"]
-
 
 def read_parquet(file: Path, choice: Choice) -> DataSet:
     """Read the chosen columns of a Parquet file; null and NaN are missing values.

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.errors import UsageError
 
-__all__ = ["LOOKS_AT", "SCHEMES", "deal", "nearby", "split"]
-
 SCHEMES = ("iid", "dirichlet", "labels", "distance", "by-group", "by-file")
 """How rows can be split; columns are split by `p2pclust.data.vertical.split_columns`."""
 

@@ -24,8 +24,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["MOST_DEVICES", "MOST_VALUES", "Prepared", "Wishes", "prepare", "write_device"]
-
 MOST_DEVICES: Final = 200
 MOST_VALUES: Final = 20
 """A text column with more values is not encoded: each value becomes a column."""

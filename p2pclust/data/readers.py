@@ -24,8 +24,6 @@ from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finis
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
 
-__all__ = ["SUFFIXES", "read", "read_as", "read_chosen", "read_table"]
-
 # All that numpy, zipfile and zlib are known to raise for bytes that were changed; RuntimeError is also for a password.
 _DAMAGED = (
     ValueError, EOFError, KeyError, TypeError, SyntaxError, RuntimeError, OverflowError, struct.error, zlib.error,

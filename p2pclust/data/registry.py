@@ -18,14 +18,12 @@ import numpy as np
 
 from p2pclust.data.catalogue import canonical, find
 from p2pclust.data.dataset import DataSet
-from p2pclust.data.generate import GENERATORS, gaussians, generate
+from p2pclust.data.generate import GENERATORS, generate
 from p2pclust.data.readers import SUFFIXES, read, read_chosen
 from p2pclust.data.table import Choice, Column, Missing
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import did_you_mean
-
-__all__ = ["BUILT_IN", "available", "cache_dir", "cached", "gaussians", "is_file", "load"]
 
 NO_LABEL = -1
 """The value of an unknown label in a cached set."""

@@ -18,8 +18,6 @@ from p2pclust.data.readers import SUFFIXES
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import regular
 
-__all__ = ["MANIFEST", "peer_names", "write_shares"]
-
 MANIFEST = "manifest.json"
 
 

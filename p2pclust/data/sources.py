@@ -22,8 +22,6 @@ from p2pclust.errors import DataError
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["FORMATS", "MAX_MB", "TIMEOUT_S", "public_reason", "read_source"]
-
 FORMATS = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 """Formats of a command's output."""
 

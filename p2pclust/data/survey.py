@@ -12,8 +12,6 @@ from p2pclust.data.columns import ABSENT, ReadColumn, named
 from p2pclust.data.table import TextRows
 from p2pclust.errors import DataError
 
-__all__ = ["ColumnSurvey", "naming", "probable_id", "probable_labels", "probable_split", "survey"]
-
 _SPLITS: Final = re.compile(
     r"(^|_)(device|site|sensor|station|meter|node|mote|household|house|building|user|person|patient|hospital|clinic|machine"
     r"|gateway|plant|branch|store|region|group)(s|_?id|_?name|_?nr|_?no)?$"

@@ -32,19 +32,6 @@ from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = [
-    "MISSING",
-    "Choice",
-    "Column",
-    "Missing",
-    "TextRows",
-    "Titles",
-    "finished",
-    "named_columns",
-    "printable",
-    "unreadable",
-]
-
 Column = str | int
 
 ByRow = Mapping[str, NDArray[Any]]

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 
-__all__ = ["split_columns"]
-
 
 def split_columns(n_features: int, n_peers: int, widths: Sequence[int] | None = None) -> tuple[NDArray[np.int64], ...]:
     """Split columns among peers.

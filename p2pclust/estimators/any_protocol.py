@@ -15,8 +15,6 @@ from p2pclust.protocols.engine.base import ByColumns, Clustering
 from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.job import Job
 
-__all__ = ["FederatedClustering"]
-
 
 class FederatedClustering(FederatedEstimator):
     """A clustering by any protocol over peers that hold different rows: one of p2pclust's, or of an installed plug-in.

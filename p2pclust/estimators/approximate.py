@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 
-__all__ = ["FFCM", "ClusteredFuzzyCMeans", "FederatedKMeans", "GradientFuzzyCMeans", "KFed"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FFCM(RowsEstimator, FuzzyEstimator):

@@ -11,8 +11,6 @@ from p2pclust.estimators.inputs import seed_from
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.tools.laboratory import laboratory
 
-__all__ = ["audit"]
-
 
 def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: float = 20.0) -> list[Any]:
     """Fit an estimator in this process, then do what a curious peer could do with the contributions that it got.

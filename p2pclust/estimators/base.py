@@ -44,14 +44,6 @@ from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects, with_columns
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 
-__all__ = [
-    "FederatedEstimator",
-    "FuzzyEstimator",
-    "LabellingEstimator",
-    "RowsEstimator",
-    "in_order",
-]
-
 _PACKAGE = str(Path(__file__).parents[1])
 # Parameters for the data and the backend; every other parameter of an estimator belongs to the job.
 _AROUND = ("n_peers", "partition", "fleet", "random_state", "secure", "kernel", "threads")

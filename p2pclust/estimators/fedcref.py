@@ -29,8 +29,6 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
 from p2pclust.tools.workers import n_cores
 
-__all__ = ["FedCRef"]
-
 _OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state", "kernel", "threads")
 
 

@@ -17,20 +17,6 @@ from p2pclust.protocols.engine.local import first_bad_value
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = [
-    "ONE_ARRAY",
-    "Floats",
-    "Rows",
-    "bounds_of_each",
-    "column_names",
-    "count_of",
-    "dealt",
-    "is_list_of_peers",
-    "matrices",
-    "matrix",
-    "seed_from",
-]
-
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

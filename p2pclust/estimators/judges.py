@@ -22,8 +22,6 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.models.fedcref_end import own_clusters_of
 from p2pclust.protocols.models.fedcref_note import UNASSIGNED
 
-__all__ = ["Judges", "digests_of_rows"]
-
 #: The number of a peer that is not known.
 _NO_PEER: Final = -1
 

@@ -11,8 +11,6 @@ import numpy as np
 from p2pclust.estimators.base import FuzzyEstimator
 from p2pclust.estimators.weights import WeighingEstimator
 
-__all__ = ["LosslessCMeans", "LosslessFuzzyCMeans"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LosslessCMeans(WeighingEstimator):

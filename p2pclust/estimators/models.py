@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.models.uifca import UIFCAProtocol, working_rows
 
-__all__ = ["UIFCA"]
-
 
 @dataclass(eq=False, repr=False)
 class UIFCA(LabellingEstimator):

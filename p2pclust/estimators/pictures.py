@@ -12,8 +12,6 @@ from p2pclust.tools.laboratory import laboratory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Pictures"]
-
 
 class Pictures:
     """Pictures of a fitted estimator; they need matplotlib, which is in the extra ``plots``."""

@@ -16,8 +16,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 
-__all__ = ["Course", "backend_of", "result_of", "run_job"]
-
 
 class _Backend(Protocol):
     def run(

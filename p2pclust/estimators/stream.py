@@ -16,8 +16,6 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 
-__all__ = ["StreamingFuzzyCMeans"]
-
 _LEARNED = ("origin", "scale", "unit", "centers", "past_weights", "past_sums", "cost")
 
 

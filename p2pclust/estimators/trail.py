@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["Trail"]
-
 Floats = NDArray[np.float64]
 
 _STEPS: Final = 64

@@ -21,8 +21,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import conclude
 
-__all__ = ["VerticalCMeans", "VerticalFuzzyCMeans"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _VerticalEstimator(FederatedEstimator):

@@ -14,8 +14,6 @@ from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
-__all__ = ["WeighingEstimator"]
-
 _MOST = 2.0**36  # divided by the number of peers; the grid of the sums holds four times as much, see `fixed_point`
 
 

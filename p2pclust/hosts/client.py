@@ -18,12 +18,11 @@ import zmq
 from p2pclust.errors import FleetError, UsageError, WireError
 from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET, Folder, short_name
 from p2pclust.tools.platforms import require_unix
+from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.channel import set_common_options
-from p2pclust.transport.keys import Bundle, Roster, load_bundle, newest_roster
 from p2pclust.transport.links import parse_address, tcp_endpoint
+from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import pack, unpack
-
-__all__ = ["DEFAULT", "ENVIRONMENT", "FORMER_ENVIRONMENT", "Connection"]
 
 #: Names the peer to ask where a command names none.
 ENVIRONMENT: Final = "P2PCLUST_CONTROL"

@@ -19,8 +19,6 @@ from typing import Final
 from p2pclust.errors import FleetError
 from p2pclust.tools.platforms import exclusive_lock
 
-__all__ = ["LOCK", "die_with_parent", "only_one", "woken_by_signals"]
-
 #: Locked by the supervisor of the current folder while it runs.
 LOCK: Final = "lock"
 _TRIES: Final = 10

@@ -24,13 +24,12 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
+from p2pclust.hosts.guard import LOCK
 from p2pclust.hosts.log_files import added, last_line, tail
 from p2pclust.hosts.restarts import ORDERS
-from p2pclust.hosts.supervisor import ASK, LOCK, LOG, PLAN, STATE
+from p2pclust.hosts.supervisor import ASK, LOG, PLAN, STATE
 from p2pclust.tools.files import expanded, make_folder, replacing
 from p2pclust.tools.platforms import exclusive_lock
-
-__all__ = ["main"]
 
 #: Of the fleet's signing key; the supervisor, which may run for months, must not inherit it.
 _PASSPHRASE: Final = "P2PCLUST_PASSPHRASE"

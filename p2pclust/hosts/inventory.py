@@ -16,8 +16,6 @@ from typing import IO, Any, Final
 
 from p2pclust.errors import DataError
 
-__all__ = ["Host", "Inventory", "InventoryDevice", "pack", "peer_toml", "plan", "print_of"]
-
 #: Keys that a running peer learns from others anyway: a change is written for its next life, but does not end this one.
 _NO_REASON: Final = ("join",)
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from p2pclust.data import DataSet
     from p2pclust.data.table import Column, Missing
 
-__all__ = ["Labelled", "label_file", "label_own", "labelled"]
-
 Floats = NDArray[np.float64]
 
 

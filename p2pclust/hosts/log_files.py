@@ -10,8 +10,6 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-__all__ = ["added", "last_line", "shorten", "tail"]
-
 _LARGEST_LOG: Final = 8 * 1024 * 1024
 _BLOCK: Final = 1 << 16
 

@@ -21,8 +21,6 @@ from p2pclust.errors import FleetError
 from p2pclust.hosts.inventory import Host
 from p2pclust.tools.platforms import require_unix
 
-__all__ = ["ask", "command_for", "everywhere", "listening"]
-
 _CONNECT_S: Final = 10
 _AT_ONCE: Final = 16  # hosts that are contacted at the same time
 _SSH_FAILED: Final = 255

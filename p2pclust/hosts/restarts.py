@@ -9,8 +9,6 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["ORDERS", "SupervisedPeer"]
-
 #: What an operator can order for one peer.
 ORDERS: Final = ("stop", "restart", "kill", "pause", "resume")
 

@@ -16,11 +16,10 @@ from p2pclust.jobs.request import JobRequest
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.models.matching import cheapest_matching
 from p2pclust.tools.commands import command
-
-__all__ = ["FinishedJob", "as_all_can", "drift", "fetch", "result_of", "submit"]
 
 
 def submit(
@@ -164,7 +163,7 @@ def result_of(client: Connection, job_id: str, *, own: bool = False) -> Finished
         raise FleetError(f"{named}: {told['reason'] or told['phase']}{exposed}")
     try:
         job = Job.from_dict(msgpack.unpackb(told["mathematics"], raw=False, strict_map_key=True))
-        state = engine.decode_state(job, fetch(client, job_id, "state", told["digest"]))
+        state = decode_state(job, fetch(client, job_id, "state", told["digest"]))
         blobs = {digest: fetch(client, job_id, "blob", digest) for digest in engine.results(job, state)}
         note = (
             Arrays.decode(fetch(client, job_id, "note") or Arrays().encode()) if own and job.has_workspace else Arrays()

@@ -27,12 +27,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.hosts.guard import LOCK, die_with_parent, only_one, woken_by_signals
+from p2pclust.hosts.guard import die_with_parent, only_one, woken_by_signals
 from p2pclust.hosts.log_files import last_line, shorten
 from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
-
-__all__ = ["ASK", "LOCK", "LOG", "PLAN", "STATE", "Supervisor", "main"]
 
 PLAN, STATE, ASK, LOG = "plan.json", "state.json", "ask", "supervisor.log"
 #: A peer that was asked to leave is killed after this, unless the plan says otherwise.

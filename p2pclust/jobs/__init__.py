@@ -1,1 +1,1 @@
-"""One model of a job: the keys of scenarios, submissions and configurations, their checks, and the documents made of them."""
+"""A job: its keys in scenarios, submissions and configurations, their checks, and the request made of them."""

@@ -10,8 +10,6 @@ from p2pclust.errors import DataError
 from p2pclust.jobs import fields
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_value
 
-__all__ = ["DataSpec", "PartitionSpec", "missing_rule"]
-
 #: The schemes that each option is for, and the options that their schemes need.
 _SCHEMES = {
     "beta": ("dirichlet", "distance"), "labels_per_peer": ("labels",), "rows_per_class": ("by-class",),

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ValidationError
 
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["explain"]
-
 _LINES_MAX = 5
 
 

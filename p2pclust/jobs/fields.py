@@ -21,33 +21,6 @@ from pydantic_core import PydanticCustomError
 
 from p2pclust.errors import RenamedWarning, UsageError
 
-__all__ = [
-    "Bounds",
-    "Centers",
-    "Column",
-    "Columns",
-    "Init",
-    "LocalClusters",
-    "Locations",
-    "Names",
-    "Options",
-    "PrivacyGate",
-    "RandomVictims",
-    "Scalar",
-    "SomeNames",
-    "TomlTable",
-    "Who",
-    "device_name",
-    "known_protocol",
-    "not_empty",
-    "refuse",
-    "renamed",
-    "renamed_settings",
-    "warn_of_name",
-    "wrong_table",
-    "wrong_value",
-]
-
 T = TypeVar("T")
 
 

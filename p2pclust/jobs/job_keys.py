@@ -16,8 +16,6 @@ from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, groups_flaw, secure_f
 from p2pclust.protocols.secure.parameters import LEAST_COHORT, LEAST_GROUPS
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["JobSpec"]
-
 
 class SecureSpec(TomlTable):
     """``secure = {...}`` of a job: the parameters of secure sums (docs/secure-sums.md)."""

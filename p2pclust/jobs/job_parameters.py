@@ -8,8 +8,6 @@ from pydantic import Field
 
 from p2pclust.jobs.fields import LocalClusters, PrivacyGate, TomlTable
 
-__all__ = ["OwnParameters"]
-
 
 class OwnParameters(TomlTable):
     """The protocols' own parameters; by default those of the protocol."""

@@ -12,7 +12,7 @@ from p2pclust.overlay.kinds import options_of
 
 
 class OverlaySpec(TomlTable):
-    """``[fleet.overlay]``: which peers are linked; the options depend on the kind, see :data:`p2pclust.lab.topology.KINDS`."""
+    """``[fleet.overlay]``: which peers are linked; the options depend on the kind, see :data:`p2pclust.overlay.KINDS`."""
 
     kind: str = "full"
     neighbours: int | float | None = None

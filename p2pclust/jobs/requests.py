@@ -11,8 +11,6 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 
-__all__ = ["job_of", "request_of"]
-
 
 def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
     """Return the job document; `bounds` has a declared range for each feature.

@@ -19,8 +19,6 @@ from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.requests import job_of, request_of
 from p2pclust.peer.core.treatment import every_flaw
 
-__all__ = ["Submission", "duration", "request_from"]
-
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 

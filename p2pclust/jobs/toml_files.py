@@ -11,8 +11,6 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.files import regular
 from p2pclust.tools.spelling import nearest
 
-__all__ = ["apply_override", "read_toml", "toml_value"]
-
 #: Errors of the interpreter's limits, for which tomllib does not give a place.
 _TOO_MUCH = "nested too deeply, or a number of thousands of digits"
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from p2pclust.errors import DataError, UsageError
 
-__all__ = ["center_distance", "knowledge_gap"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from p2pclust.errors import DataError
 
-__all__ = ["accuracy", "adjusted_rand_index"]
-
 Indices = npt.NDArray[np.int64]
 
 

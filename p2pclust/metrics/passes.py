@@ -18,8 +18,6 @@ from p2pclust.clustering import Points
 from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.errors import DataError, UsageError
 
-__all__ = ["CrispSums", "FuzzySums", "check_fuzzifier", "crisp_sums", "fuzzy_spreads", "prepared"]
-
 Floats = npt.NDArray[np.float64]
 
 # As in p2pclust.clustering.fcm: smaller squared distances, relatively, are computed again by direct differences. That

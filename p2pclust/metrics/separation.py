@@ -12,8 +12,6 @@ from p2pclust.clustering import Points
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics.passes import check_fuzzifier, crisp_sums, fuzzy_spreads, prepared
 
-__all__ = ["SOFT_KINDS", "davies_bouldin_of", "soft_davies_bouldin", "weighted_scatters", "xie_beni", "xie_beni_of"]
-
 Floats = npt.NDArray[np.float64]
 
 SOFT_KINDS = ("weighted", "product")

@@ -9,8 +9,6 @@ from p2pclust.clustering import Points
 from p2pclust.errors import DataError
 from p2pclust.metrics.passes import crisp_sums, prepared
 
-__all__ = ["silhouette", "simplified_silhouette"]
-
 # Of the distances between some rows and all rows, in MiB.
 _MEMORY_MIB = 64
 

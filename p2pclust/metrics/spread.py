@@ -7,8 +7,6 @@ import numpy.typing as npt
 from p2pclust.clustering import Points
 from p2pclust.metrics.passes import crisp_sums, prepared
 
-__all__ = ["inertia", "outside_sse", "within_sse"]
-
 
 def within_sse(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> float:
     """Mean distance of the rows to their nearest center, divided by the number of features: "Within SSE" of FFCM.

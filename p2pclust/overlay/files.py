@@ -26,8 +26,6 @@ from p2pclust.overlay.graphml import GraphMLReader
 from p2pclust.overlay.overlay import Overlay, Position, shown, unknown
 from p2pclust.overlay.plans import read_bytes, write_bytes
 
-__all__ = ["SUFFIXES", "read_overlay", "write_overlay"]
-
 _MARKS: Final = (",", ";")  # what other programs write between names
 _HEADS: Final = tuple(
     {one, other}

@@ -11,8 +11,6 @@ from p2pclust.errors import UsageError
 from p2pclust.overlay.kinds import KINDS, options_of
 from p2pclust.overlay.overlay import Overlay, unknown
 
-__all__ = ["make_overlay"]
-
 
 def make_overlay(kind: str, names: Sequence[str], rng: np.random.Generator, **options: Any) -> Overlay:
     """Make an overlay.

@@ -11,8 +11,6 @@ from p2pclust.overlay.overlay import shown
 if TYPE_CHECKING:
     from p2pclust.overlay.files import Content
 
-__all__ = ["GraphMLReader"]
-
 _DIGITS = 60  # longer numbers are none
 _SPACE = " "  # between an element's namespace and its name
 

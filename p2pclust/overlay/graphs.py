@@ -32,8 +32,6 @@ from p2pclust.errors import UsageError
 from p2pclust.overlay.kinds import KINDS, grid_columns
 from p2pclust.overlay.mobility import in_range
 
-__all__ = ["MAKERS"]
-
 _DRAWS = 100
 _DENSE = 1500  # up to this many peers a dense eigenvalue solver is faster
 

@@ -10,8 +10,6 @@ from typing import Any
 from p2pclust.errors import UsageError
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["KINDS", "Kind", "Option", "Value", "grid_columns", "kind_of", "options_of"]
-
 Value = int | float | bool | str
 
 

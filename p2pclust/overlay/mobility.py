@@ -25,8 +25,6 @@ from p2pclust.overlay.kinds import KINDS, options_of
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.overlay.traces import LinkChange
 
-__all__ = ["Walk", "in_range", "make_trace", "walk"]
-
 _WIDER = 1.2  # default range over the least one
 
 

@@ -16,8 +16,6 @@ from p2pclust.errors import UsageError
 from p2pclust.overlay.routes import Ways
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["Link", "Overlay", "Position", "shown", "unknown"]
-
 Link = tuple[str, str]
 Position = tuple[float, float]
 

@@ -10,8 +10,6 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.tools.files import regular
 
-__all__ = ["plan_rows", "read_bytes", "write_bytes"]
-
 _BYTES_MAX: Final = 64 * 2**20  # a full mesh of 1,000 peers takes about 30 MB of GraphML
 
 

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-__all__ = ["Ways", "even_tree", "mutual", "paired", "spanning_tree"]
-
 _BRANCHES: Final = 8  # of each peer in a tree on a full mesh, where no links give it a shape
 
 _SHORT: Final = 2**15  # distances in fewer peers fit into two bytes

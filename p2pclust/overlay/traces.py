@@ -25,8 +25,6 @@ from p2pclust.errors import UsageError
 from p2pclust.overlay.overlay import Overlay, shown, unknown
 from p2pclust.overlay.plans import plan_rows, write_bytes
 
-__all__ = ["LinkChange", "read_trace", "write_trace"]
-
 _HEADER: Final = ["seconds", "from", "to", "link"]
 _UP: Final = {"up": True, "down": False}
 

@@ -49,8 +49,6 @@ from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
-__all__ = ["die_with_parent", "main", "run_peer"]
-
 _FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
 _GOODBYE_S = 0.5
 _UNGUARDED = "no handler decides on incoming connections any more, so all are refused: the peer must be restarted"

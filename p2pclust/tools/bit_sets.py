@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["as_mask", "members_of", "packed", "unpacked"]
-
-
 #: Where more than one bit of so many is set, reading all is faster than looking for the next.
 _DENSE: Final = 8
 

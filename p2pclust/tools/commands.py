@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-__all__ = ["command", "quoted"]
-
 
 def quoted(word: object) -> str:
     """Return a word of a command as a shell needs it; a path that begins with a dash must not be read as an option.

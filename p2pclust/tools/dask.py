@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 
 from p2pclust.errors import FleetError, UsageError
 
-__all__ = ["Scheduler"]
-
 _Result = TypeVar("_Result")
 
 _ANSWER_S: Final = 10

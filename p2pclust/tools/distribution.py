@@ -11,16 +11,6 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = [
-    "COMPLETE",
-    "DEVICE",
-    "EXTRAS",
-    "extras",
-    "install_line",
-    "installed",
-    "missing_module",
-]
-
 COMPLETE: Final = "p2pclust"
 DEVICE: Final = "p2pclust-device"
 

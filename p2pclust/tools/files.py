@@ -13,8 +13,6 @@ from typing import BinaryIO, Final
 from p2pclust.errors import UsageError
 from p2pclust.tools.platforms import is_unix
 
-__all__ = ["expanded", "make_folder", "regular", "replacing", "sync"]
-
 _KINDS: Final = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 

@@ -10,8 +10,6 @@ import platform
 
 from p2pclust.errors import UsageError
 
-__all__ = ["allow_files", "exclusive_lock", "is_unix", "require_unix"]
-
 
 def is_unix() -> bool:
     """Return whether this system has what peers are made of: Linux and macOS do, Windows does not.

@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["counted", "did_you_mean", "nearest", "printable"]
-
 # Comparing takes time that grows with the square of the length.
 _COMPARED: Final = 100
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["duration", "scaled", "size"]
-
 _BYTES: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _STEPS: Final = {"B": _BYTES, "bytes": _BYTES, "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"))}
 

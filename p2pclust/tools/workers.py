@@ -18,8 +18,6 @@ from p2pclust.tools.platforms import is_unix
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["in_processes", "n_cores"]
-
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 

@@ -12,8 +12,6 @@ from typing import Final
 
 import zmq
 
-__all__ = ["Arrivals", "end_connection"]
-
 _MOST: Final = 8  # connections to remember of one peer: it has two, and some that ended
 
 

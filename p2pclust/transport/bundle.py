@@ -26,8 +26,6 @@ from p2pclust.transport.roster import (
     sign_key,
 )  # fmt: skip
 
-__all__ = ["ROSTER", "Bundle", "check_enrolled", "check_name", "load_bundle", "load_roster", "newest_roster"]
-
 ROSTER = "roster.json"
 _FROM_FLEET = "copy it again from the fleet's directory"
 #: For each key its reader, which refuses anything else.

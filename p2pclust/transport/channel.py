@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import zmq
 
+from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.dialling import Dialler
-from p2pclust.transport.keys import Bundle
 from p2pclust.transport.links import Counters, Lane
-
-__all__ = ["CURVE_OVERHEAD", "Channel", "set_common_options"]
 
 CURVE_OVERHEAD = 64
 """What CURVE and our lane mark add to a frame on the wire, rounded up from 34 bytes."""

@@ -11,8 +11,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-__all__ = ["Dialler"]
-
 _AT_ONCE: Final = 4
 #: After this time, or `_USUAL` times what the last ones took, a connection that is not up goes on by itself, and the next
 #: begins. So many absent peers cannot hold up the others.

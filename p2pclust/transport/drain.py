@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import zmq
 
-__all__ = ["Drain"]
-
 
 class Drain:
     """Call `take` for each message that a socket has, in bursts, so that timers and other sockets get their turn.

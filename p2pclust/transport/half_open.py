@@ -17,8 +17,6 @@ from typing import Final
 from p2pclust.transport.arrivals import Arrivals
 from p2pclust.transport.links import parse_address
 
-__all__ = ["HalfOpen"]
-
 _OPEN_FILES: Final = "/dev/fd"
 _PAUSE_S: Final = 1.0  # after a look that found nothing to end
 #: A listening socket wakes the loop until libzmq's thread has accepted the connection, which takes long where processors are

@@ -17,8 +17,6 @@ from zmq.utils import z85
 from p2pclust.transport.bundle import Bundle, check_name
 from p2pclust.transport.roster import RosterPeer, sign
 
-__all__ = ["beyond_this_device", "insecure_bundle"]
-
 
 def beyond_this_device(host: str) -> bool:
     """Return True if other devices may reach a socket that listens at that host.

@@ -16,8 +16,6 @@ from p2pclust.tools.platforms import exclusive_lock, is_unix
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["exclusive", "is_sealed", "load_signing_key", "read", "read_json", "to_file", "write"]
-
 # The format names the derivation: other parameters are another format.
 _FORMAT = "p2pclust fleet key 1: scrypt N=2^17 r=8 p=1, ChaCha20-Poly1305"
 _NONCE = bytes(12)

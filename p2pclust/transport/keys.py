@@ -20,21 +20,12 @@ from p2pclust.errors import UsageError
 from p2pclust.transport.bundle import (
     ROSTER,
     Bundle,
-    check_enrolled,
     check_name,
-    load_bundle,
     load_roster,
-    newest_roster,
 )  # fmt: skip
 from p2pclust.transport.key_files import exclusive, load_signing_key, read, to_file, write
-from p2pclust.transport.new_keys import generate, load_request, make_request, new_device
+from p2pclust.transport.new_keys import generate, load_request, new_device
 from p2pclust.transport.roster import PEER, Roster, RosterPeer, last_day, parse, sign, sign_key
-
-__all__ = [
-    "FLEET_KEY", "ROSTER", "Bundle", "Roster", "RosterPeer", "Throwaway", "add_devices", "check_enrolled",
-    "check_name", "enroll", "fleet_public", "init_fleet", "load_bundle", "load_public_roster", "load_roster",
-    "make_request", "newest_roster", "revoke", "rotate", "sign_facts", "throwaway_fleet", "write_fleet",
-]  # fmt: skip
 
 FLEET_KEY, FLEET_PUBLIC = "fleet.key", "fleet.pub"
 

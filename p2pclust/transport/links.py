@@ -14,11 +14,8 @@ from ipaddress import IPv6Address
 from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.keys import Roster
+from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_FRAMES
-
-__all__ = ["Counters", "ImposedLink", "Lane", "Links", "Receive", "misfit", "parse_address", "tcp_endpoint"]
-
 
 # libzmq and the resolver raise for names with empty or long labels, or labels that begin with another character.
 _LABEL: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"

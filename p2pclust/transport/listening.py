@@ -13,8 +13,6 @@ from p2pclust.transport.links import tcp_endpoint
 from p2pclust.transport.wire import MAX_FRAME_BYTES
 from p2pclust.transport.zap import DOMAIN
 
-__all__ = ["bind", "open_router"]
-
 _INBOUND_QUEUE = 64  # messages per connection
 
 

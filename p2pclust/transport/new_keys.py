@@ -18,8 +18,6 @@ from p2pclust.transport.signatures import verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["generate", "load_request", "make_request", "new_device"]
-
 _REQUEST = b"p2pclust request to be enrolled 1\n"
 
 

@@ -25,11 +25,6 @@ from p2pclust.transport.signatures import verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = [
-    "MAX_ROSTER_BYTES", "NAME", "OPERATOR", "PEER", "Roster", "RosterPeer", "curve_key", "fingerprint", "fleet_id_of",
-    "from_document", "is_signed", "last_day", "parse", "sign", "sign_key", "signed_by",
-]  # fmt: skip
-
 #: A roster of 10,000 peers is some 3 MB.
 MAX_ROSTER_BYTES: Final = 4 * 1024 * 1024
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-__all__ = ["fact_statement", "statement", "verified"]
-
 
 def statement(what: bytes, fleet_id: str, by: str, to: str, parts: Sequence[bytes]) -> bytes:
     """Return what a device signs: a digest of these parts; no two sequences of parts have the same one."""

@@ -16,11 +16,6 @@ import msgpack
 
 from p2pclust.errors import WireError
 
-__all__ = [
-    "MAX_CONTROL_BYTES", "MAX_FRAMES", "MAX_FRAME_BYTES", "MAX_HEADER_BYTES", "WIRE_MINOR", "WIRE_VERSION",
-    "OtherVersionError", "kind_of", "pack", "unpack",
-]  # fmt: skip
-
 #: The major version, in every header; changes when messages of the old one can no longer be understood.
 WIRE_VERSION: Final = 1
 #: The minor version, sent in digests of facts; raised with every new kind of message or optional field.

@@ -16,8 +16,6 @@ from zmq.utils import z85
 
 from p2pclust.transport.drain import Drain
 
-__all__ = ["CONTROL_DOMAIN", "DOMAIN", "ZapHandler"]
-
 DOMAIN = b"p2pclust"
 """Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits any key when no handler answers."""
 

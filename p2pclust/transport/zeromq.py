@@ -30,8 +30,6 @@ from p2pclust.transport.zap import ZapHandler
 if TYPE_CHECKING:  # bytes move without NumPy
     pass
 
-__all__ = ["ZmqLinks"]
-
 _NOBLOCK = int(zmq.NOBLOCK)  # a plain number: the enum's own arithmetic is slow
 _BURST_MESSAGES = 256
 _BURST_BYTES = 512 * 1024  # eight chunks of blobs: timers must not wait longer

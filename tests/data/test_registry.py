@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from p2pclust.data import BUILT_IN, load
-from p2pclust.data.generate import GENERATORS
-from p2pclust.data.registry import available, cache_dir, gaussians
+from p2pclust.data.generate import GENERATORS, gaussians
+from p2pclust.data.registry import available, cache_dir
 from p2pclust.errors import DataError, UsageError
 
 

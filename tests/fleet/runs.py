@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Event, Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job

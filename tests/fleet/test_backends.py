@@ -11,7 +11,8 @@ from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.testbed import BACKENDS, Backend, backend
-from p2pclust.lab.testbed.spec import Fault, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.protocols.engine import summaries
 
 JOBS = [

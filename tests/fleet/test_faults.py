@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from runs import PROTOCOLS, a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
-from p2pclust.lab.testbed.spec import Fault
+from p2pclust.lab.testbed.faults import Fault
 from p2pclust.peer.core.timing import preset
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from runs import carry_out
 from p2pclust.errors import UsageError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.compose import cluster_job

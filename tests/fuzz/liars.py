@@ -21,10 +21,10 @@ from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.jobs.announcements import JOB
 from p2pclust.peer.core.messages import FactDelta, Message, Relay, Update
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["KINDS", "Liar"]
 

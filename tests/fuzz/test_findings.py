@@ -16,12 +16,12 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.job_messages import HeldState
 from p2pclust.peer.core.messages import Gossip, Message, Update
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import BeginJob, CheckState, NoResult, Outcome
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.roster import parse
 from p2pclust.transport.wire import OtherVersionError

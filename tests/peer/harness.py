@@ -62,7 +62,6 @@ from p2pclust.peer.core.messages import (
 )  # fmt: skip
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import (
     AddUp,
     BeginJob,
@@ -87,6 +86,7 @@ from p2pclust.peer.core.timing import PRESETS, Limits, Timing
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.protocols.engine.reasons import NOT_ASKED
+from p2pclust.protocols.engine.workspace import digest_of
 
 MEMBERSHIP = (Ping, Ack, PingRequest, Gossip, MemberSync, Refusal)
 FACTS = (FactDigest, FactDelta)

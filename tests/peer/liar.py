@@ -38,7 +38,7 @@ from p2pclust.peer.core.messages import (
     Relay,
     Update,
 )  # fmt: skip
-from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 LIAR = "p4"
 UNREADABLE = 0.1

@@ -12,9 +12,9 @@ import msgpack
 import numpy as np
 from disk_recorder import Image, Moment, Recorder, without_syncs
 
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.store import Store
+from p2pclust.protocols.engine.workspace import digest_of
 
 __all__ = ["STATE", "Life", "Promise", "cuts", "explore", "lay_out", "open_store", "recorded", "reopened"]
 

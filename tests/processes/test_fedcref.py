@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "protocols"))
 from communities import a_job, planted, specs
 
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.testbed.spec import Fault, FleetSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.models.fedcref_agreed import Agreed

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, is_replay, rows
 
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.protocols.engine.job import Job
 
 pytestmark = [pytest.mark.soak, pytest.mark.processes, pytest.mark.timeout(300)]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 
-from p2pclust.lab.testbed.faults import Do
-from p2pclust.lab.testbed.spec import Fault
+from p2pclust.lab.testbed.faults import Do, Fault
 from p2pclust.peer.core.timing import preset
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -22,6 +22,7 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import _run_child
+from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.association import Clusters
@@ -151,13 +152,13 @@ class Hand:
             if isinstance(told, Arrays):
                 n_peers = len(self.locals)
                 try:
-                    part = engine.ContributionReader(self.job, self.state, n_peers=n_peers).read(told.encode())
+                    part = ContributionReader(self.job, self.state, n_peers=n_peers).read(told.encode())
                 except WireError as error:
                     abstained[peer] = f"malformed: {error}"
                 else:
                     given.append((peer, part))
         self.state = engine.advance(self.job, self.state, given, abstained, n_peers=len(self.locals))
-        assert engine.decode_state(self.job, self.state.encode()) == self.state, "others can read it"
+        assert decode_state(self.job, self.state.encode()) == self.state, "others can read it"
         return self.state
 
     def round(self, peers: Sequence[int] | None = None, liar: Liar = lambda peer, part: part) -> JobState:

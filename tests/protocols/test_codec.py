@@ -14,8 +14,10 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import JobState, RoundRecord
+from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.round_log import RoundRecord
+from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 
 ARRAYS = Arrays(
     centers=[[0.5, -0.0], [1e300, 5e-324]],
@@ -104,7 +106,7 @@ def test_arbitrary_bytes_only_raise_wire_errors(data: bytes) -> None:
     for decode in (
         JobState.decode,
         Arrays.decode,
-        lambda d: engine.ContributionReader(job, engine.begin(job), n_peers=3).read(d),
+        lambda d: ContributionReader(job, engine.begin(job), n_peers=3).read(d),
     ):
         with pytest.raises(WireError):
             decode(data)
@@ -301,7 +303,7 @@ REORDERED = Arrays({name: GOOD[name] for name in reversed(list(GOOD))})
 
 
 def _received(arrays: Arrays, *, summed: int = 1) -> Arrays:
-    return engine.ContributionReader(JOB, OPENED, n_peers=3).read(arrays.encode(), summed=summed)
+    return ContributionReader(JOB, OPENED, n_peers=3).read(arrays.encode(), summed=summed)
 
 
 def test_a_contribution_comes_back_with_the_same_bits() -> None:
@@ -335,9 +337,9 @@ SEEDING = engine.begin(cluster_job("llf-cm", n_clusters=2, bounds=([0.0], [9.0])
 
 def test_a_state_of_the_job_is_accepted() -> None:
     for state in (OPENED, CLUSTERING):
-        assert engine.decode_state(JOB, state.encode()) == state
+        assert decode_state(JOB, state.encode()) == state
     ranges = cluster_job("llf-cm", n_clusters=2)
-    assert engine.decode_state(ranges, engine.begin(ranges).encode()) == engine.begin(ranges)
+    assert decode_state(ranges, engine.begin(ranges).encode()) == engine.begin(ranges)
 
 
 @pytest.mark.parametrize(
@@ -360,13 +362,13 @@ def test_a_state_of_the_job_is_accepted() -> None:
 )
 def test_a_state_that_the_job_cannot_have_is_refused(state: JobState) -> None:
     with pytest.raises(WireError, match="job state"):
-        engine.decode_state(JOB, state.encode())
+        decode_state(JOB, state.encode())
 
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_no_state(data: bytes) -> None:
     with pytest.raises(WireError):
-        engine.decode_state(JOB, data)
+        decode_state(JOB, data)
 
 
 def test_a_sum_of_several_contributions_may_be_larger() -> None:

@@ -21,6 +21,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Workspace
 from p2pclust.protocols.models import affinity
 from p2pclust.protocols.models.fedcref_agreed import ARRAYS, MOST_CLUSTERS, PHASES
@@ -296,7 +297,7 @@ def test_a_state_is_refused_or_can_be_worked_with(mode: str) -> None:
         arrays = state.arrays.replace(**{name: data.draw(odd(state.arrays[name])) for name in names})
         h = Hand(start.job, start.locals)
         try:
-            h.state = engine.decode_state(h.job, replace(state, arrays=arrays).encode())
+            h.state = decode_state(h.job, replace(state, arrays=arrays).encode())
         except WireError:
             outcomes["refused"] += 1
             return
@@ -347,4 +348,4 @@ def test_no_phase_beyond_the_last() -> None:
     for phase in (-1, len(PHASES), 2**40):
         data = replace(h.state, arrays=h.state.arrays.replace(cref_phase=np.int64(phase))).encode()
         with pytest.raises(WireError, match="there is no phase"):
-            engine.decode_state(h.job, data)
+            decode_state(h.job, data)

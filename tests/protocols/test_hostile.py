@@ -24,6 +24,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 from p2pclust.protocols.measuring.measure import MeasuredIndices, measured
 
 N = 3
@@ -111,7 +112,7 @@ def sent(job: Job, state: JobState, locals_: list[Local], liar: Any = None) -> t
         try:
             part = engine.contribution(job, state, locals_[peer], peer, N)
             data = (liar(peer, part) if liar else part).encode()
-            got.append((peer, engine.ContributionReader(job, state, n_peers=N).read(data)))
+            got.append((peer, ContributionReader(job, state, n_peers=N).read(data)))
         except Abstain as answer:
             abstained[peer] = answer.reason
         except WireError as error:
@@ -126,7 +127,7 @@ def run(job: Job, locals_: list[Local], liar: Any = None) -> Iterator[JobState]:
         got, abstained = sent(job, state, locals_, liar)
         state = engine.advance(job, state, got, abstained, n_peers=N, memory=memory)
         assert state.arrays.sound()
-        assert engine.decode_state(job, state.encode()) == state, "others can read it"
+        assert decode_state(job, state.encode()) == state, "others can read it"
         yield state
 
 
@@ -161,7 +162,7 @@ def test_lies_in_states(job: Job) -> None:
                     false, stage=int(rng.integers(len(job.stages))), status=str(rng.choice(["running", "done"]))
                 )
             try:
-                state = engine.decode_state(job, false.encode())
+                state = decode_state(job, false.encode())
             except WireError:
                 refused += 1
                 continue
@@ -210,22 +211,22 @@ def test_states_that_would_hurt_are_refused(name: str, stage: str, step: int, ar
     honest = at(job, stage, step)
     gone = [key for key, value in arrays.items() if value is None]
     false = honest.arrays.without(*gone).replace(**{k: v for k, v in arrays.items() if v is not None})
-    assert engine.decode_state(job, honest.encode()) == honest
+    assert decode_state(job, honest.encode()) == honest
     with pytest.raises(WireError, match=line):
-        engine.decode_state(job, replace(honest, arrays=false).encode())
+        decode_state(job, replace(honest, arrays=false).encode())
 
 
 def test_a_round_of_a_stage_that_has_none_is_refused() -> None:
     job = JOBS["ffcm of k-means"]  # range, none, seeding (uniform, from the seed), ffcm
     honest = at(job, "ffcm")
     with pytest.raises(WireError, match="a round of stage none, which needs none"):
-        engine.decode_state(job, replace(honest, stage=1, log=honest.log[:1], round=1).encode())
+        decode_state(job, replace(honest, stage=1, log=honest.log[:1], round=1).encode())
 
 
 def test_an_end_before_the_last_stage_is_refused() -> None:
     job = JOBS["ffcm"]
     with pytest.raises(WireError, match="done in stage 2 of a job of 4"):
-        engine.decode_state(job, replace(at(job, "careful"), status="done").encode())
+        decode_state(job, replace(at(job, "careful"), status="done").encode())
 
 
 @pytest.mark.parametrize("name", ["llf-fcm measured", "k-fed measured"])
@@ -235,7 +236,7 @@ def test_an_end_without_the_measures_is_refused(name: str) -> None:
     assert last.status == "done"
     for false in (last.arrays.without("measured_spreads"), last.arrays.replace(measured_rows=np.int64(0))):
         with pytest.raises(WireError, match=r"not all that is measured|measures of no row"):
-            engine.decode_state(job, replace(last, arrays=false).encode())
+            decode_state(job, replace(last, arrays=false).encode())
 
 
 class TestSumsThatCancel:

@@ -23,6 +23,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.wire import decode_state
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +176,7 @@ def federated(case: Case, protocol: str, max_rounds: int, **options: Any) -> tup
     else:
         locals_ = [Local(case.X[case.owner == p]) for p in range(case.n_peers)]
     seen: list[JobState] = []
-    last = run_in_process(job, locals_, lambda state: seen.append(engine.decode_state(job, state.encode())))
+    last = run_in_process(job, locals_, lambda state: seen.append(decode_state(job, state.encode())))
     assert last.status == "done", last.reason
     return job, locals_, seen
 

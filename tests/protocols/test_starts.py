@@ -16,6 +16,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import in_working_coordinates
 from p2pclust.protocols.engine.registry import EVALUATING, known, protocol_class
 from p2pclust.protocols.engine.runner import pooled, replay
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.measuring.objective import Objective
 
@@ -95,7 +96,7 @@ def test_it_goes_on_after_any_round_from_the_bytes_of_the_state() -> None:
     job, ended = several("llf-fcm")
     state = engine.begin(job)
     while state.status == "running":
-        state = engine.decode_state(job, state.encode())
+        state = decode_state(job, state.encode())
         given = [(p, engine.contribution(job, state, local, p, len(PEERS))) for p, local in enumerate(PEERS)]
         state = engine.advance(job, state, given, {}, n_peers=len(PEERS))
     assert state == ended
@@ -214,7 +215,7 @@ class TestObjective:
             state = engine.advance(job, state, given, {}, n_peers=len(PEERS))
         broken = JobState(**{**vars(state), "arrays": state.arrays.without("starts")})
         with pytest.raises(WireError, match="not the 2 starts of the job"):
-            engine.decode_state(job, broken.encode())
+            decode_state(job, broken.encode())
 
     def test_a_winner_that_is_no_start_is_refused(self) -> None:
         assert Objective().flaw(Arrays(winner=np.int64(1)), done=True) == "start 1 of 1"

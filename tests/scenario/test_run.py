@@ -18,10 +18,12 @@ from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.lab.scenario.run import carry_out, fleet_spec
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, OnEvent
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.metrics import adjusted_rand_index
 from p2pclust.protocols.engine import engine
-from p2pclust.protocols.engine.job import Job, RoundRecord
+from p2pclust.protocols.engine.job import Job
+from p2pclust.protocols.engine.round_log import RoundRecord
 
 Write = Callable[..., str]
 OUT = Path("out")

@@ -10,7 +10,8 @@ from p2pclust.clustering.encodings import encode_weights
 from p2pclust.clustering.stacks import reconstruction_errors
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays

@@ -11,7 +11,8 @@ from communities import a_job, planted, specs
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Event, Fault, FleetResult, FleetSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.models.fedcref_agreed import Agreed

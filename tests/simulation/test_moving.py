@@ -15,7 +15,8 @@ from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.commands.seeds import Asked, try_seeds
 from p2pclust.lab.links.shaping import Shape
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job

@@ -20,7 +20,7 @@ from p2pclust.overlay.files import read_overlay
 from p2pclust.overlay.plans import plan_rows
 from p2pclust.peer.work.rows import load_rows
 from p2pclust.tools.files import regular
-from p2pclust.transport.keys import load_bundle
+from p2pclust.transport.bundle import load_bundle
 
 READERS: dict[str, Callable[[Path], object]] = {
     "rows.csv": read,

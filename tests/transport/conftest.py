@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.transport.memory import MemoryLinks, Network
 
-from p2pclust.transport.keys import Bundle, Roster, throwaway_fleet
+from p2pclust.transport.bundle import Bundle
+from p2pclust.transport.keys import throwaway_fleet
 from p2pclust.transport.links import Lane
+from p2pclust.transport.roster import Roster
 from p2pclust.transport.zeromq import ZmqLinks
 
 Message = tuple[str, list[bytes], Lane]

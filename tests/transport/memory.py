@@ -10,8 +10,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.keys import Bundle, Roster
+from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Counters, Lane, Links, Receive, misfit, parse_address
+from p2pclust.transport.roster import Roster
 
 MOST_WAITING = {Lane.CONTROL: 64, Lane.BULK: 8}
 PATIENCE_S = 1.0

@@ -16,20 +16,10 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from p2pclust.errors import UsageError
 from p2pclust.transport import keys, new_keys
 from p2pclust.transport import roster as roster_module
+from p2pclust.transport.bundle import Bundle, check_enrolled, check_name, load_bundle, load_roster
 from p2pclust.transport.key_files import is_sealed
-from p2pclust.transport.keys import (
-    Bundle,
-    Roster,
-    add_devices,
-    check_enrolled,
-    check_name,
-    init_fleet,
-    load_bundle,
-    load_roster,
-    sign_facts,
-    throwaway_fleet,
-    write_fleet,
-)
+from p2pclust.transport.keys import add_devices, init_fleet, sign_facts, throwaway_fleet, write_fleet
+from p2pclust.transport.roster import Roster
 
 
 def add_device(directory, name, passphrase=None):

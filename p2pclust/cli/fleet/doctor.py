@@ -21,8 +21,6 @@ from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.tools.distribution import DEVICE, extras, install_line, installed
 from p2pclust.tools.platforms import is_unix
 
-__all__ = ["Check", "doctor", "examine"]
-
 #: Descriptors of two sockets per neighbour and lane, and of some files: enough for about 100 neighbours.
 _FILES = 1024
 #: A round syncs once at each peer; a slower disk slows rounds and elections.

@@ -19,8 +19,6 @@ from p2pclust.tools.spelling import printable
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host, Inventory
 
-__all__ = ["app"]
-
 _RECORD = "hosts.json"
 app = group("""Start the peers of an inventory, on this machine or over SSH; keep them running; show them; end them.
 

@@ -28,9 +28,8 @@ from p2pclust.overlay import make_overlay
 from p2pclust.tools.commands import command
 from p2pclust.tools.files import expanded
 from p2pclust.tools.spelling import nearest
-from p2pclust.transport.keys import ROSTER, check_enrolled, load_bundle, load_public_roster, load_roster
-
-__all__ = ["InventoryFile", "check_names", "load_inventory"]
+from p2pclust.transport.bundle import ROSTER, check_enrolled, load_bundle, load_roster
+from p2pclust.transport.keys import load_public_roster
 
 LOCAL = "local"
 #: Keys of a peer's configuration that the inventory sets itself.

@@ -19,8 +19,6 @@ from p2pclust.tools.commands import command
 if TYPE_CHECKING:
     from p2pclust.transport.roster import Roster
 
-__all__ = ["app"]
-
 _PASSPHRASE = "P2PCLUST_PASSPHRASE"
 
 app = group("""Make a fleet's keys, enrol its devices and revoke them; peers talk only to peers on the fleet's signed roster.
@@ -101,7 +99,8 @@ def request(
     Example:
       p2pclust keys request meter-07 --fleet-key 5f0a6d...
     """
-    from p2pclust.transport.keys import load_bundle, make_request  # noqa: PLC0415
+    from p2pclust.transport.bundle import load_bundle  # noqa: PLC0415
+    from p2pclust.transport.new_keys import make_request  # noqa: PLC0415
     from p2pclust.transport.roster import fingerprint  # noqa: PLC0415
 
     bundle, asking = make_request(directory, name, fleet_key)
@@ -201,7 +200,8 @@ def show(
     Example:
       p2pclust keys show fleet
     """
-    from p2pclust.transport.keys import fleet_public, load_roster  # noqa: PLC0415
+    from p2pclust.transport.bundle import load_roster  # noqa: PLC0415
+    from p2pclust.transport.keys import fleet_public  # noqa: PLC0415
     from p2pclust.transport.roster import fingerprint  # noqa: PLC0415
 
     public = fleet_public(fleet, lambda: _unlock(fleet))

@@ -17,11 +17,6 @@ from p2pclust.tools.units import duration
 if TYPE_CHECKING:
     from p2pclust.hosts.client import Connection
 
-__all__ = [
-    "ADDRESS_HELP", "JOB_HELP", "OVER", "BundleOption", "JobArgument", "JsonOption", "PeerOption", "RosterOption",
-    "client_of", "jobs", "name_of", "peers", "secrecy_of", "status", "table_of",
-]  # fmt: skip
-
 #: Phases of ended jobs.
 OVER = ("done", "failed", "cancelled")
 _LAST = 3  # ended jobs that `status` shows

@@ -20,8 +20,6 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.data.dataset import DataSet
 
-__all__ = ["become", "peer"]
-
 _NAMED: Final = 8  # columns that --check names
 
 

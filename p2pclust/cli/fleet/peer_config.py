@@ -27,10 +27,9 @@ from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.protocols.secure.parameters import LEAST_COHORT
 from p2pclust.tools.distribution import install_line
 from p2pclust.tools.files import expanded
+from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
-from p2pclust.transport.keys import Roster, check_enrolled, load_bundle, newest_roster
-
-__all__ = ["FORMER_NAMES", "PeerConfig", "load_config"]
+from p2pclust.transport.roster import Roster
 
 #: Keys that were called otherwise in the release before.
 FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}

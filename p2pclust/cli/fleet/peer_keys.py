@@ -10,8 +10,6 @@ from p2pclust.jobs.fields import wrong_value
 from p2pclust.transport.insecure import beyond_this_device
 from p2pclust.transport.links import parse_address
 
-__all__ = ["address", "local_address", "neighbour", "reachable", "source"]
-
 _COMMAND = (
     'expected a file, a folder, or { command = ["PROGRAM", "ARGUMENT", ...], format = "csv" } with perhaps timeout_s and '
     "max_mb"

@@ -16,10 +16,6 @@ from p2pclust.errors import FleetError
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Host
 
-__all__ = [
-    "SLACK_S", "Deadline", "InventoryPath", "Wait", "end_with", "fault", "on_hosts", "restart", "stop",
-]  # fmt: skip
-
 #: Extra time for a host to connect, copy and answer.
 SLACK_S = 60.0
 

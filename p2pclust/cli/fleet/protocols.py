@@ -11,8 +11,6 @@ from p2pclust.cli.show.options import AsJson
 from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import UsageError
 
-__all__ = ["PROTOCOLS", "ProtocolInfo", "protocols"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolInfo:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from p2pclust.hosts.labels import Labelled
     from p2pclust.hosts.submission import FinishedJob
 
-__all__ = ["assign", "result"]
-
 _FEATURES_SHOWN = 8
 _SUFFIXES = (".csv", ".json", ".npz")
 

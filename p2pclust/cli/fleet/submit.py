@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from p2pclust.hosts.client import Connection
 
-__all__ = ["SUBMIT_SETTINGS", "cancel", "parameters", "submit", "watch"]
-
 #: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from p2pclust.hosts.inventory import Inventory
 
-__all__ = ["how", "is_down", "judge", "show"]
-
 _BEHIND = 2  # rounds; an aggregator is one round ahead of the others
 _STYLES = {
     "running": "green", "starting": "yellow", "waiting": "bold red", "given-up": "bold red", "leaving": "yellow",

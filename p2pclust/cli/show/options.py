@@ -9,10 +9,6 @@ import typer
 
 from p2pclust.errors import UsageError
 
-__all__ = [
-    "AsJson", "FormerMissing", "Overrides", "ScenarioSeed", "column", "columns", "group", "key_values", "renamed_option",
-]  # fmt: skip
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Overrides = Annotated[
     list[str] | None,

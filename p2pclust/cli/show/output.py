@@ -18,8 +18,6 @@ from p2pclust.tools.spelling import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["complain", "note", "put_json", "stderr", "stdout"]
-
 
 def stdout(columns: int = 120) -> Console:
     """Return the console for what a command was asked for: standard output, in colour on a terminal only.

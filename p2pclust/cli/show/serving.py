@@ -9,8 +9,6 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Serve", "ServingCommand", "with_address"]
-
 _OPTION: Final = "--serve"
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d+")
 

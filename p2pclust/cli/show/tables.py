@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["table"]
-
 
 def table(
     columns: Sequence[str],

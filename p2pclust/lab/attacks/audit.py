@@ -26,8 +26,6 @@ from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.runner import Later, labelling_stage, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
-__all__ = ["Audit", "audit_job"]
-
 Floats = NDArray[np.float64]
 
 #: A job is run again without each of at most so many devices, spread over the roster.

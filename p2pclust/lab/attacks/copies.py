@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from p2pclust.lab.attacks.sights import Sight
 
-__all__ = ["proposed_rows"]
-
 Floats = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from p2pclust.lab.attacks.sights import Sight
 
-__all__ = ["SeenFuzzySums", "fuzzy_sums_in", "rows_solved_for"]
-
 Floats = NDArray[np.float64]
 
 #: A solution explains what was shown to so many digits of it.

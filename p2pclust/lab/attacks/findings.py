@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["EXACTLY", "AttackResult", "ranges_of", "recovered"]
-
 Floats = NDArray[np.float64]
 
 #: A row is recovered if each of its values is found to this share of the feature's range.

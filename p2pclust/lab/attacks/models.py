@@ -36,8 +36,6 @@ from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.uifca import UIFCAProtocol
 
-__all__ = ["attack_models", "exchanges_models"]
-
 Floats = NDArray[np.float64]
 
 #: One row in so many is withheld from the job, of peers with at least as many rows.

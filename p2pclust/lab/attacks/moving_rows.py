@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["rows_from_centers", "rows_that_moved_alone"]
-
 Floats = NDArray[np.float64]
 
 #: Two readings of one row agree up to the rounding of the sums, as a share of the largest.

@@ -18,9 +18,6 @@ from p2pclust.protocols.engine.runner import Later, by_groups, replayed, rows_at
 from p2pclust.protocols.engine.sums import Group, added_up, floats_of
 from p2pclust.tools.bit_sets import members_of
 
-__all__ = ["Sight", "Sights", "branches_of", "sights_of", "sums_of_clusters"]
-
-
 Floats = NDArray[np.float64]
 
 

@@ -17,8 +17,6 @@ from p2pclust.lab.attacks.moving_rows import rows_that_moved_alone
 from p2pclust.lab.attacks.sights import Sight, sums_of_clusters
 from p2pclust.protocols.engine.arrays import Arrays
 
-__all__ = ["differences", "rows_in_differences", "single_rows"]
-
 Floats = NDArray[np.float64]
 
 #: A number of rows is 1 up to the rounding of two sums.

@@ -16,8 +16,6 @@ from p2pclust.lab.commands.run import BackendName
 if TYPE_CHECKING:
     from p2pclust.lab.scenario.outcome.audited import AuditedJob
 
-__all__ = ["audit"]
-
 _MOST_PEERS = 5
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.scenario.file.schema import Scenario
     from p2pclust.lab.testbed.spec import Event
 
-__all__ = ["choose"]
-
 
 def choose(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario file.")],

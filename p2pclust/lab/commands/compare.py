@@ -14,8 +14,6 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.lab.scenario.outcome.compare import ComparedFigure, ComparedRun
 
-__all__ = ["compare"]
-
 
 def compare(
     results: Annotated[

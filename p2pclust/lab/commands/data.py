@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from p2pclust.data.fetch import OnProgress
     from p2pclust.data.holdings import Holdings
 
-__all__ = ["app"]
-
 app = group("""List data sets, download them, and split one among peers.
 
 \b

@@ -11,8 +11,6 @@ import typer
 from p2pclust.cli.show.output import note
 from p2pclust.lab.commands.run import BackendName, run
 
-__all__ = ["demo"]
-
 _NAME = "quickstart"
 
 

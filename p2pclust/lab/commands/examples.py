@@ -12,8 +12,6 @@ from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.tools.commands import quoted
 
-__all__ = ["app"]
-
 app = group("""List the scenarios and sweeps that are installed with p2pclust, and copy one of them to change it.
 
 \b

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from p2pclust.data.survey import ColumnSurvey
     from p2pclust.data.table import TextRows
 
-__all__ = ["init"]
-
 _SHOWN = 40  # columns in the table
 _ROWS_EACH = 10  # if rows are dealt out by chance, and no number of devices is given
 

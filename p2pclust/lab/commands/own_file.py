@@ -13,8 +13,6 @@ from p2pclust.tools.commands import command
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared
 
-__all__ = ["PROTOCOL", "NumberOfClusters", "check_new", "doubtful_fills", "measurable", "propose", "too_few", "write"]
-
 PROTOCOL: Final = "llf-cm"
 _TRIED: Final = range(1, 11)
 _RESTARTS: Final = 2

@@ -11,8 +11,6 @@ from p2pclust.lab.commands.seeds import Asked, in_worker, try_seeds
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
-__all__ = ["BugFound", "bug_names", "look_for_all"]
-
 
 class BugFound(NamedTuple):
     """Where a planted bug was found."""

@@ -13,8 +13,6 @@ from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
 
-__all__ = ["replay"]
-
 
 def replay(
     run: Annotated[

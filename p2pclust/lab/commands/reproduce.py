@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.reproduce.frame import Measured, Plan
     from p2pclust.lab.reproduce.model import Claim, Table
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     tables: Annotated[

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.scenario.file.schema import Scenario
     from p2pclust.lab.testbed.spec import Event
 
-__all__ = ["BackendName", "run"]
-
 
 class BackendName(StrEnum):
     """Where the peers run."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomResult
     from p2pclust.lab.simulation.swarms.swarm import SeedResult
 
-__all__ = ["ALL", "PROTOCOLS", "Asked", "Finding", "KeptFindings", "asked_of", "explore", "in_worker", "try_seeds"]
-
 
 @dataclass(frozen=True)
 class Finding:

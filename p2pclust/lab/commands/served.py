@@ -19,8 +19,6 @@ from p2pclust.tools.files import expanded
 if TYPE_CHECKING:
     from p2pclust.hosts.inventory import Inventory
 
-__all__ = ["serve_fleet"]
-
 
 def serve_fleet(
     address: str,

@@ -24,8 +24,6 @@ from p2pclust.tools.workers import n_cores
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["simulate"]
-
 _STORIES = 3
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.sweep import Cell, Sweep, Sweeping
     from p2pclust.lab.sweep.pools import Finished, Pool
 
-__all__ = ["sweep"]
-
 
 def sweep(
     file: Annotated[
@@ -67,9 +65,9 @@ def sweep(
       p2pclust topology sweep mixing --scheduler tcp://10.0.0.1:8786
     """
     from p2pclust.lab.commands.show.examples import list_examples  # noqa: PLC0415
-    from p2pclust.lab.scenario.file.examples import find_example  # noqa: PLC0415
+    from p2pclust.lab.scenario.file.examples import SWEEPS, find_example  # noqa: PLC0415
     from p2pclust.lab.sweep.cells import check  # noqa: PLC0415 - the whole agent
-    from p2pclust.lab.sweep.spec import SWEEPS, load_sweep  # noqa: PLC0415
+    from p2pclust.lab.sweep.spec import load_sweep  # noqa: PLC0415
 
     if file is None:
         list_examples(SWEEPS, "sweep", "p2pclust topology sweep", as_json=as_json)

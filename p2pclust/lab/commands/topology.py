@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from p2pclust.lab.topology import Measures
     from p2pclust.overlay import Overlay
 
-__all__ = ["app"]
-
 app = group("""Make overlays (which peers are linked), measure and draw them, and experiment with them.
 
 \b
@@ -101,7 +99,7 @@ def show(
       p2pclust topology show mobility --peers 9 --set speed=0.02 -o walk.svg -o walk.csv
       p2pclust topology show overlay.graphml
     """
-    from p2pclust.lab.topology import measure
+    from p2pclust.lab.topology import measure  # noqa: PLC0415
     from p2pclust.overlay import make_trace, write_overlay, write_trace  # noqa: PLC0415
     from p2pclust.protocols.engine.random_streams import gossiping, linking  # noqa: PLC0415 - imports NumPy
 

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pclust.transport.keys import Roster
 from p2pclust.transport.links import Counters, Lane, Links, Receive
-
-__all__ = ["BreakableLinks"]
+from p2pclust.transport.roster import Roster
 
 
 class BreakableLinks:

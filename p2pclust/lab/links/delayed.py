@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # bytes move without NumPy
 
     from p2pclust.transport.zeromq import ZmqLinks
 
-__all__ = ["Delayed", "OwnLink", "Release", "shape_own"]
-
 Release = Callable[[str, list[bytes], Lane], object]
 """Called with the peer, the frames and the lane of each message that comes out."""
 

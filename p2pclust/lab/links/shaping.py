@@ -35,8 +35,6 @@ from p2pclust.transport.links import Lane
 if TYPE_CHECKING:  # bytes move without NumPy
     import numpy as np
 
-__all__ = ["QUEUE_BYTES", "Line", "Shape", "Way", "pair_of_lines"]
-
 #: Of one lane, waiting to go onto the line.
 QUEUE_BYTES: Final = 4 * 1024 * 1024
 _MBIT: Final = 1e6 / 8  # bytes

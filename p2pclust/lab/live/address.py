@@ -11,8 +11,6 @@ from typing import Final
 from p2pclust.errors import UsageError
 from p2pclust.transport.links import parse_address
 
-__all__ = ["DEFAULT", "Address"]
-
 DEFAULT: Final = "127.0.0.1:7480"
 
 

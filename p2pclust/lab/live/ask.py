@@ -20,8 +20,6 @@ from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["AnswerReader", "FleetFollower"]
-
 _OVER: Final = ("done", "failed", "cancelled")
 _APART_S: Final = 0.5
 _ANSWER_S: Final = 3.0

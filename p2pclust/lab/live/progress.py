@@ -1,6 +1,6 @@
 """Follow the events of a run: keep the state of every peer and job, and describe the events that matter in one line each.
 
-Drawing is done by others: on a terminal by `p2pclust.lab.commands.show.live`, in a browser by the page of `p2pclust.lab.live.server`.
+`p2pclust.lab.commands.show.live` draws it on a terminal, the page of `p2pclust.lab.live.server` in a browser.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Final
 
 from p2pclust.lab.live.views import Event, EventLine, GroupView, JobView, Mark, PeerView, RoundView
 from p2pclust.lab.live.words import FAULTS, LINES, relayed, relinked
-
-__all__ = ["Progress"]
 
 _MOST_LINES: Final = 40
 _MOST_MARKS: Final = 400  # on the time line; the oldest are forgotten

@@ -11,8 +11,6 @@ from typing import Any, Final
 from p2pclust.errors import DataError, UsageError
 from p2pclust.lab.live.progress import Progress
 
-__all__ = ["OPENING", "Scene", "recorded"]
-
 #: The verb of the event that a run begins its log with.
 OPENING: Final = "fleet"
 

@@ -23,8 +23,6 @@ from p2pclust.lab.live.address import Address
 from p2pclust.lab.live.shown import LivePicture
 from p2pclust.peer.operate.web import names_this_host
 
-__all__ = ["LivePage"]
-
 _APART_S: Final = 0.1  # between two snapshots
 _BYTES_PER_S: Final = 500_000  # that a browser is sent at most: large fleets are drawn less often
 _BEAT_S: Final = 5.0  # without a snapshot, so that the page knows that the connection lives

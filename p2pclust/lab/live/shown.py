@@ -15,8 +15,6 @@ from p2pclust.lab.live.progress import Progress
 from p2pclust.lab.live.scene import Scene
 from p2pclust.lab.live.snapshot import Player, snapshot
 
-__all__ = ["FollowedRun", "LivePicture", "Replay"]
-
 _MOST_SPEED: Final = 1_000.0
 _TICK_S: Final = 0.05  # of a replay
 

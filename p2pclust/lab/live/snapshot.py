@@ -12,8 +12,6 @@ from p2pclust.lab.live.progress import Progress
 from p2pclust.lab.live.scene import Scene
 from p2pclust.lab.live.views import EventLine, JobView, Mark, RoundView
 
-__all__ = ["CenterPaths", "Graph", "Moves", "Player", "ShownDevice", "ShownJob", "Snapshot", "snapshot", "thinned"]
-
 _MOST_POINTS: Final = 300  # of one line in a chart
 _MOST_MARKS: Final = 120
 _MOST_LINES: Final = 30

@@ -1,4 +1,4 @@
-"""The parts of a run that `p2pclust.lab.live.progress` keeps, as events describe them; the terminal and the page draw these."""
+"""The parts of a run that `p2pclust.lab.live.progress` keeps; the terminal and the page draw them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p2pclust.tools.spelling import counted
-
-__all__ = ["AssociationView", "EventLine", "GroupView", "JobView", "Mark", "PeerView", "RoundView"]
 
 Event = Mapping[str, Any]
 

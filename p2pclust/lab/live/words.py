@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["FAULTS", "LINES", "relayed", "relinked"]
-
 #: Lines that need only the fields of their event.
 LINES: Final[Mapping[str, str]] = {
     "drained": "the battery of {peer} is empty",

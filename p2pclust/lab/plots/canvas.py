@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-__all__ = [
-    "INSTALL",
-    "NO_MATPLOTLIB",
-    "area_key",
-    "can_draw",
-    "data_address",
-    "dot_key",
-    "image_bytes",
-    "line_key",
-    "new_figure",
-    "shown_axes",
-    "width_in_pixels",
-]
-
 #: Said where a page has no pictures.
 INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 'p2pclust[plots]'"
 #: Said where a plot was asked for.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from p2pclust.choose.choice import ChoiceOfClusters
 
-__all__ = ["figure_of", "plot_refusal"]
-
 
 def plot_refusal(path: str | Path | None) -> str:
     """Say why a plot could not be saved there, before anything runs, or return an empty string."""

@@ -1,4 +1,4 @@
-"""The pictures of a fitted estimator, see `p2pclust.estimators.pictures`; `this` is the estimator, `ax` where to draw or None."""
+"""The pictures of a fitted estimator, `this`, in the axes `ax` or new ones; see `p2pclust.estimators.pictures`."""
 
 from __future__ import annotations
 

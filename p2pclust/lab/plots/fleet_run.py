@@ -10,8 +10,6 @@ from p2pclust.lab.testbed.chronicle import VERBS, Chronicle
 from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec
 from p2pclust.overlay import Overlay
 
-__all__ = ["FleetRun"]
-
 
 @dataclass(frozen=True)
 class FleetRun:

@@ -15,8 +15,6 @@ from p2pclust.lab.plots.scatter import evenly
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["memberships_drawing"]
-
 Floats = NDArray[np.float64]
 
 

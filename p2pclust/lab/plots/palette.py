@@ -9,33 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = [
-    "ALONE",
-    "CLASSES",
-    "CLUSTERS",
-    "CROWN",
-    "CURVE",
-    "DARK",
-    "GOOD",
-    "INK",
-    "LINK",
-    "PAPER",
-    "PEERS",
-    "SERIES",
-    "SHADES",
-    "VARIABLES",
-    "WRONG",
-    "class_colour",
-    "cluster_colour",
-    "cluster_hues",
-    "device_colours",
-    "ink_on",
-    "own_colours",
-    "peer_colours",
-    "series_colour",
-    "share_classes",
-]
-
 # -- single colours -----------------------------------------------------------------------------------------------------
 
 INK: Final = "#333333"

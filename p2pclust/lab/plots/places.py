@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
 
-__all__ = ["counted", "on_page", "short_name", "write_beside", "write_names"]
-
 Floats = NDArray[np.float64]
 
 

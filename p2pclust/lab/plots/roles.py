@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-__all__ = ["roles_drawing"]
-
 Floats = NDArray[np.float64]
 
 _NAMED: Final = 40  # with more peers there is no room for names

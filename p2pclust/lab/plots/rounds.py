@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-__all__ = ["attendance_drawing", "movement_drawing", "objective_drawing", "rounds_of"]
-
 _MARKED: Final = 60  # curves over more rounds have no dots
 
 

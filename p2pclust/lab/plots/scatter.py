@@ -16,8 +16,6 @@ from p2pclust.lab.plots.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DRAWN", "Colouring", "Plane", "add_points", "evenly", "plane_of", "scatter_drawing", "scatter_drawings"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

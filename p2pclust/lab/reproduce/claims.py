@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from p2pclust.lab.reproduce.model import Claim, Findings
 
-__all__ = ["about_means", "not_measured", "rising"]
-
 
 def about_means(
     found: Findings, what: str, rows: Sequence[str], measure: str, holds: Callable[..., bool],

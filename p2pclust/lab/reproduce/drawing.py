@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from p2pclust.lab.reproduce.model import Findings, Table
 
-__all__ = ["bars", "can_paint", "curves", "paint"]
-
 
 def can_paint() -> bool:
     """Whether matplotlib is installed."""

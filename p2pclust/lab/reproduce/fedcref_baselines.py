@@ -15,8 +15,6 @@ from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 
-__all__ = ["KS", "MOST_ROWS", "REDUCED", "central_dec", "uifca"]
-
 KS: Final = (6, 7, 8, 9, 10, 11, 12, 14)
 """The numbers of clusters that centralised DEC is tried with; the paper does not say which it tried."""
 

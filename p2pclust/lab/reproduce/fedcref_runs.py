@@ -32,8 +32,6 @@ from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority
 from p2pclust.tools.files import replacing
 
-__all__ = ["METHODS", "QUICK", "QUICK_DEC", "PeerWorld", "Setting", "drawn", "links_and_pairs", "run"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

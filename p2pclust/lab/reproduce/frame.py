@@ -17,8 +17,6 @@ from p2pclust.lab.reproduce.registry import experiment
 from p2pclust.tools.files import replacing
 from p2pclust.tools.workers import in_processes, n_cores
 
-__all__ = ["Measured", "Plan", "Repetition", "do_task", "measure"]
-
 
 @dataclass(frozen=True)
 class Plan:

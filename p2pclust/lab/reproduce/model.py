@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from p2pclust.lab.reproduce.peers import Peers
 
-__all__ = ["Claim", "Experiment", "Findings", "Setup", "Table", "Value", "Values"]
-
 #: The result of one repetition: a number, or one number per round.
 Value = float | list[float]
 #: By row, then by measure.

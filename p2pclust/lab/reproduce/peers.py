@@ -16,8 +16,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.workspaces import Workspaces
 
-__all__ = ["JobFailedError", "Peers", "seed_of", "stream"]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Printed", "Source", "published"]
-
 
 @dataclass(frozen=True)
 class Printed:

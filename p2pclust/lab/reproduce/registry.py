@@ -15,8 +15,6 @@ from p2pclust.lab.reproduce.tables import (
 )
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["experiment", "table", "table_ids"]
-
 _PAPERS = (federated_fcm, ffcm, lossless, vertical, fkm, fedcref_tables, fedcref_figures)
 _TABLES: dict[str, Table] = {table.id: table for paper in _PAPERS for table in paper.TABLES}
 _EXPERIMENTS: dict[str, Experiment] = {table.experiment.id: table.experiment for table in _TABLES.values()}

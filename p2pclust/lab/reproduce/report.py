@@ -13,8 +13,6 @@ from p2pclust.lab.reproduce.frame import Measured
 from p2pclust.lab.reproduce.model import Claim, Table
 from p2pclust.lab.reproduce.published import published
 
-__all__ = ["TableLine", "comparison", "plain", "write_csv"]
-
 
 @dataclass(frozen=True)
 class TableLine:

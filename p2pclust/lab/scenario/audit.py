@@ -23,8 +23,6 @@ from p2pclust.overlay import Overlay
 from p2pclust.overlay.routes import Ways, even_tree, spanning_tree
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
-__all__ = ["audit_scenario"]
-
 #: By `collect`, the peer that gets what single peers send. A neighbour gets a peer's own sums in the first tick of a round.
 _OBSERVERS: Final = {"star": "aggregator", "tree": "peer above in the tree", "gossip": "neighbour"}
 

@@ -43,8 +43,9 @@ from p2pclust.lab.scenario.outcome.opening import opening
 from p2pclust.lab.scenario.outcome.suspects import suspects_by_report
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import backend as backend_called
+from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.power import Rest
-from p2pclust.lab.testbed.spec import LARGE_FLEET, Event, Fault, FleetResult, FleetSpec, OnEvent, PeerSpec
+from p2pclust.lab.testbed.spec import LARGE_FLEET, Event, FleetResult, FleetSpec, OnEvent, PeerSpec
 from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
@@ -52,8 +53,6 @@ from p2pclust.protocols.engine.compose import require_extras
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.tools.json_values import plain
-
-__all__ = ["CheckedRun", "FleetRunner", "carry_out", "checked_run", "fleet_spec"]
 
 _GIVE_UP_S = 120.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MIXTURE", "RECOVERIES", "SwarmKind", "kind_of", "least", "rare"]
-
 
 class SwarmKind(NamedTuple):
     """One swarm, as ``p2pclust simulate`` has its options."""

@@ -29,8 +29,6 @@ from p2pclust.overlay.generate import make_overlay
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.engine import random_streams
 
-__all__ = ["Cell", "cells_of", "check", "scenario_of"]
-
 #: Increase it when the results of a measure change, so that results of an earlier edition are not reused.
 _EDITION = 1
 

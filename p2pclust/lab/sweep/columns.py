@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AXES", "MEASURES", "Column", "SweepMeasure", "columns_of"]
-
 
 @dataclass(frozen=True)
 class Column:

@@ -21,8 +21,6 @@ from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["measure"]
-
 _KEY, _VALUE = "cancel/news", b"a fact for all peers"  # of a kind that peers keep
 _MEET_S = 120.0
 _SPREAD_S = 600.0

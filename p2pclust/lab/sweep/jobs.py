@@ -16,14 +16,13 @@ from p2pclust.lab.sweep.cells import Cell, scenario_of
 from p2pclust.lab.sweep.columns import MEASURES
 from p2pclust.lab.sweep.places import peer_at
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.lab.topology.matrices import betweenness, closeness
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.runner import labelling_stage
-
-__all__ = ["measure"]
 
 #: Kinds of messages that a fleet at rest sends, too.
 _AT_REST: Final = frozenset(

@@ -12,8 +12,6 @@ from p2pclust.overlay.overlay import Overlay
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.gossip.push_sum import GossipLinks, mixing_matrix, second_eigenvalue
 
-__all__ = ["links_of", "measure", "ticks_to_agree"]
-
 _MOST_TICKS = 1_000_000
 
 

@@ -11,8 +11,6 @@ from p2pclust.lab.topology.matrices import hops
 from p2pclust.lab.topology.measures import cut_vertices, second_eigenvalue
 from p2pclust.overlay.overlay import Overlay
 
-__all__ = ["measured"]
-
 
 @lru_cache(maxsize=64)
 def measured(overlay: Overlay) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from p2pclust.lab.topology.matrices import betweenness, closeness
 from p2pclust.lab.topology.measures import cut_vertices
 from p2pclust.overlay.overlay import Overlay
 
-__all__ = ["PLACES", "check_place", "peer_at"]
-
 #: The names of places.
 PLACES = ("central", "peripheral", "random", "cut-vertex", "betweenness:K", "closeness:K")
 

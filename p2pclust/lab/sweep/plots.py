@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DEFAULTS", "figure_of", "file_name", "plots_of", "svg_of"]
-
 _MARKERS: Final = "osD^vPXhp<>d8H*"
 _LEGEND_ROWS: Final = 16  # more colours than this get a legend of several columns
 _WORDS_WIDE: Final = 9  # letters of a category that fit beside each other

@@ -14,8 +14,6 @@ from p2pclust.lab.sweep.work import timed_work
 from p2pclust.tools.dask import Scheduler
 from p2pclust.tools.workers import in_processes
 
-__all__ = ["Finished", "Pool", "here", "on_cores", "through_dask"]
-
 
 class Finished(NamedTuple):
     """A cell, its result as a line of JSON, and the seconds that it took."""

@@ -18,8 +18,6 @@ from p2pclust.lab.sweep.plots import figure_of, file_name, plots_of, svg_of
 from p2pclust.lab.sweep.spec import Sweep
 from p2pclust.lab.sweep.table import Row
 
-__all__ = ["write_report"]
-
 _ROWS_MAX: Final = 1000
 _PICTURED_MAX: Final = 100  # peers of an overlay that is drawn
 _OVERLAYS_MAX: Final = 16

@@ -14,8 +14,6 @@ from p2pclust.lab.sweep.pools import Finished, Pool
 from p2pclust.lab.sweep.store import opened
 from p2pclust.lab.sweep.table import Row, can_write_parquet, rows_of, write_csv, write_parquet
 
-__all__ = ["CELLS", "Sweeping", "sweep_to"]
-
 #: The file of finished cells in the output directory.
 CELLS = "cells.jsonl"
 

@@ -15,15 +15,12 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import TomlTable, wrong_table, wrong_value
 from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
-from p2pclust.lab.scenario.file.examples import SWEEPS
 from p2pclust.lab.scenario.file.fleet_keys import PEERS_MAX
 from p2pclust.lab.sweep.columns import AXES, MEASURES, columns_of
 from p2pclust.lab.sweep.places import check_place
 from p2pclust.peer.core.treatment import COLLECT
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 from p2pclust.tools.spelling import did_you_mean
-
-__all__ = ["SWEEPS", "Fleet", "Grid", "OverlayChoice", "PlotSpec", "Sweep", "SweptFault", "load_sweep"]
 
 _CELLS_MAX = 100_000
 

@@ -12,8 +12,6 @@ from typing import Any, BinaryIO
 from p2pclust.errors import UsageError
 from p2pclust.tools.platforms import exclusive_lock
 
-__all__ = ["FinishedCells", "opened"]
-
 
 class FinishedCells:
     """The file of finished cells; `finished` are the values by the cells' digests. Made by `opened`."""

@@ -14,8 +14,6 @@ from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import columns_of
 from p2pclust.tools.files import replacing
 
-__all__ = ["Row", "can_write_parquet", "rows_of", "write_csv", "write_parquet"]
-
 Row = Mapping[str, Any]
 
 

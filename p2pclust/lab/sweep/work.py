@@ -8,8 +8,6 @@ from typing import Any
 
 from p2pclust.errors import FleetError
 
-__all__ = ["run_cell", "timed_work"]
-
 
 def timed_work(text: str) -> tuple[str, float]:
     """Run the cell that a text describes; return its result as a line of JSON, and the seconds that it took.

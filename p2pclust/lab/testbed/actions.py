@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from p2pclust.lab.testbed.faults import PAIR, Cuts
 from p2pclust.lab.testbed.power import Use
 
-__all__ = ["Actions", "DeviceActions"]
-
 
 class DeviceActions(ABC):
     """What the plan and the battery of a device need of a fleet."""

@@ -9,8 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-__all__ = ["ASLEEP", "BACK", "DONE", "VERBS", "Chronicle", "Round", "Span", "Strike", "Term", "during"]
-
 Event = Mapping[str, Any]
 Link = tuple[str, str]
 

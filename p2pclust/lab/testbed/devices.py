@@ -17,8 +17,6 @@ from p2pclust.lab.testbed.power import Meter, Rest, Use
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
 
-__all__ = ["Devices"]
-
 _READ_S = 0.5  # how often batteries are read
 _SEEN = 0.02  # the share of a battery, or of what a device has used, whose change is recorded
 _PLAN, _BATTERY = "plan", "battery"

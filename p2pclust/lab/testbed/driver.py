@@ -19,8 +19,6 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["Driver", "FleetPort", "What"]
-
 _JOIN_S = 10.0  # how long the next job waits until the others know a late peer
 
 What = Literal["state", "note", "blob"]

@@ -15,8 +15,6 @@ from p2pclust.overlay.routes import Ways
 from p2pclust.overlay.traces import LinkChange
 from p2pclust.peer.core.timing import preset
 
-__all__ = ["FaultEngine"]
-
 
 class FaultEngine:
     """The faults and the trace of a spec."""

@@ -12,18 +12,6 @@ from numpy.typing import NDArray
 from p2pclust.data.damage import damaged
 from p2pclust.lab.testbed.peer.lies import LIES
 
-__all__ = [
-    "LASTING",
-    "PAIR",
-    "Cuts",
-    "Damage",
-    "Do",
-    "Fault",
-    "damage_of",
-    "late",
-    "unfired",
-]
-
 Do = Literal[
     "kill",
     "restart",

@@ -19,8 +19,6 @@ from p2pclust.protocols.gossip.leaderless import run_leaderless
 from p2pclust.protocols.gossip.push_sum import GossipLinks, usual_mixing
 from p2pclust.tools.workers import n_cores
 
-__all__ = ["carry_out"]
-
 
 def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
     """Run all jobs of the spec one after another, without peers and without faults."""

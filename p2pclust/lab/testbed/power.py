@@ -10,8 +10,6 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AWAKE_AT", "Battery", "DutyCycle", "Meter", "Rest", "Use", "modelled_cpu_s"]
-
 #: A device that sleeps on an empty battery wakes up at this share of its capacity, so that it stays awake for a while.
 AWAKE_AT: Final = 0.1
 _MB: Final = 1e6

@@ -14,8 +14,6 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["JobRecord", "Record", "needs"]
-
 _MOST_COUNTED: Final = 200  # peers whose traffic is recorded one by one
 
 

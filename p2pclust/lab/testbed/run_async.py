@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["run_async"]
-
 T = TypeVar("T")
 
 _START_S = 10.0  # by then a new thread has begun

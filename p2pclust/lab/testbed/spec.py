@@ -21,16 +21,6 @@ from p2pclust.overlay.traces import LinkChange
 from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.local import Local
 
-__all__ = [
-    "LARGE_FLEET",
-    "Event",
-    "Fault",
-    "FleetResult",
-    "FleetSpec",
-    "OnEvent",
-    "PeerSpec",
-]
-
 #: One thing that happened: `t` (seconds since the fleet started), `peer`, `verb`, and the verb's own fields.
 Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]

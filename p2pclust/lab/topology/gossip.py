@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from p2pclust.lab.topology.matrices import hops, sparse
 from p2pclust.overlay.overlay import Overlay
 
-__all__ = ["gossip_rounds"]
-
 Ints = NDArray[np.int64]
 
 

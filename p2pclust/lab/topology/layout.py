@@ -12,8 +12,6 @@ from p2pclust.overlay.kinds import grid_columns
 from p2pclust.overlay.overlay import Overlay
 from p2pclust.overlay.routes import Ways
 
-__all__ = ["lay_out"]
-
 Floats = NDArray[np.float64]
 
 _SEED = 1  # of the spring layout, so that the same overlay is always drawn alike

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from p2pclust.overlay.overlay import Overlay
 
-__all__ = ["adjacency", "betweenness", "closeness", "hops", "metropolis_hastings"]
-
 Floats = NDArray[np.float64]
 
 

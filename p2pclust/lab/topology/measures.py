@@ -12,8 +12,6 @@ from p2pclust.lab.topology.gossip import gossip_rounds
 from p2pclust.lab.topology.matrices import adjacency, hops, metropolis_hastings, sparse
 from p2pclust.overlay.overlay import Overlay
 
-__all__ = ["Measures", "cut_vertices", "edge_connectivity", "measure", "node_connectivity", "second_eigenvalue"]
-
 _GOSSIP_DRAWS = 32
 _GOSSIP_FANOUT = 3
 

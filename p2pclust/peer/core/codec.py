@@ -18,8 +18,6 @@ from p2pclust.peer.core.messages import Digest, JobMessage, Later, Message, Name
 from p2pclust.tools.spelling import printable
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
-__all__ = ["KINDS", "decode", "encode"]
-
 _MAX_NAME: Final = 64
 _MAX_COUNT: Final = 2**62
 _MAX_TEXT: Final = 1024

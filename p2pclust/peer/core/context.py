@@ -14,8 +14,6 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.timing import Limits, Timing
 
-__all__ = ["Context", "TimerKey", "Timers"]
-
 #: The machine that armed it, then what distinguishes the timers of this machine.
 TimerKey = tuple[str, ...]
 

@@ -68,8 +68,6 @@ from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
 from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
-__all__ = ["Core", "Identity", "StoreContents"]
-
 #: The machine that receives each kind of message; the other kinds are about one job.
 _RECEIVERS: Final[dict[type[Message], str]] = {
     **dict.fromkeys((Ping, Ack, PingRequest, Gossip, MemberSync, Refusal), "membership"),

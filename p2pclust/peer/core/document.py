@@ -22,8 +22,6 @@ from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask
 
-__all__ = ["CENSUS", "Document", "Turn", "links_of", "pack_links", "roster_for"]
-
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 

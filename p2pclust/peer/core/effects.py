@@ -8,11 +8,6 @@ from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.tasks import Task
 from p2pclust.peer.core.tokens import Token
 
-__all__ = [
-    "CheckLink", "CheckRoster", "Compute", "Connect", "Disconnect", "DropBlob", "Effect", "Persist", "Reload",
-    "Send", "SendChunk", "SendRoster", "StoreChunk", "TakeRoster",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Effect:

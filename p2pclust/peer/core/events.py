@@ -10,22 +10,6 @@ from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.tokens import Token
 from p2pclust.peer.core.treatment import Treatment
 
-__all__ = [
-    "Arrived",
-    "Cancel",
-    "Computed",
-    "Event",
-    "Expired",
-    "Hinted",
-    "Leave",
-    "LinkChecked",
-    "Linked",
-    "RosterRead",
-    "Started",
-    "Submit",
-    "Woken",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from p2pclust.errors import UsageError
 
-__all__ = ["FleetRoster", "HeldRosters", "RosterName"]
-
 
 @dataclass(frozen=True, slots=True)
 class RosterName:

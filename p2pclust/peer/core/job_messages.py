@@ -6,13 +6,6 @@ from dataclasses import dataclass
 
 from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Name
 
-__all__ = [
-    "Adopted", "AskState", "Close", "CloseReply", "Ended", "Heartbeat", "HeartbeatReply", "HeldState", "Join", "Mix",
-    "Open", "Pads", "Partial", "PreVote", "PreVoteReply", "Reminder", "RequestVote", "StaleTerm", "Synced", "Unpad",
-    "VoteReply",
-]  # fmt: skip
-
-
 # -- documents, election, rounds ---------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.tasks import Ref
 
-__all__ = ["JobTable"]
-
 
 class JobTable:
     """The documents of all jobs that are kept here, and the ledgers of those in which this peer takes part.

@@ -11,8 +11,6 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.tasks import Ref
 
-__all__ = ["Ledger", "Register", "adopted_blobs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Register:

@@ -8,12 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, get_type_hints
 
-__all__ = [
-    "MOST_HOPS", "Ack", "BlobChunk", "BlobMissing", "BlobRequest", "FactDelta", "FactDigest", "Frame", "Gossip",
-    "JobMessage", "MemberSync", "Message", "Ping", "PingRequest", "Refusal", "Relay", "RosterCopy", "RosterOffer",
-    "RosterRequest", "Signature", "Update", "frames_field", "frames_of",
-]  # fmt: skip
-
 #: A payload that travels as a raw frame behind the header.
 Frame = Annotated[bytes, "frame"]
 Name = Annotated[str, "name"]

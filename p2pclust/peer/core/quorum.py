@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["has_majority", "majority"]
-
 
 def majority(n_peers: int) -> int:
     """Return how many of a fixed roster, dead or alive, are a majority.

@@ -22,8 +22,6 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.overlay.routes import Ways, even_tree, mutual, paired, spanning_tree
 
-__all__ = ["LINKS", "Routing"]
-
 #: The key of the fact with a peer's neighbours.
 LINKS: Final = "links"
 

@@ -19,50 +19,6 @@ from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
 
-__all__ = [
-    "AddUp",
-    "BeginJob",
-    "CancelJob",
-    "CheckState",
-    "CloseGossipRound",
-    "CombineRound",
-    "ContinueJob",
-    "Continued",
-    "Contribute",
-    "Contributed",
-    "DescribeState",
-    "EndRules",
-    "FinishRound",
-    "ForgetKeys",
-    "Given",
-    "JobKeys",
-    "KeysForgotten",
-    "MakeOffer",
-    "NoResult",
-    "Offered",
-    "Outcome",
-    "PadsKept",
-    "PadsTaken",
-    "Ref",
-    "RenewKeys",
-    "SecureInfo",
-    "StateChecked",
-    "StateInfo",
-    "StateMade",
-    "StateRefuted",
-    "StateTask",
-    "SumPadded",
-    "Summed",
-    "TakePads",
-    "Task",
-    "TooFew",
-    "Verified",
-    "VerifyBlob",
-    "Wanted",
-    "WantedBlob",
-    "WantedJob",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Ref:

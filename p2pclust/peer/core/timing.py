@@ -12,8 +12,6 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["PRESETS", "Limits", "Timing", "preset"]
-
 
 @dataclass(frozen=True)
 class Timing:

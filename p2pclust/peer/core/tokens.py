@@ -5,19 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-__all__ = [
-    "AnswerToken",
-    "CheckToken",
-    "EndToken",
-    "GossipToken",
-    "JobToken",
-    "PadsToken",
-    "SumToken",
-    "TermToken",
-    "Token",
-    "VerifyToken",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Token(ABC):

@@ -19,18 +19,6 @@ from p2pclust.protocols.secure.parameters import (
     usual_cohort,
 )
 
-__all__ = [
-    "COLLECT",
-    "LEAST_PATIENCE_S",
-    "MISSING",
-    "TOLERANCE",
-    "VERIFY",
-    "Treatment",
-    "every_flaw",
-    "groups_flaw",
-    "secure_fields",
-]
-
 #: What happens when a peer of the roster does not answer (docs/peer/rounds.md, "Missing peers").
 MISSING: Final = ("all", "wait", "drop")
 

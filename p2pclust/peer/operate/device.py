@@ -15,8 +15,6 @@ import numpy as np
 
 from p2pclust.errors import UsageError
 
-__all__ = ["fitness", "kernel_kib", "memory_bytes", "restrain", "taken_mb"]
-
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_GROUPS: Final = Path("/proc/self/cgroup")
 _CLONE_NEWNET = 0x40000000  # of setns(2), which Python has from 3.12 on

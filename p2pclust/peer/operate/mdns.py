@@ -20,8 +20,6 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZerocon
 
 from p2pclust.transport.links import parse_address
 
-__all__ = ["SERVICE", "Discovery"]
-
 SERVICE: Final = "_p2pclust._tcp.local."
 
 _LOOK_UP_MS = 3000

@@ -16,8 +16,6 @@ from prometheus_client.registry import Collector
 
 from p2pclust.peer.operate.status import JobStatus, PeerStatus
 
-__all__ = ["CONTENT_TYPE", "HELP", "SUSPICIOUS", "Metrics"]
-
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 #: Every metric with its description. Counters start with the process; Prometheus adds ``_total`` to their names.

@@ -13,8 +13,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["AnyJob", "find", "name_of"]
-
 AnyJob = AggregatedJob | GossipJob
 Jobs = Mapping[str, AnyJob]
 

@@ -10,8 +10,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-__all__ = ["Notifier", "words_of"]
-
 _LOOK_S = 1.0
 _GRACE_S = 15.0  # so that a peer that waits for others is not considered hung
 

@@ -8,8 +8,6 @@ from html import escape
 from p2pclust.peer.operate.status import JobStatus, MemberStatus, PeerStatus
 from p2pclust.tools.units import duration, size
 
-__all__ = ["status_page"]
-
 _REFRESH_S = 5
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --dim: #57606a; --line: #d0d7de; --paper: #ffffff; --card: #f6f8fa;

@@ -21,8 +21,6 @@ from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.states import job_of
 
-__all__ = ["PART_BYTES", "VERBS", "Questions", "Verb"]
-
 #: Size of one part of a `read`; a whole number of a blob's chunks.
 PART_BYTES: Final = 512 * 1024
 _MOST_WAITING: Final = 256  # callers that wait for something to happen

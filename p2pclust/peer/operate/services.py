@@ -19,14 +19,12 @@ from p2pclust.peer.operate.status import job_snapshot, snapshot
 from p2pclust.peer.shell.logs import Watch
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.tools.distribution import install_line
-from p2pclust.transport.keys import Bundle
+from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
 
 if TYPE_CHECKING:
     from p2pclust.peer.operate.mdns import Discovery
     from p2pclust.peer.operate.web import Web
-
-__all__ = ["Services"]
 
 _LEAVE_S = 1.0  # for withdrawing an announcement
 

@@ -38,20 +38,6 @@ if TYPE_CHECKING:
     from p2pclust.peer.work.floor import Floor
     from p2pclust.transport.links import Counters
 
-__all__ = [
-    "Ending",
-    "FleetStatus",
-    "JobStatus",
-    "MemberStatus",
-    "PeerStatus",
-    "job_snapshot",
-    "job_snapshots",
-    "max_rss_mb",
-    "outcome_of",
-    "rss_mb",
-    "snapshot",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class FleetStatus:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from p2pclust.errors import UsageError
 from p2pclust.transport.links import parse_address
 
-__all__ = ["Answer", "Web", "names_this_host"]
-
 #: Returns the content type and the content.
 Answer = Callable[[], tuple[str, bytes]]
 

@@ -28,8 +28,6 @@ from p2pclust.transport.wire import MAX_FRAME_BYTES
 if TYPE_CHECKING:
     from p2pclust.peer.shell.shell import Shell
 
-__all__ = ["AllowList", "begin"]
-
 _MOST_STRANGERS: Final = 100  # named in the log
 _LOOK_S: Final = 60.0  # how often to look at the wall clock, which people may set
 _WARNING_S: Final = 14 * 86400.0

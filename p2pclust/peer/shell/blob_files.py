@@ -20,8 +20,6 @@ from typing import Any
 from p2pclust.peer.shell.disk import failing
 from p2pclust.tools.files import make_folder, sync
 
-__all__ = ["BlobFiles"]
-
 #: Before each chunk: its index, the number of chunks of the blob, the number of bytes that follow.
 _RECORD = struct.Struct("<III")
 _DIGEST_LETTERS = 64

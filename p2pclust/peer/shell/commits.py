@@ -11,8 +11,6 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["Commits"]
-
 _NUMBER = 8
 _CHECK = 8
 

@@ -35,8 +35,6 @@ from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.local import Lie, Local
 
-__all__ = ["DataStatus", "Worker"]
-
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
 _MOST_KINDS = 256  # of tasks, to remember how long they took
 _QUICK_S = 0.002  # of processor time: a task that took no longer is done on the loop the next time

@@ -12,8 +12,6 @@ from typing import Final
 
 from p2pclust.errors import FleetError
 
-__all__ = ["failing", "failure", "primary_code"]
-
 _SPACE: Final = "free some space"
 _RIGHTS: Final = "give the user who runs the peer the right to read and write there"
 _OPEN: Final = "allow more open files (ulimit -n)"

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-__all__ = ["LEVELS", "LEVEL_OF", "Log", "Watch", "plain"]
-
 #: Called with the word and the fields of each report.
 Watch = Callable[[str, Mapping[str, Any]], None]
 

@@ -36,8 +36,6 @@ from p2pclust.peer.core.reports import ForgedFact, Report
 from p2pclust.peer.core.spread.facts import Fact, facts_of
 from p2pclust.transport.links import Lane
 
-__all__ = ["Agent", "Chunks", "Outbox", "Performer", "Rosters", "Row", "RowStore", "Signatures", "Tasks"]
-
 _SHOWN: Final = 80  # letters of a forged fact's key
 Row = tuple[str, str, bytes | None]
 """Table, key and value of a row; a row without a value is deleted."""

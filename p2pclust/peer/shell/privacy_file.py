@@ -19,8 +19,6 @@ from p2pclust.protocols.private.ledger import Budget, LedgerMark, MostJobs, Peer
 from p2pclust.tools.files import replacing
 from p2pclust.tools.platforms import exclusive_lock
 
-__all__ = ["LEDGER", "PrivacyFile"]
-
 #: Its usual name, in a peer's state directory.
 LEDGER: Final = "privacy-ledger"
 _EPOCH: Final = date(1970, 1, 1)

@@ -25,8 +25,6 @@ import msgpack
 from p2pclust.peer.shell.performer import Row
 from p2pclust.tools.files import sync
 
-__all__ = ["LOG_BYTES", "Commit", "RowLog"]
-
 #: Room for 75 registers of ten centers with 64 columns.
 LOG_BYTES: Final = 512 * 1024
 _HEADER = struct.Struct(">4sQI")  # a mark, the number of the commit, the bytes of its rows; then a checksum of these

@@ -24,8 +24,6 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.transport.links import Lane, Links
 from p2pclust.transport.wire import WIRE_VERSION, OtherVersionError
 
-__all__ = ["Shell", "exit_code", "explain"]
-
 _CHECK_S = 0.5  # a connect that is neither accepted nor refused by then is inconclusive
 
 

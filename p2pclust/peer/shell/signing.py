@@ -17,8 +17,6 @@ from p2pclust.transport.signatures import fact_statement, statement, verified
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["RosterSigner"]
-
 _MOST_SIGNED = 2048  # signatures of own facts that are kept; a fact without one is signed again
 
 

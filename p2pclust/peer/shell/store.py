@@ -32,8 +32,6 @@ from p2pclust.peer.shell.row_log import LOG_BYTES, RowLog
 from p2pclust.peer.shell.wal import lost_commits
 from p2pclust.tools.files import make_folder
 
-__all__ = ["Store"]
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;

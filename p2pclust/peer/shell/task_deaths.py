@@ -17,8 +17,6 @@ import msgpack
 
 from p2pclust.errors import P2PClustError
 
-__all__ = ["MOST_DEATHS", "NAME", "TaskDeaths"]
-
 #: In a peer's state directory.
 NAME: Final = "tasks"
 #: So often may a process die in a task; then this device does it no longer.

@@ -11,8 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-__all__ = ["lost_commits"]
-
 _HEADER = struct.Struct(">4s4xI4x8s2I")  # magic, version, bytes per page, number of the checkpoint, salts, checksum
 _FRAME = struct.Struct(
     ">8s8s2I"

@@ -24,8 +24,6 @@ from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement, verified
 
-__all__ = ["NotKnownError", "check_cancel", "check_end", "is_cancelled", "showing", "signed_cancel"]
-
 
 class NotKnownError(WireError):
     """Whether a state is right cannot be said here."""

@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.secure_rounds import mu_squared_of, unfit
 from p2pclust.protocols.private.ledger import MostJobs
 from p2pclust.protocols.secure.parameters import SecureSums
 
-__all__ = ["Floor"]
-
 #: Keys of the configuration that the device's ledger has rules from.
 _OF_LEDGER: Final = ("budget", "jobs", "ledger")
 

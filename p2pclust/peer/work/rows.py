@@ -18,8 +18,6 @@ from p2pclust.errors import DataError, UsageError
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.files import regular
 
-__all__ = ["load_rows", "read_array"]
-
 _BESIDE = ("ids", "centers", "labels")
 
 

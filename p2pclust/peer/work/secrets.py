@@ -20,8 +20,6 @@ from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry, KeyList
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 from p2pclust.protocols.secure.secured import Secured
 
-__all__ = ["Secrets"]
-
 _Entries = tuple[KeyEntry, ...]
 
 

@@ -36,6 +36,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN, UNUSABLE
+from p2pclust.protocols.engine.sums import Peers, added_up
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.classes import exposed, parted
@@ -44,19 +45,6 @@ from p2pclust.protocols.secure.pads import KeyPair, Numbers, Sealed
 from p2pclust.protocols.secure.proofs import OpenPads
 from p2pclust.protocols.secure.secured import MOST_SETS, Secured
 from p2pclust.tools.bit_sets import as_mask, members_of
-
-__all__ = [
-    "answer_with_key",
-    "combine_keys",
-    "compared",
-    "contribute_padded",
-    "info_of",
-    "own_pads",
-    "padded_sum",
-    "read_keys",
-    "take_pads",
-    "total_of",
-]
 
 _OTHER_STORE: Final = "its store is not the one that it had at submission, so it may have other rows than before"
 _NO_KEY: Final = bytes(32)  # in the place of the key that an answer gets
@@ -306,7 +294,7 @@ def read_keys(given: Mapping[int, bytes]) -> tuple[dict[int, KeyEntry], dict[int
 
 def padded_sum(
     job: Job, state: JobState, task: SumPadded, keys: JobKeys, secrets: Secrets,
-    given: Iterator[tuple[engine.Peers, Arrays]],
+    given: Iterator[tuple[Peers, Arrays]],
 ) -> tuple[Arrays | None, tuple[int, ...]]:  # fmt: skip
     """Return the sum of padded contributions without this peer's own pads, and the peers that are in it.
 
@@ -327,16 +315,16 @@ def padded_sum(
 
 
 def _added_up(
-    given: Iterator[tuple[engine.Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
+    given: Iterator[tuple[Peers, Arrays]], groups: Sequence[int], cohort: int, n_peers: int
 ) -> tuple[list[Arrays], tuple[int, ...]]:  # fmt: skip
     if not groups:
-        total, peers = engine.added_up(given, n_peers)
+        total, peers = added_up(given, n_peers)
         return [] if total is None else [total], peers
-    parts: list[list[tuple[engine.Peers, Arrays]]] = [[] for _ in groups]
+    parts: list[list[tuple[Peers, Arrays]]] = [[] for _ in groups]
     for peer, part in given:
         assert isinstance(peer, int), "no tree adds up what goes to groups"
         parts[next(place for place, own in enumerate(groups) if own >> peer & 1)].append((peer, part))
-    found = [engine.added_up(own, n_peers) for own in parts if len(own) >= cohort]
+    found = [added_up(own, n_peers) for own in parts if len(own) >= cohort]
     totals = [total for total, _ in found if total is not None]
     return totals, tuple(sorted(peer for _, peers in found for peer in peers))
 

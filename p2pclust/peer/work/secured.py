@@ -42,8 +42,6 @@ from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of
 
-__all__ = ["handed_over", "pads_taken", "perform_secured"]
-
 
 def perform_secured(
     job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, secured: SecuredJob

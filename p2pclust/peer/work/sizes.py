@@ -9,8 +9,6 @@ from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job
 
-__all__ = ["bytes_of", "size_flaw"]
-
 #: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.
 _SHARE: Final = 0.5
 _NUMBER_BYTES: Final = 8

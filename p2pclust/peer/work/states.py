@@ -30,10 +30,10 @@ from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.base import Additive, Protocol
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
+from p2pclust.protocols.engine.sums import Peers, added_up
+from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.gossip import leaderless
-
-__all__ = ["BlobAccess", "SecuredJob", "add_up", "describe", "info_of", "job_of", "made", "one_by_one", "whole"]
 
 #: Lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers.
 _MOST_NESTED: Final = 16
@@ -149,9 +149,9 @@ def _adds_up(protocol: Protocol) -> bool:
 
 def one_by_one(
     job: Job, state: JobState, task: AddUp | CombineRound | SumPadded, blobs: BlobAccess, malformed: dict[int, str]
-) -> Iterator[tuple[engine.Peers, Contribution]]:
+) -> Iterator[tuple[Peers, Contribution]]:
     """Read the contributions; add to `malformed` the peers whose contribution is unreadable, and why."""
-    reader = engine.ContributionReader(job, state, n_peers=task.n_peers)
+    reader = ContributionReader(job, state, n_peers=task.n_peers)
     for peers, ref in task.contributions:
         try:
             decoded = reader.read(blobs.source(job, ref), summed=len(peers))
@@ -179,5 +179,5 @@ def describe(
 
 def add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:
     """Add up what came to this peer on its way to the aggregator, which asks the peers left out itself."""
-    total, peers = engine.added_up(one_by_one(job, state, task, blobs, {}), task.n_peers)
+    total, peers = added_up(one_by_one(job, state, task, blobs, {}), task.n_peers)
     return Summed(None if total is None else blobs.keep(total.encode()), peers)

@@ -59,11 +59,10 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.stored_arrays import Pieces
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.gossip import leaderless
 from p2pclust.tools.spelling import printable
-
-__all__ = ["Life", "Memories", "perform"]
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -162,7 +161,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         task = replace(task, cancel=signed_cancel(task.cancel, task.ends, life.secrets))
     state = life.memories.state(task.job, task.state.digest)
     if state is None:
-        state = engine.decode_state(job, blobs.source(job, task.state))
+        state = decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, Contribute | MakeOffer) and (
         refusal := _refusal(life.floor, task.job, task.keys, local.n_samples)
@@ -272,7 +271,7 @@ def _forgotten(task: ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
     if task.state is None:
         return KeysForgotten()
     job = job_of(task.job)
-    return secure_tasks.compared(engine.decode_state(job, blobs.source(job, task.state)), task.sets)
+    return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
 
 
 def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess) -> Outcome:
@@ -320,7 +319,7 @@ def _contribute_in_workspace(job: Job, state: JobState, task: Contribute, local:
             )
     for wanted, ref in task.results:
         child = job_of(wanted.mathematics)
-        workspace.results = {**workspace.results, wanted.name: engine.decode_state(child, blobs.source(child, ref))}
+        workspace.results = {**workspace.results, wanted.name: decode_state(child, blobs.source(child, ref))}
     try:
         contribution = engine.sent(job, state, local, task.me, task.n_peers, workspace)
     except Abstain as abstention:

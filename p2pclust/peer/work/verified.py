@@ -45,15 +45,13 @@ from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED, REVOKED
-from p2pclust.protocols.engine.wire import PADDED
+from p2pclust.protocols.engine.wire import PADDED, ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.key_list import FleetKeys
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask
-
-__all__ = ["Verifier"]
 
 #: A state that asks for new keys has the whole padded state before it in its proof, which may have one in its own.
 _MOST_WITHIN: Final = 3
@@ -258,7 +256,7 @@ class Verifier:
         self, before: JobState, answers: Sequence[SignedAnswer]
     ) -> tuple[dict[int, Contribution], dict[int, str]]:
         """Read the contributions; return also the peers of those that are malformed."""
-        reader = engine.ContributionReader(self.job, before, n_peers=self.n_peers)
+        reader = ContributionReader(self.job, before, n_peers=self.n_peers)
         given, malformed = {}, {}
         for answer in answers:
             if not answer.reason:
@@ -294,7 +292,7 @@ class Verifier:
             held = None if task.held is None else (task.held.digest, whole(self.job, task.held, blobs))
             self._check(state, held, task.ends)
             if held is not None:
-                mine = engine.decode_state(self.job, held[1])
+                mine = decode_state(self.job, held[1])
                 # A majority had adopted the state before the held one, so no later aggregator can have an older one.
                 if state.round + 1 < mine.round:
                     raise WireError("it is older than a state that a majority has adopted")
@@ -309,7 +307,7 @@ class Verifier:
         return StateChecked(state.status != "running")
 
     def _decoded(self, data: bytes) -> JobState:
-        state = engine.decode_state(self.job, data)
+        state = decode_state(self.job, data)
         if (state.secured is None) != (self.keys.secure is None):
             raise WireError("job state: a secured part in a job without secure sums, or none in one with them")
         if self.keys.secure is not None and (flaw := secure_rounds.flaw(state, self.secrets.terms(self.keys))):
@@ -328,7 +326,7 @@ class Verifier:
         before = self._decoded(proof.before)
         if held is None or held[0] != proof.digest:
             self._check_before(before, proof, within)
-        elif _without_proof(engine.decode_state(self.job, held[1])) != _without_proof(before):
+        elif _without_proof(decode_state(self.job, held[1])) != _without_proof(before):
             raise WireError("its proof begins with another state than its digest says")
         if _without_proof(state) != self.follows(replace(before, proof=b""), proof).encode():
             raise WireError("it does not follow from the signed answers")

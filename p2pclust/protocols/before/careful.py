@@ -36,8 +36,6 @@ from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, propose_gate
 
-__all__ = ["CarefulSeeding"]
-
 _SEEDINGS = 10
 
 

@@ -20,8 +20,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["EnoughRows", "hold_other_columns"]
-
 
 @dataclass(frozen=True)
 class EnoughRows(Additive):

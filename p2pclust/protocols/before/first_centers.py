@@ -12,8 +12,6 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import Protocol
 
-__all__ = ["FirstCenters"]
-
 
 @dataclass(frozen=True)
 class FirstCenters(Protocol):

@@ -29,8 +29,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["RangeBySums"]
-
 Words = NDArray[np.uint64]
 
 _ALL_BITS: Final = 64

@@ -42,8 +42,6 @@ from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Prot
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 
-__all__ = ["MinMaxScaling", "NoScaling", "Range", "ZScoreScaling", "hold_few_rows"]
-
 _ROWS = checks.between(1, 2**20)
 
 

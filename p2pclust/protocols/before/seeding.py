@@ -51,8 +51,6 @@ from p2pclust.protocols.engine.base import Abstain, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose
 
-__all__ = ["Seeding"]
-
 
 @dataclass(frozen=True)
 class Seeding(FirstCenters):

@@ -38,8 +38,6 @@ from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import blurred, propose_gate
 
-__all__ = ["SharedSeeding"]
-
 
 @dataclass(frozen=True)
 class SharedSeeding(FirstCenters):

@@ -39,8 +39,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["SplitMerge"]
-
 Floats = NDArray[np.float64]
 
 _CELLS_PER_CLUSTER = 3

@@ -30,8 +30,6 @@ from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slo
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["ROUNDS", "Alternating", "Fuzzy", "Iterated", "means_or", "nearest_labels"]
-
 ROUNDS: Final = checks.between(1, 10**6)
 """What ``max_rounds`` may be."""
 _GROWTH = 1.1

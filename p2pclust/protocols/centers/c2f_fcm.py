@@ -27,8 +27,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["ClusteredFuzzyCMeansProtocol"]
-
 
 @dataclass(frozen=True)
 class ClusteredFuzzyCMeansProtocol(LocalFuzzy):

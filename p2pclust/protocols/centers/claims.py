@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["ANY_NUMBER", "NO_CLAIMS", "Rows", "flaw_of", "limited_peers", "noted", "refuted_by"]
-
 Floats = NDArray[np.float64]
 #: The least and the greatest number of rows that a contribution may be of.
 Rows = tuple[float, float]

@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["FAR", "SHIFTED", "SURPRISING", "UNKNOWN", "BatchDrift", "compared", "drift_report", "is_first", "rounds_of"]
-
 SURPRISING = 1.5
 """From this on, rows lie notably farther from the centers than before."""
 FAR = 0.25

@@ -37,8 +37,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["FFCMProtocol"]
-
 
 @dataclass(frozen=True)
 class FFCMProtocol(LocalFuzzy):

@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
-__all__ = ["FederatedKMeansProtocol"]
-
 
 @dataclass(frozen=True)
 class FederatedKMeansProtocol(Iterated):

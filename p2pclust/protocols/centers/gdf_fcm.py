@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.base import Additive, Slot, inits_from
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["GradientFuzzyCMeansProtocol"]
-
 # Sums of N_m G_m grow with the square of the number of rows: their grid is so much coarser than that of sums of rows.
 _COARSER = 2.0**24
 

@@ -38,8 +38,6 @@ from p2pclust.protocols.engine.base import Clustering, Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
-__all__ = ["KFedProtocol"]
-
 
 @dataclass(frozen=True)
 class KFedProtocol(Clustering):

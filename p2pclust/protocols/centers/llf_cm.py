@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["LosslessCMeansProtocol"]
-
 
 @dataclass(frozen=True)
 class LosslessCMeansProtocol(Alternating):

@@ -43,8 +43,6 @@ from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["LosslessFuzzyCMeansProtocol", "count_coarse", "fuzzy_limbs"]
-
 _LEAST_LIMBS, _MAX_LIMBS = 3, 8
 _WEIGHT_BITS = 34
 

@@ -18,11 +18,6 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import LARGEST
 
-__all__ = [
-    "aligned", "bad_centers", "drawn_stream", "filled", "gathered", "require_scaling", "started", "uniform", "unseeded",
-    "working_range",
-]  # fmt: skip
-
 #: No weight of a local center is larger: it is a number of rows, or less.
 _MAX_WEIGHT = 2.0**53
 

@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["LocalFuzzy"]
-
 _LOCAL_TOL = 1e-4
 _LOCAL_STEPS = 1000
 _SEEDINGS = 10

@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ROBUST", "TRIMMED", "limited", "robust_sums", "robust_totals"]
-
 Floats = NDArray[np.float64]
 
 #: How cluster means of peers may be combined; empty: as the pooled algorithm does.

@@ -47,8 +47,6 @@ from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["StreamFuzzyCMeansProtocol", "Warm", "batch_of"]
-
 
 @dataclass(frozen=True)
 class StreamFuzzyCMeansProtocol(Fuzzy, Additive):

@@ -21,11 +21,6 @@ from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
 
-__all__ = [
-    "Columns", "digest_of_ids", "first_centers", "fitting_columns", "memberships_of", "picked_rows",
-    "rows_per_block", "totals", "unsound",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 
 # A block of distances of this many numbers stays in cache. Part of the bits that are promised: never adapted.

@@ -54,15 +54,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = [
-    "UNKNOWN",
-    "CrispVertical",
-    "FuzzyVertical",
-    "VerticalCMeansProtocol",
-    "VerticalClustering",
-    "VerticalFuzzyCMeansProtocol",
-]
-
 UNKNOWN = -1.0
 """Stands in ``shifts`` for a round whose aggregator did not know the distances of the round before."""
 

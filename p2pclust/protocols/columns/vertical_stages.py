@@ -48,8 +48,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["INITS", "Align", "VerticalSeeding", "warnings_of"]
-
 INITS = ("k-means++", "rows", "random", "given")
 _SALT_BYTES = 16
 

@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["AlignBySums", "VerticalCMeansBySums", "VerticalFuzzyCMeansBySums", "VerticalSeedingBySums"]
-
 _DIGEST: Final = 32
 #: Squared distances of scaled columns are some units.
 _UNITS: Final[Mapping[str, float]] = {"squares": 1.0}

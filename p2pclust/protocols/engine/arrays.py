@@ -22,8 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.errors import WireError
 from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored, StoredArray, bin_header, scan
 
-__all__ = ["Arrays", "Contribution", "State", "all_finite", "is_canonical", "unpack_canonical"]
-
 # Little-endian on the wire, whatever the machine.
 _CODES: dict[str, np.dtype[Any]] = {
     "f8": np.dtype("<f8"),

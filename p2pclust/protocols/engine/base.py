@@ -21,23 +21,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 
-__all__ = [
-    "Abstain",
-    "Additive",
-    "ByColumns",
-    "Clustering",
-    "Labelling",
-    "OpeningStage",
-    "Pool",
-    "Protocol",
-    "Remembering",
-    "Rules",
-    "SideBySide",
-    "Slot",
-    "WithWorkspace",
-    "inits_from",
-]
-
 
 class Abstain(Exception):  # noqa: N818 - it is an answer of the peer, not an error
     """A peer answers a round without contributing; ``reason`` says why, in one line."""

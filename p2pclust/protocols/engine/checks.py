@@ -13,11 +13,6 @@ from p2pclust.errors import UsageError
 if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
 
-__all__ = [
-    "CLUSTERS", "FUZZIFIER", "SCALING", "STARTS", "Check", "above", "among", "at_least", "between", "check", "flag",
-    "fuzzifier_for", "gate", "one_of", "optional", "real", "table", "vector", "whole",
-]  # fmt: skip
-
 #: Takes the place of a value, for messages, and the value; returns the value, or raises UsageError.
 Check = Callable[[str, Any], Any]
 

@@ -25,8 +25,6 @@ from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protoc
 from p2pclust.protocols.engine.secure_rounds import unfit
 from p2pclust.tools.distribution import install_line
 
-__all__ = ["INIT_NAMES", "cluster_job", "clustering_class", "continued", "inits_of", "require_extras"]
-
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
 """The names that a person may give; which of them a protocol takes, its class says."""
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")

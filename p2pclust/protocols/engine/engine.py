@@ -40,29 +40,8 @@ from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
-from p2pclust.protocols.engine.wire import ContributionReader, decode_state, matches
+from p2pclust.protocols.engine.wire import matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
-
-__all__ = [
-    "ContributionReader",
-    "Memory",
-    "Peers",
-    "added_up",
-    "advance",
-    "asked",
-    "begin",
-    "cancelled",
-    "close",
-    "conclude",
-    "contribution",
-    "decode_state",
-    "news",
-    "own_results",
-    "results",
-    "sent",
-    "shift",
-    "wants",
-]
 
 
 @dataclass

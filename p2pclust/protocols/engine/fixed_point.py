@@ -22,11 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MAX_PEERS", "GridError", "check_all", "dequantise_all", "farthest", "fits", "grid", "is_unit", "power_of_two_above",
-    "quantise_all",
-]  # fmt: skip
-
 MAX_PEERS = 4096
 """How many terms a sum may have; the limbs would hold four times as many."""
 

@@ -26,8 +26,6 @@ from p2pclust.protocols.engine.stored_arrays import LARGE_BYTES, Pieces, Stored,
 from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = ["RECEIVER", "SENDER", "Job", "JobState", "RoundRecord", "Stage", "Status"]
-
 Status = Literal["running", "done", "failed"]
 
 #: Which peer rounds a contribution to the grid of sums.

@@ -14,8 +14,6 @@ from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA
 
-__all__ = ["LARGEST", "Lie", "Local", "first_bad_value", "in_working_coordinates"]
-
 LARGEST = 2.0**400
 """Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
 

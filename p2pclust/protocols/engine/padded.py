@@ -22,8 +22,6 @@ from p2pclust.protocols.engine.fixed_point import quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.secure.pads import Numbers
 
-__all__ = ["Layout", "layout_of"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -20,8 +20,6 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.base import Labelling
 
-__all__ = ["GROUP", "Plugin", "not_here", "parameter_types", "plugins", "type_flaw"]
-
 GROUP: Final = "p2pclust.protocols"
 
 

@@ -21,11 +21,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = [
-    "LEAST_ROWS", "NEIGHBOURS", "PrivateRequest", "blurred", "hold_small_clusters", "least_to_propose",
-    "private_stages", "propose_gate", "size_gate",
-]  # fmt: skip
-
 NEIGHBOURS = 5
 """A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours)."""
 LEAST_ROWS = 3

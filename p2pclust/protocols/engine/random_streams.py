@@ -14,11 +14,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_SEED", "aggregating", "attacking", "dirt", "fresh_seed", "gossiping", "halving", "lazily", "linking", "of_column",
-    "opening", "participants", "peer_round", "pooled_start", "proposers", "splitting",
-]  # fmt: skip
-
 MAX_SEED = 2**63 - 1
 
 # The first number of a stream's name. Changing one changes the results of every job.

@@ -8,11 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = [
-    "CANCELLED", "HELD", "IMPLAUSIBLE", "LEFT_OUT", "MAX_REASON", "NOT_ASKED", "NOT_DRAWN", "NO_DATA", "REVOKED",
-    "UNUSABLE", "without_values",
-]  # fmt: skip
-
 #: Characters; a longer reason is cut off.
 MAX_REASON: Final = 200
 

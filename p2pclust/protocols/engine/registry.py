@@ -12,19 +12,6 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.base import Labelling, Protocol
 from p2pclust.tools.spelling import did_you_mean
 
-__all__ = [
-    "CLUSTERING",
-    "EVALUATING",
-    "build",
-    "clusterings",
-    "known",
-    "main_stage",
-    "nearest_protocol",
-    "package_of",
-    "parameters_of",
-    "protocol_class",
-]
-
 _CLASSES = {
     "llf-cm": ("p2pclust.protocols.centers.llf_cm", "LosslessCMeansProtocol"),
     "llf-fcm": ("p2pclust.protocols.centers.llf_fcm", "LosslessFuzzyCMeansProtocol"),

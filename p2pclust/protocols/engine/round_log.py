@@ -13,8 +13,6 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-__all__ = ["MAX_ITEMS", "MAX_TEXT", "RoundRecord", "is_count", "read_log"]
-
 MAX_ITEMS = 2 * MAX_PEERS  # of one list on the wire: a reason for every peer
 MAX_TEXT = 1000
 _MAX_COUNT = 2**53

@@ -22,26 +22,13 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
-from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.sums import Group, Peers, added_up
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.engine.workspaces import Workspaces
-
-__all__ = [
-    "Later",
-    "by_groups",
-    "clustering_stage",
-    "conclude",
-    "labelling_stage",
-    "one_thread",
-    "pooled",
-    "pooled_run",
-    "replay",
-    "replayed",
-    "rows_at",
-    "run_in_process",
-]
 
 _POOLED_TOL = 1e-4
 _POOLED_ROUNDS = 300
@@ -136,7 +123,7 @@ def _refuse_unknown(job: Job, state: JobState) -> None:
     """Refuse a state that peers would not accept from each other; only the protocol of a plug-in can make one."""
     if any(stage.package for stage in job.stages):
         try:
-            engine.decode_state(job, state.encode())
+            decode_state(job, state.encode())
         except WireError as error:
             raise UsageError(f"{job.protocols[state.stage].id}: peers would refuse this state: {error}") from None
 

@@ -28,35 +28,6 @@ from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
 
-__all__ = [
-    "MOST_RENEWALS",
-    "NEW_KEYS",
-    "SMALL_CLASS",
-    "NotEnough",
-    "Terms",
-    "answers_flaw",
-    "begin",
-    "cancelled",
-    "closed",
-    "context_of",
-    "exposed_peers",
-    "flaw",
-    "groups_in",
-    "is_noisy",
-    "keepers",
-    "keys_closed",
-    "least_members",
-    "mu_squared_of",
-    "renewed",
-    "secured_of",
-    "segments_of",
-    "set_flaw",
-    "settles",
-    "unfit",
-    "unnamed",
-    "whole",
-]  # fmt: skip
-
 #: So many times in a row are new keys asked for without a total; then the job fails.
 MOST_RENEWALS: Final = 10
 #: Why a peer that was restarted does not contribute before keys are exchanged again.

@@ -13,11 +13,10 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import ByColumns, Protocol
-from p2pclust.protocols.engine.job import Job, JobState, RoundRecord
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DRAWN
+from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.summaries import by_reason
-
-__all__ = ["MAX_EMPTY_ROUNDS", "abstained_in", "by_themselves", "closed", "opened"]
 
 #: So many rounds in a row without any contribution fail the job.
 MAX_EMPTY_ROUNDS: Final = 10

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
 
-__all__ = ["LARGE_BYTES", "Pieces", "Stored", "StoredArray", "bin_header", "scan"]
-
 LARGE_BYTES: Final = 2**20
 """An array beyond this size is a piece of its own, and may stay in its blob."""
 

@@ -13,23 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import HELD, IMPLAUSIBLE, LEFT_OUT
 
-__all__ = [
-    "Suspect",
-    "absences",
-    "array_in_words",
-    "by_reason",
-    "coarse",
-    "declared",
-    "last_shift",
-    "raw_centers",
-    "shifts",
-    "suppressed",
-    "suspects",
-    "widths",
-    "with_columns",
-    "with_names",
-]
-
 _Peer = TypeVar("_Peer", int, str)
 _IN_FULL: Final = 12  # numbers of an array
 
@@ -141,8 +124,8 @@ def suspect_in_words(suspect: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> suspect_in_words({"peer": "a", "round": 3, "rounds": 2, "reason": "a cluster has a negative weight", "found_by": "all"})
-    'a, in 2 rounds from 3 on: a cluster has a negative weight'
+    >>> suspect_in_words({"peer": "a", "round": 3, "rounds": 2, "reason": "a negative weight", "found_by": "all"})
+    'a, in 2 rounds from 3 on: a negative weight'
     """
     by = "" if suspect["found_by"] == "all" else f", as {', '.join(suspect['found_by'])} found"
     several = suspect["rounds"] > 1

@@ -14,8 +14,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import dequantise_all
 
-__all__ = ["Group", "Peers", "added_up", "floats_of"]
-
 #: A roster index, or several where their contributions were added up.
 Peers = int | tuple[int, ...]
 

@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.stored_arrays import Stored
 
-__all__ = ["PADDED", "ContributionReader", "decode_state", "matches"]
-
 #: States of so many jobs are kept to read the next one of each, if they are not larger.
 _MOST_KEPT: Final = 4
 _MOST_KEPT_BYTES: Final = 128 * 1024

@@ -31,8 +31,6 @@ from p2pclust.protocols.engine.arrays import Arrays
 if TYPE_CHECKING:
     from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["DIGEST_BYTES", "Fetch", "Run", "Wants", "Workspace", "digest_of"]
-
 DIGEST_BYTES: Final = 32
 
 

@@ -18,8 +18,6 @@ from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import Run, Workspace, digest_of
 
-__all__ = ["Workspaces"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

@@ -53,8 +53,6 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, mixed
 
-__all__ = ["LEAST_TOLERANCE", "Answer", "Averaging", "Proposal", "Tick", "tolerance_flaw"]
-
 Floats = NDArray[np.float64]
 
 #: Estimates of neighbours never agree more closely, because of rounding.

@@ -25,19 +25,9 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
 from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.protocols.engine.sums import floats_of
+from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
-
-__all__ = [
-    "MOST_BYTES",
-    "Offer",
-    "needs_aggregator",
-    "next_state",
-    "offer",
-    "proposer_of",
-    "run_leaderless",
-    "unfit",
-]
 
 Floats = NDArray[np.float64]
 
@@ -139,7 +129,7 @@ def next_state(
             shapes = _shapes(protocol, state)
             total = _total(shapes, [answer for _, answer in given], estimate, len(answers), tolerance)
         return engine.close(job, state, total, tuple(peer for peer, _ in given), abstained, n_peers=n_peers)
-    reader = engine.ContributionReader(job, state, n_peers=n_peers)
+    reader = ContributionReader(job, state, n_peers=n_peers)
     contributions = []
     for peer, answer in given:
         try:

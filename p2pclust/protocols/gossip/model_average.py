@@ -38,8 +38,6 @@ from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.models.fedavg import architecture_of, refuse_beyond
 
-__all__ = ["ModelAverageProtocol"]
-
 
 @dataclass(frozen=True)
 class ModelAverageProtocol(Additive):

@@ -37,11 +37,6 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
 
-__all__ = [
-    "MIXINGS", "GossipLinks", "agrees", "apart", "first_mass", "mixed", "mixing_matrix", "second_eigenvalue",
-    "total_of", "usual_mixing",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 
 MIXINGS: Final = ("push-sum", "metropolis-hastings")

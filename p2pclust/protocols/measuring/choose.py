@@ -32,8 +32,6 @@ import numpy as np
 from p2pclust.errors import UsageError
 from p2pclust.protocols.measuring.measure import MeasuredIndices
 
-__all__ = ["MEASURES", "Recommendation", "elbow", "recommend"]
-
 MEASURES = ("soft Davies–Bouldin", "Xie–Beni", "simplified silhouette", "elbow")
 
 # Values that differ by less, relatively, are the same; then the smaller number of clusters has it.

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["doubts", "objective_of"]
-
 #: Of the mean mass of a cluster: with less, hardly any row belongs to a center.
 _HARDLY: Final = 0.02
 #: Of the root mean squared distance of rows to their centers: two centers that are nearer to each other nearly coincide.

@@ -45,8 +45,6 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.objective import Evaluation
 
-__all__ = ["Measure", "MeasuredIndices", "measured"]
-
 _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 
 

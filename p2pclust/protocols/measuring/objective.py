@@ -32,8 +32,6 @@ from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
 
-__all__ = ["Evaluation", "Objective"]
-
 _LEAST_LIMBS = 3
 
 

@@ -45,10 +45,6 @@ from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.linkage import average_linkage, best_cut, settled
 
-__all__ = [
-    "NOTHING", "associate", "codes", "distances", "medoids", "rank_scores", "read_verdicts", "spread_rows", "verdicts",
-]  # fmt: skip
-
 NOTHING: Final = 255
 """The code of a pair without a verdict: an own model, or one whose errors are not finite."""
 

@@ -31,8 +31,6 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.arrays import Arrays
 
-__all__ = ["Association", "Clusters", "Node", "first_aggregators"]
-
 #: A peer's index in the roster, and the number of one of its clusters.
 Node = tuple[int, int]
 

@@ -41,8 +41,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Wants, Workspace
 
-__all__ = ["ENCODINGS", "FedAvgProtocol", "architecture_of", "refuse_beyond"]
-
 ENCODINGS = ("float32", "float16", "int8")
 _MAX_ROWS = 2**53
 _MAX_LABEL = 2**31

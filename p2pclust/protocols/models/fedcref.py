@@ -60,11 +60,9 @@ from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUST
 from p2pclust.protocols.models.fedcref_end import own_clusters
 from p2pclust.protocols.models.fedcref_news import news
 from p2pclust.protocols.models.fedcref_note import Note
-from p2pclust.protocols.models.fedcref_parameters import INITIALS, MODES, MOST_OF_A_PEER, FedCRefParameters
+from p2pclust.protocols.models.fedcref_parameters import MOST_OF_A_PEER, FedCRefParameters
 from p2pclust.protocols.models.fedcref_peer import AtWork
 from p2pclust.protocols.models.stability import stop_reason
-
-__all__ = ["INITIALS", "MODES", "FedCRefProtocol"]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES
 from p2pclust.protocols.models.association import Association, Clusters
 
-__all__ = ["ARRAYS", "HISTORY", "MOST_CLUSTERS", "MOST_ROWS", "PHASES", "Agreed", "Phase"]
-
 Phase = Literal["models", "verdicts", "graph", "train", "refine"]
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 

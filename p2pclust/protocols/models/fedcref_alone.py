@@ -22,8 +22,6 @@ from p2pclust.protocols.models.fedcref_note import Halves
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref_peer import AtWork
 
-__all__ = ["generators", "train_halves", "unseen_errors"]
-
 _MAX_SEED: Final = 2**62
 
 

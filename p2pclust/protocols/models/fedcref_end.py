@@ -19,8 +19,6 @@ from p2pclust.protocols.engine.workspace import DIGEST_BYTES
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Note
 
-__all__ = ["OwnCluster", "concluded", "own_clusters", "own_clusters_of", "without_gaps"]
-
 Ints = NDArray[np.int64]
 
 

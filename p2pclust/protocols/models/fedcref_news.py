@@ -14,8 +14,6 @@ from typing import Any
 from p2pclust.protocols.engine.workspace import Run
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 
-__all__ = ["model_bytes", "news"]
-
 
 def news(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -> dict[str, Any]:
     """Return what a phase came to: for the graph its clusters and links, for a refinement its row of history.

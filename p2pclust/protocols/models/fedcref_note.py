@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
 
-__all__ = ["UNASSIGNED", "Halves", "Note", "Partition", "digests"]
-
 UNASSIGNED: Final = -1
 
 Ints = NDArray[np.int64]

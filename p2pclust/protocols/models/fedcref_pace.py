@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AUTO", "LEAST_STEPS", "MANY_ROWS", "Pace", "usual_pace"]
-
 AUTO: Final = "auto"
 """In a job in the place of a number: what this rule says."""
 

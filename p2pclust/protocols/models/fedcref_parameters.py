@@ -14,8 +14,6 @@ from p2pclust.protocols.models import mutual_test
 from p2pclust.protocols.models.fedavg import ENCODINGS, architecture_of
 from p2pclust.protocols.models.fedcref_pace import AUTO, Pace, usual_pace
 
-__all__ = ["INITIALS", "MODES", "MOST_OF_A_PEER", "PACED", "FedCRefParameters"]
-
 MODES = ("refined", "paper")
 INITIALS = ("mixture", "kmeans", "dec", "given")
 _OF_PAPER: Mapping[str, Any] = {

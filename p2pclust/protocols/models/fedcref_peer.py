@@ -35,8 +35,6 @@ from p2pclust.protocols.models.stability import agreement
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
-__all__ = ["AtWork"]
-
 # Models of others are decoded so many at a time: all of them would be some hundred megabytes.
 _MODELS_AT_ONCE: Final = 16
 # Of a note before the first exchange.

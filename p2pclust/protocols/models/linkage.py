@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.models.matching import cheapest_matching
 
-__all__ = ["Merge", "average_linkage", "best_cut", "settled"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 #: Groups of two or more, each sorted, by their lowest member.

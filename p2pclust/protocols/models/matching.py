@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["cheapest_matching"]
-
 
 def cheapest_matching(costs: list[list[int]]) -> list[int]:
     """Return a column for each row, no column twice, such that the costs have the smallest sum.

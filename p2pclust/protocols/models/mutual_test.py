@@ -40,8 +40,6 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 
-__all__ = ["NORMALISATIONS", "associate", "passes", "read_verdicts", "verdicts"]
-
 NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
 """Within what Eq. 2 normalises a cluster's differences D = abs(own error - foreign error).
 

@@ -32,8 +32,6 @@ from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.protocols.models.fedcref_note import Note
 
-__all__ = ["KnownLocal", "PerfectAssociations", "majority"]
-
 
 class KnownLocal(Local):
     """A peer's data with the true class of each row.

@@ -27,8 +27,6 @@ from p2pclust.errors import DataError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.models.association import Association
 
-__all__ = ["Refined", "competing", "refine_by_best_models", "refine_by_popularity"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -23,8 +23,6 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError
 from p2pclust.protocols.models.matching import cheapest_matching
 
-__all__ = ["agreement", "associations_stable", "stop_reason"]
-
 # In so many of the last steps there was no relative change above this share.
 _STEPS: Final = 3
 _SHARE: Final = 0.1

@@ -47,8 +47,6 @@ from p2pclust.protocols.engine.base import Labelling, Slot
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
-__all__ = ["UIFCAProtocol"]
-
 Floats32 = NDArray[np.float32]
 Labels = NDArray[np.int64]
 

@@ -47,8 +47,6 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["ROUNDING", "composed", "delta_of", "epsilon_of", "log_gap", "mu_for"]
-
 #: The variance, in whole numbers, that is given away to random rounding in step 2.
 ROUNDING: Final = 16
 _STEPS: Final = 200

@@ -8,8 +8,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Box", "nearest_one_by_one", "spread"]
-
 Floats = NDArray[np.float64]
 
 #: Numbers that stay in cache while they are worked on.

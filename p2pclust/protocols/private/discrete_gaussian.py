@@ -23,8 +23,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Entropy", "discrete_gaussians"]
-
 #: Returns that many random bytes, each value of which is equally likely; never the same ones again.
 Entropy = Callable[[int], bytes]
 

@@ -28,8 +28,6 @@ from p2pclust.protocols.engine.arrays import unpack_canonical
 from p2pclust.protocols.private.accounting import epsilon_of, mu_for
 from p2pclust.protocols.secure.classes import exposed
 
-__all__ = ["Budget", "LedgerMark", "MostJobs", "PeerSet", "PrivacyLedger", "Reservation"]
-
 _FORMAT: Final = "p2pclust privacy ledger 2"
 _DIGEST_BYTES: Final = 32
 _MOST_RESERVATIONS: Final = 100_000

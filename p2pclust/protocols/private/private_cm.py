@@ -64,8 +64,6 @@ from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
 from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
 
-__all__ = ["PrivateCMeansProtocol", "shares"]
-
 Floats = NDArray[np.float64]
 
 #: Steps of the grid from the middle of a feature to its bound, and in one row.

@@ -9,8 +9,6 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.tools.spelling import printable
 
-__all__ = ["CancelProof"]
-
 _MOST_NAME = 100  # letters: the peer that signed it must fit into a reason beside it
 _MOST_VALUE = 1000  # bytes
 _MOST_VERSION = 2**60

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["classes", "exposed", "grouped", "parted"]
-
 
 def classes(revealed: Sequence[int]) -> list[int]:
     """Return the classes of the peers that are in any revealed set: two are in one class if they are in the same sets.

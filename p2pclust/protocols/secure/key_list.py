@@ -16,8 +16,6 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.tools.bit_sets import as_mask, packed, unpacked
 
-__all__ = ["ENTRY_TYPES", "FleetKeys", "KeyEntry", "KeyList", "dealt", "keeper_order"]
-
 _FORMAT: Final = b"p2pclust key entry 2"
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64

@@ -21,8 +21,6 @@ from p2pclust.errors import WireError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-__all__ = ["ENTROPY_BYTES", "KeyPair", "Numbers", "Sealed"]
-
 #: A vector of numbers modulo 2**64.
 Numbers = NDArray[np.uint64]
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-__all__ = ["ALL", "BURNT", "KEEPERS", "LEAST_COHORT", "LEAST_GROUPS", "LEAVE", "SecureSums", "usual_cohort"]
-
 #: Keepers of a job whose request names no number.
 KEEPERS: Final = 3
 #: As a number of keepers: every peer keeps pads. It is the most that a job roster has.

@@ -17,8 +17,6 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.protocols.secure.secured import Maker
 
-__all__ = ["OpenPads", "Proof", "SignedAnswer"]
-
 _ANSWER_FORMAT: Final = b"p2pclust answer 1"
 _PADS_FORMAT: Final = b"p2pclust open pads 1"
 _DIGEST_BYTES: Final = 32

@@ -14,8 +14,6 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.secure.key_list import ENTRY_TYPES, KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["MOST_SETS", "Maker", "Secured", "Unsettled"]
-
 #: Different sets that are remembered of one job.
 MOST_SETS: Final = 4096
 _MOST_COUNT: Final = 2**53

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
+from p2pclust.transport.bundle import load_bundle, load_roster, newest_roster
 from p2pclust.transport.key_files import is_sealed
-from p2pclust.transport.keys import load_bundle, load_roster, newest_roster
 from p2pclust.transport.roster import fingerprint
 
 

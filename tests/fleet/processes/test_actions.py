@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.processes.actions import ProcessActions
 from p2pclust.lab.testbed.record import Record
-from p2pclust.lab.testbed.spec import Fault, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 
 
 async def _until(*_: object) -> bool:

@@ -19,9 +19,9 @@ from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import Adopted, Close, Open
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Message, Relay
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.spread.facts import _MOST_BYTES as MOST_BYTES
 from p2pclust.peer.core.timing import Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 HONEST, STRANGER = ("p1", "p2", "p3"), "zz"
 SMALL = Limits(inline_bytes=64, chunk_bytes=32, blob_bytes=4096)

@@ -6,7 +6,7 @@ from harness import Net, toy
 
 from p2pclust.peer.core.effects import DropBlob
 from p2pclust.peer.core.events import Woken
-from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 
 def test_a_blob_is_dropped_when_the_last_task_has_ended() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p2pclust.errors import FleetError
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell.blob_files import BlobFiles
 from p2pclust.protocols.engine.stored_arrays import Pieces
+from p2pclust.protocols.engine.workspace import digest_of
 
 BLOB = bytes(range(256)) * 12
 DIGEST = digest_of(BLOB)

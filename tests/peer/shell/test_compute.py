@@ -14,7 +14,6 @@ import pytest
 
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.events import Computed
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import (
     BeginJob,
     Contribute,
@@ -35,6 +34,7 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.peer.work.floor import Floor
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 
 BLOB = bytes(range(256)) * 12
 

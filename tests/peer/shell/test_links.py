@@ -12,8 +12,9 @@ from p2pclust.peer.core.effects import CheckLink, Connect, Disconnect, Send, Sen
 from p2pclust.peer.core.events import LinkChecked, Linked
 from p2pclust.peer.core.messages import Ack, BlobChunk, BlobRequest, FactDelta, MemberSync, Ping
 from p2pclust.peer.core.routing import LINKS, Routing
-from p2pclust.peer.core.spread.blobs import Blobs, digest_of
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 LINE = "12 23 34 45"
 

@@ -13,11 +13,11 @@ import pytest
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.core import StoreContents
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.stored_arrays import Pieces, StoredArray
 from p2pclust.protocols.engine.stored_arrays import Stored as StoredBytes
+from p2pclust.protocols.engine.workspace import digest_of
 
 FILE = "store.sqlite3"
 BLOB = bytes(range(256)) * 12

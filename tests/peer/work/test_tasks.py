@@ -8,7 +8,6 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import (
     BeginJob,
     CombineRound,
@@ -28,6 +27,7 @@ from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.workspace import digest_of
 
 LIMITS = Limits(inline_bytes=100, chunk_bytes=1000)
 

@@ -13,6 +13,8 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.stages import MAX_EMPTY_ROUNDS
+from p2pclust.protocols.engine.sums import added_up
+from p2pclust.protocols.engine.wire import ContributionReader
 
 OPTIONS = {"n_clusters": 2, "bounds": ([0.0], [9.0]), "init": [[0.0], [9.0]]}
 PEERS = [Local([[0.0], [1.0]]), Local([[8.0], [9.0]]), Local([[0.5], [0.5], [8.5], [8.5]])]
@@ -81,10 +83,10 @@ def test_integer_sums_may_be_added_on_the_way() -> None:
     job = cluster_job("llf-cm", **OPTIONS)
     state = engine.begin(job)
     (_, a), (_, b), (_, c) = contributions(job, state, PEERS)
-    b_c, of = engine.added_up([(2, c), (1, b)], 3)
+    b_c, of = added_up([(2, c), (1, b)], 3)
     assert of == (1, 2)
-    assert engine.added_up([((1, 2), b_c), (0, a)], 3) == engine.added_up([(0, a), (1, b), (2, c)], 3)
-    assert engine.added_up([], 3) == (None, ())
+    assert added_up([((1, 2), b_c), (0, a)], 3) == added_up([(0, a), (1, b), (2, c)], 3)
+    assert added_up([], 3) == (None, ())
 
 
 def test_a_contribution_counts_once_in_a_sum() -> None:
@@ -92,7 +94,7 @@ def test_a_contribution_counts_once_in_a_sum() -> None:
     (_, a), (_, b), _ = contributions(job, engine.begin(job), PEERS)
     for twice in ([(0, a), ((1, 0), b)], [((0, 1), a), (1, b)], [(3, a)]):
         with pytest.raises(ValueError, match="counts twice"):
-            engine.added_up(twice, 3)
+            added_up(twice, 3)
 
 
 def test_contributions_out_of_roster_order_are_a_programming_error() -> None:
@@ -322,7 +324,7 @@ def test_hostile_sums_fail_the_job_rather_than_spoil_the_state() -> None:
     smallest, largest = np.zeros((8, 1), dtype=np.int64), np.zeros((8, 1, 1), dtype=np.int64)
     smallest[7], largest[0] = 1, 2**60
     hostile = part.replace(weights=smallest, sums=largest)
-    received = engine.ContributionReader(job, state, n_peers=1).read(hostile.encode())
+    received = ContributionReader(job, state, n_peers=1).read(hostile.encode())
     after = engine.advance(job, state, [(0, received)], {}, n_peers=1)
     assert after.status == "failed"
     assert "finite" in after.reason

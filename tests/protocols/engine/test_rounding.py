@@ -18,6 +18,7 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.wire import ContributionReader
 
 N_PEERS = 20
 
@@ -44,7 +45,7 @@ def test_the_receiver_rounds_as_the_sender_would(n: int, n_features: int, spread
         job, state = _opened(protocol, 3, n_features, **more)
         given = engine.sent(job, state, Local(X), 0, N_PEERS)
         assert {given.dtype(name) for name in given} == {np.dtype("float64")}
-        reader = engine.ContributionReader(job, state, n_peers=N_PEERS)
+        reader = ContributionReader(job, state, n_peers=N_PEERS)
         rounded = engine.contribution(job, state, Local(X), 0, N_PEERS)
         assert _same(reader.read(given.encode()), rounded)
         assert _same(reader.read(rounded.encode()), rounded)
@@ -60,7 +61,7 @@ def test_ten_centers_of_64_columns_take_five_kilobytes() -> None:
 def test_without_that_floats_are_refused() -> None:
     job, state = _opened("llf-cm", 2, 1)
     given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS).encode()
-    reader = engine.ContributionReader(replace(job, rounding="sender"), state, n_peers=N_PEERS)
+    reader = ContributionReader(replace(job, rounding="sender"), state, n_peers=N_PEERS)
     with pytest.raises(WireError, match="counts is float64"):
         reader.read(given)
 
@@ -69,7 +70,7 @@ def test_a_sum_of_several_is_not_read_as_floats() -> None:
     job, state = _opened("llf-cm", 2, 1)
     given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS).encode()
     with pytest.raises(WireError, match="counts is float64"):
-        engine.ContributionReader(job, state, n_peers=N_PEERS).read(given, summed=2)
+        ContributionReader(job, state, n_peers=N_PEERS).read(given, summed=2)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_floats_of_a_liar_are_refused(change: dict[str, Any], message: str) -> N
     given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS)
     arrays = Arrays({**dict(given.items()), **{name: np.asarray(value) for name, value in change.items()}})
     with pytest.raises(WireError, match=message):
-        engine.ContributionReader(job, state, n_peers=N_PEERS).read(arrays.encode())
+        ContributionReader(job, state, n_peers=N_PEERS).read(arrays.encode())
 
 
 def test_what_the_grid_cannot_hold_is_not_sent() -> None:

@@ -21,6 +21,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import Fetch, digest_of
 from p2pclust.protocols.models.fedavg import FedAvgProtocol
 
@@ -211,7 +212,7 @@ def test_a_model_of_another_size_is_malformed() -> None:
     assert isinstance(told, Arrays)
     for wrong in (told["weights"][:-1], np.empty(0, np.uint8), np.zeros((2, 2), np.uint8)):
         with pytest.raises(WireError, match="weights"):
-            engine.ContributionReader(h.job, h.state, n_peers=1).read(told.replace(weights=wrong).encode())
+            ContributionReader(h.job, h.state, n_peers=1).read(told.replace(weights=wrong).encode())
 
 
 @example([(3.4028234663852886e38, 1), (3.4028234663852886e38, 2**53)])
@@ -231,7 +232,7 @@ def test_any_models_that_are_let_pass_have_a_mean_that_others_can_read(told: lis
             weights_ = np.frombuffer(encode_weights(values, encoding), np.uint8)  # type: ignore[arg-type]
             given_.append((peer, Arrays(weights=weights_, rows=np.int64(n))))
         after = engine.advance(job, state, given_, {}, n_peers=4)
-        assert engine.decode_state(job, after.encode()) == after
+        assert decode_state(job, after.encode()) == after
 
 
 class TestStates:
@@ -243,11 +244,11 @@ class TestStates:
         job, size = fedavg([[0]]), 4 * SHAPE.n_parameters
         for data in (np.zeros(size - 1, np.uint8), np.zeros(3, np.uint8), np.full(size, 255, np.uint8)):
             with pytest.raises(WireError, match="fedavg: "):
-                engine.decode_state(job, self.state(data))
+                decode_state(job, self.state(data))
         with pytest.raises(WireError, match="ended without a model"):
-            engine.decode_state(job, self.state(np.empty(0, np.uint8), status="done"))
-        engine.decode_state(job, self.state(np.empty(0, np.uint8)))
-        engine.decode_state(job, self.state(np.zeros(size, np.uint8), status="done"))
+            decode_state(job, self.state(np.empty(0, np.uint8), status="done"))
+        decode_state(job, self.state(np.empty(0, np.uint8)))
+        decode_state(job, self.state(np.zeros(size, np.uint8), status="done"))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models import affinity, mutual_test
@@ -521,7 +522,7 @@ class TestNumbers:
         before = [h.labels(peer) for peer in range(4)]
         assert h.agreed.alone.tolist() == [0, 2, 0, 0]
         h.state = replace(h.state, arrays=h.state.arrays.without("cref_alone"))
-        assert engine.decode_state(h.job, h.state.encode()) == h.state
+        assert decode_state(h.job, h.state.encode()) == h.state
         after = [h.labels(peer) for peer in range(4)]
         assert len(np.unique(np.concatenate(after))) == len(np.unique(np.concatenate(before)))
         closed = without_gaps(len(h.agreed.alive), [Arrays(labels=labels) for labels in after])

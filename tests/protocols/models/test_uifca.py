@@ -18,6 +18,7 @@ from p2pclust.protocols import Arrays, Local, cluster_job, run_in_process
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import clustering_stage, conclude, labelling_stage, replay
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.models.uifca import UIFCAProtocol
 
 torch = pytest.importorskip("torch", reason="flows need torch: pip install 'p2pclust[models]'")
@@ -128,7 +129,7 @@ def test_a_peer_that_comes_back_contributes_the_same(start: str) -> None:
     locals_ = [Local(X) for X in peers]
     for state in rounds(job, locals_):
         if state.status == "running":
-            fresh = engine.contribution(job, engine.decode_state(job, state.encode()), Local(peers[2]), 2, 6)
+            fresh = engine.contribution(job, decode_state(job, state.encode()), Local(peers[2]), 2, 6)
             assert fresh == engine.contribution(job, state, locals_[2], 2, 6)
 
 
@@ -208,7 +209,7 @@ def test_an_empty_round_is_no_step() -> None:
     for _ in range(3):
         empty = engine.advance(job, empty, [], {0: "left out: silent"}, n_peers=2)
     assert (empty.status, empty.converged) == ("done", False)
-    assert engine.decode_state(job, empty.encode()) == empty
+    assert decode_state(job, empty.encode()) == empty
 
 
 @pytest.mark.slow
@@ -276,11 +277,11 @@ def test_impossible_contributions_are_left_out_by_name(bad: dict[str, Any], reas
 )
 def test_false_states_are_refused(false: dict[str, Any], line: str) -> None:
     job, state = opened(seed=1)
-    assert engine.decode_state(job, state.encode()) == state
+    assert decode_state(job, state.encode()) == state
     gone = [name for name, value in false.items() if value is None]
     arrays = state.arrays.without(*gone).replace(**{k: v for k, v in false.items() if v is not None})
     with pytest.raises(WireError, match=line):
-        engine.decode_state(job, replace(state, arrays=arrays).encode())
+        decode_state(job, replace(state, arrays=arrays).encode())
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ from p2pclust.protocols.engine import engine
 job = cluster_job("uifca", n_clusters=2, bounds=([0.0] * 2, [1.0] * 2), couplings=1, hidden=(3,))
 state = engine.begin(job)
 part = Arrays(weights=state.arrays["models"], sizes=np.array([3, 4]), suppressed=0)
-state = engine.advance(job, engine.decode_state(job, state.encode()), [(0, part)], {}, n_peers=1)
+state = engine.advance(job, decode_state(job, state.encode()), [(0, part)], {}, n_peers=1)
 print(sorted({"torch", "scipy", "sklearn"} & set(sys.modules)), int(state.arrays["steps"]))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

@@ -23,6 +23,7 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.private.accounting import delta_of
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
 from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, shares
@@ -302,7 +303,7 @@ class TestStates:
         run_in_process(job, [Local([[1.0]])] * 3, on_round=states.append, entropy=np.random.default_rng(0).bytes)
         assert [state.status for state in states] == ["running", "done"]
         for state in [engine.begin(job), *states]:
-            assert engine.decode_state(job, state.encode()) == state
+            assert decode_state(job, state.encode()) == state
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -322,7 +323,7 @@ class TestStates:
         state = engine.begin(job)
         hostile = replace(state, arrays=state.arrays.replace(**change))
         with pytest.raises(WireError, match=reason):
-            engine.decode_state(job, hostile.encode())
+            decode_state(job, hostile.encode())
 
     def test_other_columns(self) -> None:
         job = job_of(([0.0], [8.0]))

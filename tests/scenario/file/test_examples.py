@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.file.examples import SCENARIOS, examples, find_example
-from p2pclust.lab.sweep.spec import SWEEPS
+from p2pclust.lab.scenario.file.examples import SCENARIOS, SWEEPS, examples, find_example
 
 ROOT = Path(__file__).parents[3]
 

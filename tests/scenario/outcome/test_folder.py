@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.scenario.outcome.folder import (
-    default_directory,
-    event_log,
-    plain,
-    prepare,
-    write_centers,
-    write_result,
-)
+from p2pclust.lab.scenario.outcome.folder import default_directory, event_log, prepare, write_centers, write_result
+from p2pclust.tools.json_values import plain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 

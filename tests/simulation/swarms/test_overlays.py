@@ -17,7 +17,8 @@ from p2pclust.lab.scenario.run import fleet_spec
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Fault, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.faults import Fault
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, PeerSpec
 from p2pclust.overlay import make_overlay
 from p2pclust.overlay.kinds import KINDS
 from p2pclust.peer.core.spread.blobs import Blobs

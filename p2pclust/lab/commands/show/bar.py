@@ -8,8 +8,6 @@ from typing import Protocol
 
 from p2pclust.cli.show.output import stderr
 
-__all__ = ["Advance", "progress_bar"]
-
 
 class Advance(Protocol):
     """Show how much is done."""

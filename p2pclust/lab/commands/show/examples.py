@@ -7,8 +7,6 @@ from pathlib import Path
 
 from p2pclust.cli.show.output import put_json, stdout
 
-__all__ = ["list_examples"]
-
 
 def list_examples(folder: Path, what: str, command: str, *, as_json: bool) -> None:
     """Print the names and titles of the installed files, and what each needs that is not here.

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["ended_like_ctrl_c"]
-
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:

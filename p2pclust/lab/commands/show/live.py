@@ -20,8 +20,6 @@ from p2pclust.lab.live.views import GroupView, JobView, PeerView
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
-__all__ = ["Watch", "sparkline"]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.:-=+*#"
 _STYLES = {

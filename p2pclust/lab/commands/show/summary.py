@@ -16,8 +16,6 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 from p2pclust.tools.units import size
 
-__all__ = ["summarise"]
-
 _PEERS_SHOWN = 24
 _FILES_SHOWN = 8
 _EXPOSED_SHOWN = 3

@@ -23,8 +23,6 @@ from p2pclust.lab.reproduce.published import Printed, published
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALL", "DIRT", "FEDCREF", "GRID", "OVERLAPS", "PEERS", "TWO", "digits", "n_label", "over_worlds", "row_of"]
-
 DIRT: Final = (0.0, 0.3, 0.5)
 OVERLAPS: Final = (0.0, 0.3, 0.5)
 PEERS: Final = (20, 30, 40)

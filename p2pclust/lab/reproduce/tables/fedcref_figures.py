@@ -13,8 +13,6 @@ from p2pclust.lab.reproduce.tables.fedcref import OVERLAPS, PEERS, TWO, n_label,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 _PANELS: Mapping[str, str] = {
     "communities by step": "communities", "acc by step": "ACC", "wrong by step": "wrong associations (%)",
     "isolated by step": "isolated clusters", "active by step": "active peers",

@@ -24,8 +24,6 @@ from p2pclust.lab.reproduce.tables.fedcref import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 _OUTCOMES: Mapping[str, str] = {
     "communities": "communities", "wrong": "wrong associations (%)", "isolated start": "isolated, start",
     "isolated": "isolated, end", "wrong pairs": "wrong pairs in communities (%)",

@@ -22,8 +22,6 @@ from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, dat
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES", "equals_pooled"]
-
 _TOL = 5e-3
 _PLATEAU_FROM = 7
 _SETS = ("xclara", "s_set1", "pendigits", "waveform")

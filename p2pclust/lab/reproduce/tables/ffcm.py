@@ -34,8 +34,6 @@ from p2pclust.protocols.engine.compose import cluster_job
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 Floats = NDArray[np.float64]
 
 _METHODS = ("pooled", "avg_1", "avg_2")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 Floats = NDArray[np.float64]
 
 _METHODS = ("central", "fkm", "k-fed")

@@ -22,8 +22,6 @@ from p2pclust.lab.reproduce.peers import JobFailedError, Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, center_distance, xie_beni
 from p2pclust.protocols.engine.compose import cluster_job
 
-__all__ = ["GAMMAS", "DataCase", "against_pooled", "data_case", "gamma_name", "over_sets"]
-
 Floats = NDArray[np.float64]
 
 GAMMAS = (0.25, 0.5, 0.75, 1.0)

@@ -24,8 +24,6 @@ from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, dat
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 _SETS = ("xclara", "s_set1", "s_set2", "pendigits", "waveform", "phoneme", "rice", "satellite")
 _GRADIENT = {"learning_rate": 0.005, "local_iterations": 10}
 _MEASURES = {

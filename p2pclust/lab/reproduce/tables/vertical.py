@@ -26,8 +26,6 @@ from p2pclust.protocols.engine.runner import pooled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["TABLES"]
-
 SPLITS: Mapping[str, Sequence[int]] = {
     "16 x 1": (1,) * 16,
     "8 x 2": (2,) * 8,

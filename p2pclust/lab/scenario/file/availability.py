@@ -23,8 +23,6 @@ from p2pclust.lab.scenario.file.fleet_keys import DeviceSpec, FleetTable
 from p2pclust.lab.testbed.power import Rest
 from p2pclust.overlay.plans import plan_rows
 
-__all__ = ["longest_sleep_s", "make_rests", "read_availability", "refuse_without_devices"]
-
 _HEADER: Final = ["device", "from_s", "to_s"]
 
 _Times = tuple[tuple[float, float], ...]

@@ -1,7 +1,7 @@
 """The scenarios and sweeps that are installed with the package, found by name: ``p2pclust run quickstart``.
 
-In a checkout ``p2pclust/lab/scenario/shipped`` is a link to ``scenarios/`` and ``p2pclust/lab/sweep/shipped`` one to ``topology/``;
-a wheel has copies of the files.
+In a checkout ``p2pclust/lab/scenario/shipped`` is a link to ``scenarios/``, and ``p2pclust/lab/sweep/shipped`` one to
+``topology/``; a wheel has copies of the files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Any, Final
 from p2pclust.errors import UsageError
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.tools.spelling import did_you_mean, nearest
-
-__all__ = ["SCENARIOS", "SWEEPS", "Example", "copy_example", "examples", "find_example", "needs"]
 
 SCENARIOS: Final = Path(__file__).parents[1] / "shipped"
 SWEEPS: Final = Path(__file__).parents[2] / "sweep" / "shipped"

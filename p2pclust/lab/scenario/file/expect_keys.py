@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 
 from p2pclust.jobs.fields import Scalar, SomeNames, TomlTable, refuse
 
-__all__ = ["OPERATORS", "ExpectSpec", "ValueSpec"]
-
 #: The keys that say how a value is compared.
 OPERATORS = ("at_least", "at_most", "above", "below", "equals")
 

@@ -11,8 +11,6 @@ from p2pclust.jobs.fields import Names, RandomVictims, TomlTable, Who, refuse
 from p2pclust.lab.testbed.faults import LASTING, Do
 from p2pclust.lab.testbed.peer.lies import LIES
 
-__all__ = ["At", "FaultSpec"]
-
 Phase = Literal["opening", "adopting", "combining", "closing"]
 
 #: The key that each of these faults needs; no other fault has it.

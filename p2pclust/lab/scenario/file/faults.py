@@ -13,8 +13,6 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.peer.core.timing import preset
 
-__all__ = ["away_s", "planned"]
-
 # The random streams of victims and of instants. The numbers of p2pclust.protocols.engine.random_streams are far below.
 _VICTIMS = 1000
 _INSTANTS = 1001

@@ -13,10 +13,6 @@ from p2pclust.jobs.fields import TomlTable, refuse
 from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.lab.testbed.power import Battery, DutyCycle
 
-__all__ = [
-    "BatterySpec", "Device", "DeviceSpec", "DutySpec", "EnergySpec", "FleetTable", "LinkSpec",
-]  # fmt: skip
-
 PEERS_MAX = 1000
 
 

@@ -29,18 +29,6 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
 
-__all__ = [
-    "apply_override",
-    "check_backend",
-    "given_centers",
-    "load_data",
-    "load_scenario",
-    "make_job",
-    "make_links",
-    "make_moves",
-    "read_toml",
-]
-
 
 def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
     """Read a scenario file and check all of it.

@@ -13,8 +13,6 @@ from typing import Any
 
 from p2pclust.tools.spelling import nearest
 
-__all__ = ["Found", "look_up", "value_at", "wrong_path"]
-
 #: The keys of a result, of a job and of a peer. None: a value, or a structure that is not checked beforehand; a name in
 #: angle brackets: one entry for each of these.
 _JOB: dict[str, Any] = dict.fromkeys(

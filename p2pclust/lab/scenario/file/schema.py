@@ -25,8 +25,6 @@ from p2pclust.tools.spelling import nearest
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Scenario"]
-
 
 class Scenario(TomlTable):
     """A whole scenario file."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from p2pclust.lab.attacks.findings import AttackResult
 
-__all__ = ["AuditedJob"]
-
 
 @dataclass(frozen=True)
 class AuditedJob:

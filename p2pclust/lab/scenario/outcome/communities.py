@@ -28,17 +28,6 @@ from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
 
-__all__ = [
-    "cluster_classes",
-    "ends_of_peers",
-    "first_labels",
-    "labels_of_peers",
-    "measured_communities",
-    "most_frequent",
-    "own_numbers",
-    "wrong_links",
-]
-
 Ints = NDArray[np.int64]
 
 

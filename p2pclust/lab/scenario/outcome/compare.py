@@ -18,8 +18,6 @@ from p2pclust.lab.scenario.file.result_paths import value_at
 from p2pclust.tools.files import regular
 from p2pclust.tools.units import scaled
 
-__all__ = ["ComparedFigure", "ComparedRun", "compare", "mark", "read_runs", "shown"]
-
 Value = str | float | bool | None
 Result = Mapping[str, Any]
 

@@ -28,8 +28,6 @@ from p2pclust.protocols.engine.summaries import suspects_of_log, with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 
-__all__ = ["damage_in", "empty_entry", "job_entry"]
-
 Floats = NDArray[np.float64]
 
 _OF_COLUMNS: Final = "no peer holds whole centers: each peer has its own columns of them, in centers-PEER.csv"

@@ -14,8 +14,6 @@ from p2pclust.estimators.trail import Trail
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import labelling_stage
 
-__all__ = ["Evidence", "contributed"]
-
 Floats = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from p2pclust.lab.scenario.file.expect_keys import ExpectSpec, ValueSpec
 from p2pclust.lab.scenario.file.result_paths import look_up, value_at
 from p2pclust.protocols.engine.reasons import NOT_DRAWN
 
-__all__ = ["Expectation", "check"]
-
 Result = Mapping[str, Any]
 Value = float | bool | str | None
 

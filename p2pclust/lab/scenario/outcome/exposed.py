@@ -8,8 +8,6 @@ from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.secure_rounds import exposed_peers
 
-__all__ = ["exposed_in"]
-
 
 def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[str, int]) -> dict[str, str]:
     """Return the exposed devices of a job, by name, and why.

@@ -18,20 +18,6 @@ from p2pclust.errors import UsageError
 from p2pclust.tools.files import replacing
 from p2pclust.tools.json_values import plain
 
-__all__ = [
-    "clear",
-    "default_directory",
-    "event_log",
-    "left_by_a_run",
-    "prepare",
-    "write_audit",
-    "write_centers",
-    "write_own_centers",
-    "write_result",
-    "write_table",
-    "write_text",
-]
-
 _LEFT: Final = ("result.json", "audit.json", "events.jsonl", "report.html", "centers*.csv", "labels*.csv")
 
 

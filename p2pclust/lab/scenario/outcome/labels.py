@@ -20,8 +20,6 @@ from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import one_thread
 
-__all__ = ["write_labels"]
-
 _NUMBERS: Final = 200_000_000  # with more values than this, labelling would take too long
 
 

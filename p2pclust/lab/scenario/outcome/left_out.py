@@ -9,8 +9,6 @@ from p2pclust.data import DataSet
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed.spec import Event
 
-__all__ = ["RowsLeftOut", "rows_left_out"]
-
 
 @dataclass(frozen=True)
 class RowsLeftOut:

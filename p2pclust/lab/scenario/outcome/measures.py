@@ -28,8 +28,6 @@ from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import Later, clustering_stage, labelling_stage, pooled, pooled_run, replayed
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 
-__all__ = ["Done", "measured"]
-
 Floats = NDArray[np.float64]
 _Measure = TypeVar("_Measure")
 #: Of a feature's range: a lossless protocol promises no more.

@@ -10,8 +10,6 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.lab.topology.layout import lay_out
 
-__all__ = ["opening"]
-
 _MOST_PLACED: Final = 200  # springs for more peers take seconds
 
 

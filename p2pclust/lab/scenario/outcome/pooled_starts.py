@@ -20,8 +20,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import clustering_stage, one_thread
 
-__all__ = ["STARTS", "PooledStarts", "best_pooled"]
-
 #: The number of pooled runs from k-means++ seeds.
 STARTS: Final = 10
 _TOL: Final = 1e-4

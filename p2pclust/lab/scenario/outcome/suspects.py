@@ -8,8 +8,6 @@ from typing import Any
 from p2pclust.lab.testbed.spec import Event
 from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE
 
-__all__ = ["suspects_by_report"]
-
 
 def suspects_by_report(events: Iterable[Event], job_id: str) -> list[dict[str, Any]]:
     """Return the suspects that single devices of a run reported, with the names of these devices.

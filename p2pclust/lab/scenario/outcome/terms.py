@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from p2pclust.lab.testbed.chronicle import BACK, DONE, during
 
-__all__ = ["TermEnd", "ends_of"]
-
 Event = Mapping[str, Any]
 
 _FINISHED: Final = "the job was finished: a majority held the final state"

@@ -11,8 +11,6 @@ from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
 from p2pclust.lab.scenario.pictures.attacks import auc_drawing, recovered_drawing
 
-__all__ = ["attacks_section"]
-
 _PEERS: Final = 5  # the most peers that are named
 
 

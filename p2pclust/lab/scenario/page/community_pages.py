@@ -30,8 +30,6 @@ from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 
-__all__ = ["CommunityStory", "sections", "short_names"]
-
 _MOST_ROWS: Final = 12
 _MOST_MODELS: Final = 14
 

@@ -14,8 +14,6 @@ from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
 from p2pclust.lab.scenario.page.story import picture_of
 from p2pclust.tools.units import scaled
 
-__all__ = ["write_comparison"]
-
 _CHARTS: Final = 12
 
 

@@ -20,8 +20,6 @@ from p2pclust.lab.scenario.pictures.timeline import LANES
 from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 
-__all__ = ["job_sections"]
-
 _CLASSES: Final = 40
 _TABLED: Final = 200
 _FEATURES: Final = 100  # the most lines of the table of centers

@@ -13,8 +13,6 @@ from typing import Final, Literal
 from p2pclust.lab.plots.palette import CROWN, CURVE, DARK, VARIABLES
 from p2pclust.lab.scenario.outcome.folder import write_text
 
-__all__ = ["Page", "Picture", "Section", "Tile", "Verdict", "write_page"]
-
 #: By a variable of the page, its colour on a light page and on a dark one. Other variables are in the style itself.
 _LIGHT: Final = {name: colour for colour, name in VARIABLES.items() if name[-1].isdigit() or colour in (CROWN, CURVE)}
 _DARK: Final = {VARIABLES[colour]: lighter for colour, lighter in DARK.items()}

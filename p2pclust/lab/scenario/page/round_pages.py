@@ -14,8 +14,6 @@ from p2pclust.lab.scenario.pictures.timeline import lanes_of
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 
-__all__ = ["rounds_section"]
-
 
 def rounds_section(story: JobStory) -> Section | None:
     """Return the section, or None if no round was closed."""

@@ -27,8 +27,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import labelling_stage, one_thread
 
-__all__ = ["JobRows", "rows_of", "worth_of"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

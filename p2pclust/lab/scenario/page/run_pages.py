@@ -27,8 +27,6 @@ from p2pclust.lab.testbed.spec import Event
 from p2pclust.overlay import Overlay
 from p2pclust.tools.units import size
 
-__all__ = ["write_run_page"]
-
 _ABOUT: Final = (
     "This page shows one run of a scenario, with everything that the testbed knows: it has the rows of all peers, so it "
     "can show them. A real fleet cannot produce this page, because no row leaves its device. Point at an element "

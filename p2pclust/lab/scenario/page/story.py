@@ -20,8 +20,6 @@ from p2pclust.lab.testbed.spec import Event, FleetResult
 from p2pclust.overlay import Overlay
 from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["NARROW", "JobStory", "RunStory", "picture_of"]
-
 #: Width in inches of the second copy of a picture with lanes, for narrow pages.
 NARROW: Final = 4.8
 

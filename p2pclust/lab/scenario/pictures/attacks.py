@@ -8,8 +8,6 @@ from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.lab.plots.inline import Drawing
 from p2pclust.lab.plots.palette import CURVE, GOOD, INK, LINK, WRONG
 
-__all__ = ["auc_drawing", "recovered_drawing"]
-
 
 def recovered_drawing(findings: Sequence[AttackResult]) -> Drawing:
     """Draw a bar for each attack that looks for rows: the percentage of the rows that came back exactly."""

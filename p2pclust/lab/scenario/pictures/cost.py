@@ -13,8 +13,6 @@ from p2pclust.lab.plots.palette import ALONE, INK, LINK, PAPER, SHADES, device_c
 from p2pclust.lab.scenario.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
 
-__all__ = ["Cost", "CostFigure", "bytes_drawing", "cost_drawing", "kinds_drawing"]
-
 
 @dataclass(frozen=True)
 class CostFigure:

@@ -14,8 +14,6 @@ from p2pclust.lab.plots.palette import CURVE, INK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PANELS", "history_drawings"]
-
 Floats = NDArray[np.float64]
 
 #: The title of each curve by its name: the panels of the paper's Figure 8, and one for the refined mode.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from p2pclust.protocols.models.association import Association
 
-__all__ = ["association_drawing", "community_names"]
-
 
 def community_names(n_groups: int, gone: Sequence[int] = ()) -> list[str]:
     """Return the names of communities in pictures, A, B, ..., Z, A2, B2, ...: the dropped ones have the last names.

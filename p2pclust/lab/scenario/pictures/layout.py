@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from p2pclust.protocols.models.association import Association
 
-__all__ = ["Placement", "lay_out"]
-
 Floats = NDArray[np.float64]
 
 _NODE: Final = 0.42  # radius; neighbours are at least 1 apart

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["reconstruction_figure"]
-
 Floats = NDArray[Any]
 
 _CELL: Final = 0.9  # of a picture; 1 with the room to the next

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["overlay_figure"]
-
 Floats = NDArray[np.float64]
 
 _PEER = CURVE  # not a peer's own colour: this picture shows the overlay, not a run

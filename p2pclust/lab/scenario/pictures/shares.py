@@ -15,16 +15,6 @@ from p2pclust.lab.plots.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "agreement_drawing",
-    "centers_drawing",
-    "certainty_drawing",
-    "confusion_drawing",
-    "differences_drawing",
-    "holdings_drawing",
-    "matched",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from p2pclust.lab.testbed.chronicle import ASLEEP, Chronicle, Span, Term
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LANES", "lanes_of", "timeline_drawing"]
-
 #: The most peers that have a lane each; of more, some are chosen, and the page says so.
 LANES: Final = 40
 _LANE: Final = 0.27  # inches

@@ -10,8 +10,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Effect, Persist
 from p2pclust.peer.core.reports import JobAccepted
 
-__all__ = ["Accepted"]
-
 
 class Accepted(Observer):
     """Watches one world.

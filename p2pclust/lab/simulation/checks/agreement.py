@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Agreement", "majority"]
-
 
 def majority(n: int) -> int:
     """Return how many of `n` are more than half: written out here, because the core's own count is what is checked."""

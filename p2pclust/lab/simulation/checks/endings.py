@@ -16,8 +16,6 @@ from p2pclust.peer.core.effects import Effect, Persist
 from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.spread.tombstones import ENDED, SERIES
 
-__all__ = ["Endings"]
-
 _PROMISES = ("ballot", "register")
 _ROUNDS_BACK = 2  # of the job around it: in no older round can a job be wanted again
 

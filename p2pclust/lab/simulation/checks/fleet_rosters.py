@@ -22,8 +22,6 @@ from p2pclust.peer.core.reports import DocumentHeld, JobBegun
 from p2pclust.peer.core.tasks import CombineRound
 from p2pclust.tools.bit_sets import members_of, unpacked
 
-__all__ = ["NamedRosters"]
-
 
 class NamedRosters(Observer):
     """Watches a fleet with keys; it is given every roster that the fleet signs."""

@@ -15,8 +15,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
-__all__ = ["judge_labels", "judge_leftovers"]
-
 
 def judge_leftovers(peer: Peer, wanted: Collection[str]) -> None:
     """Check that a peer keeps no job but these, in memory or on its disk."""

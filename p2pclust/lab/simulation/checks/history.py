@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Literal
 
-__all__ = ["ABSENT", "ENDED", "RUNNING", "History", "Operation", "Outcome", "violations"]
-
 Outcome = Literal["ok", "failed", "unknown"]
 #: How the peer that was asked sees a job: it does not know it, it runs, or how it ended.
 ABSENT: Final = "absent"

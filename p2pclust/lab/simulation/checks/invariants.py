@@ -34,8 +34,6 @@ from p2pclust.peer.core.tasks import CancelJob, CloseGossipRound, CombineRound, 
 from p2pclust.peer.core.tokens import JobToken, TermToken
 from p2pclust.tools.bit_sets import members_of
 
-__all__ = ["Invariants"]
-
 _STORY = 40
 #: The reports that are checked.
 _CHECKED = frozenset(("submitted", "job", "catches-up", "elected", "finished"))

@@ -12,8 +12,6 @@ from p2pclust.peer.core.reports import JobFinished
 from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["Named"]
-
 
 class Named(Observer):
     """Reads the record in each final state of a world. What a stage asks one peer, it may get from any."""

@@ -15,8 +15,6 @@ from p2pclust.peer.core.spread.facts import Fact, facts_of
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World
 
-__all__ = ["Published"]
-
 #: All facts of all peers are compared so often, in virtual seconds.
 _EVERY_S: Final = 0.5
 

@@ -8,8 +8,6 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.round_reports import RefutesState
 
-__all__ = ["Refutations"]
-
 
 class Refutations(Observer):
     """Watches the registers of all peers but one, and which peers they refute."""

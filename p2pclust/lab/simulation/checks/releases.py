@@ -12,8 +12,6 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Compute, Effect
 
-__all__ = ["OlderPeers"]
-
 #: The keys of a job document that the release before knows.
 _KNOWN: Final = frozenset(("stages", "seed", "participation"))
 

@@ -40,8 +40,6 @@ from p2pclust.peer.core.messages import (
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.tombstones import ENDED
 
-__all__ = ["Revealed"]
-
 #: The kinds of messages that may speak of a row.
 _REVEALING: Final = frozenset((
     Ack, Adopted, Close, Ended, FactDelta, FactDigest, Gossip, HeartbeatReply, HeldState, MemberSync, Mix, Partial, Ping,

@@ -42,8 +42,6 @@ from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import SignedAnswer
 from p2pclust.tools.bit_sets import as_mask, members_of, unpacked
 
-__all__ = ["Secrecy"]
-
 #: Three numbers in a row, of which two are large, are no accident.
 _WINDOW: Final = 24
 _LARGE: Final = 2**20

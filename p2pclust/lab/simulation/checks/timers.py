@@ -20,8 +20,6 @@ from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.spread.series import PAUSES
 from p2pclust.peer.core.spread.tombstones import SERIES
 
-__all__ = ["Waits"]
-
 #: Members are probed, and tables of members and facts are compared, as long as a peer runs.
 _ALWAYS: Final[tuple[TimerKey, ...]] = (("fact", "sync"), ("member", "sync"), ("member", "probe"), ("member", "dead"))
 _STORE_IDS: Final[TimerKey] = ("submit", "")

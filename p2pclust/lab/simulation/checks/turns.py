@@ -18,8 +18,6 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 
-__all__ = ["SeriesSeen", "Turns"]
-
 #: The present turn, the one before, and a census or two.
 _MOST_DOCUMENTS: Final = 4
 

@@ -14,8 +14,6 @@ from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.timing import Limits
 
-__all__ = ["Bounds", "draw"]
-
 _LONG_S: Final = 10_000.0
 #: Rounds of a job that is to live through many elections.
 _LONG_JOB: Final = 8

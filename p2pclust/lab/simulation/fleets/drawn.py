@@ -21,8 +21,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
-__all__ = ["DrawnJob", "DrawnSeries", "JobsSeen", "drawn"]
-
 #: After everything healed, a series goes on for so many turns; after its cancel, none begins for so long.
 _MORE_TURNS: Final = 2
 _QUIET_S: Final = 12.0

@@ -18,8 +18,6 @@ from p2pclust.transport.links import Lane
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
-__all__ = ["KINDS", "FaultKind", "break_"]
-
 Change = Callable[["RandomFleet", RandomFault], None]
 #: States and contributions are larger.
 _SMALL_BYTES: Final = 300

@@ -37,8 +37,6 @@ from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.job import RECEIVER, SENDER
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["RandomFleet", "RandomResult", "live"]
-
 _SEE_EACH_OTHER_S = 60.0
 _RETRY_S = 1.0
 _RESTART_S = 2.0

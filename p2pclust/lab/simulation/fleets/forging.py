@@ -13,8 +13,6 @@ from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.messages import FactDelta, FactDigest
 from p2pclust.peer.core.spread.facts import Fact, facts_of
 
-__all__ = ["Forger"]
-
 
 class Forger:
     """What a peer sends in the place of a message, if it is among `names`."""

@@ -14,8 +14,6 @@ from p2pclust.peer.core.jobs.announcements import JOB
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
 
-__all__ = ["Ghosts"]
-
 _EVERY_S: Final = 0.7
 
 

@@ -12,17 +12,15 @@ from p2pclust.lab.simulation.checks.groups import judge_labels, judge_leftovers
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, JobPlan
 from p2pclust.lab.simulation.swarms.fedcref import SETTLE_S, tiny_job
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
+from p2pclust.protocols.engine.wire import decode_state
 
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.fleets.drawn import DrawnJob
     from p2pclust.lab.simulation.fleets.fleet import RandomFleet
-
-__all__ = ["KINDS", "JobKind"]
 
 _MANY: Final = 10**6
 #: What a tolerance of 1e-9 may grow to in five rounds of a clustering.
@@ -148,7 +146,7 @@ def _nearly(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
 
 def _groups(fleet: RandomFleet, job: DrawnJob, state: JobState) -> None:
     """Judge FedCRef: which groups have a model depends on who was present in a job within, and no log has that."""
-    engine.decode_state(job.job, state.encode())  # raises if others could not read it
+    decode_state(job.job, state.encode())  # raises if others could not read it
     fleet.world.run_until(fleet.world.now + SETTLE_S)
     wanted = [one.id for one in fleet.jobs]
     for name in fleet.core():

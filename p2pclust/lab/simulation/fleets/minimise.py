@@ -8,8 +8,6 @@ from dataclasses import replace
 from p2pclust.lab.simulation.fleets.plan import FleetPlan, RandomFault
 from p2pclust.lab.simulation.world.network import Conditions
 
-__all__ = ["broken", "minimised"]
-
 
 def broken(failure: str) -> str:
     """Return the name of the promise that a failure names, such as ``S5``; or the first words of another failure.

@@ -12,8 +12,6 @@ from typing import Final
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.timing import Limits
 
-__all__ = ["FOR_EVER", "FleetPlan", "JobPlan", "RandomFault"]
-
 #: The length of a fault that no one ends.
 FOR_EVER: Final = math.inf
 #: Faults begin within so many virtual seconds.

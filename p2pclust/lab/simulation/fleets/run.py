@@ -11,8 +11,6 @@ from p2pclust.lab.simulation.fleets.minimise import minimised
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
 from p2pclust.lab.simulation.swarms.mutants import planted
 
-__all__ = ["SWARMS", "explained", "run"]
-
 #: By name: which worlds are drawn.
 SWARMS: Final[dict[str, Bounds]] = {
     "any": Bounds(),

@@ -11,8 +11,6 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
 from p2pclust.protocols.engine.job import Job
 
-__all__ = ["TwoReleases"]
-
 
 class TwoReleases:
     """The peers of the older release, none in most fleets.

@@ -19,8 +19,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import digest_of
 
-__all__ = ["Attempt", "Chooser", "Question", "Refused", "Talk", "conversation", "request_of"]
-
 _VERBS: Final = ("cancel", "result", "status", "assign")
 _WEIGHTS: Final = (0.08, 0.37, 0.25, 0.30)
 

@@ -21,8 +21,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 
-__all__ = ["CancelSwarm", "LeaderlessCancelSwarm", "run"]
-
 _SOON_S: Final = 3.0  # most jobs end within a few seconds
 
 

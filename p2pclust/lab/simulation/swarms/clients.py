@@ -3,7 +3,8 @@
 Clients submit jobs, cancel them, ask for their results and status, and label rows, each at a random peer. A client may hear
 nothing of what it asked for: its question is lost, or the answer is, or its peer crashes a few effects after the question.
 Then it asks again, often with the same request id. What all clients saw is one history
-(`p2pclust.lab.simulation.checks.history`), which is checked when everything has healed and all peers have been asked once more.
+(`p2pclust.lab.simulation.checks.history`), which is checked when everything has healed and all peers have been asked once
+more.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.summaries import raw_centers
-
-__all__ = ["ClientSwarm", "run"]
 
 _TRIP_S: Final = (0.0005, 0.01)  # of a question or an answer
 _THINK_S: Final = (0.05, 1.5)

@@ -28,8 +28,6 @@ from p2pclust.peer.work.floor import Floor
 from p2pclust.transport.links import Counters
 from p2pclust.transport.wire import pack, unpack
 
-__all__ = ["ControlAddresses", "answer_in"]
-
 #: Receives the frames of one answer, in the instant in which the peer sends it.
 OnAnswer = Callable[[list[bytes]], None]
 

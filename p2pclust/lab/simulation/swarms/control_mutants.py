@@ -12,8 +12,6 @@ from p2pclust.peer.operate.status import outcome_of
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import State
 
-__all__ = ["CLIENT_MUTANTS"]
-
 
 class _Changed:
     """A caller whose answers are changed on the way."""

@@ -31,9 +31,8 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.models.fedcref_agreed import Agreed
-
-__all__ = ["SETTLE_S", "FedCRefSwarm", "draw", "labelled", "run", "tiny_job"]
 
 #: After all have finished: by then the last of them has dropped what it need not keep.
 SETTLE_S: Final = 5.0
@@ -94,7 +93,7 @@ class FedCRefSwarm(Swarm):
         return tiny_job(self.plan.init, self.plan.seed)
 
     def _judge_result(self, state: JobState) -> None:
-        engine.decode_state(self.job, state.encode())  # raises if others could not read it
+        decode_state(self.job, state.encode())  # raises if others could not read it
         agreed = Agreed.of(state.arrays)
         self.marks.counts["groups"] += agreed.n_groups
         self.marks.counts["groups without a model"] += agreed.n_groups - len(engine.results(self.job, state))

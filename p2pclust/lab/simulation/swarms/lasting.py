@@ -25,8 +25,6 @@ from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.round_reports import LeftOut
 
-__all__ = ["FLEET_KINDS", "KINDS", "LastingSwarm", "core_plan", "run", "starve"]
-
 KINDS: Final = (
     "down", "cut", "cut-out", "cut-in", "one-link", "flapping", "hung-worker", "large-lost", "slow", "paused",
 )  # fmt: skip

@@ -21,8 +21,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.gossip.push_sum import MIXINGS
 
-__all__ = ["LeaderlessSwarm", "paced", "run"]
-
 _TOLERANCE: Final = 1e-9
 _TRIES: Final = 30
 #: What a tolerance may grow to in five rounds of a clustering.

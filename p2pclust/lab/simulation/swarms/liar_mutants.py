@@ -11,8 +11,6 @@ from p2pclust.peer.core.tasks import StateChecked
 from p2pclust.peer.work import endings, tasks, verified
 from p2pclust.peer.work.verified import Verifier
 
-__all__ = ["LIAR_MUTANTS"]
-
 
 def _as_it_says(job: AggregatedJob, source: str, message: Any) -> str:
     shown = getattr(message, "aggregator", -1)

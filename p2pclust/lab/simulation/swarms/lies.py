@@ -17,8 +17,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import OpenPads, Proof, SignedAnswer
 
-__all__ = ["LIES", "Made", "falsified"]
-
 
 @dataclass(frozen=True)
 class Made:

@@ -15,9 +15,6 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["Marks", "PhaseCrashes", "aggregates"]
-
-
 #: What a report means, by its verb.
 _NAMES: Final = {
     "blob-corrupt": "wrong blob noticed", "catches-up": "candidate caught up", "deposed": "aggregator deposed",

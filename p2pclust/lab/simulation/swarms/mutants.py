@@ -50,8 +50,6 @@ from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.secure.pads import KeyPair
 from p2pclust.protocols.secure.secured import Maker
 
-__all__ = ["BUGS", "planted"]
-
 
 def _vote_not_synced(ledger: Ledger) -> None:
     row = msgpack.packb([ledger.term, ledger.voted_for])

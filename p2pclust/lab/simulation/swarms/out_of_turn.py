@@ -39,8 +39,6 @@ from p2pclust.protocols.secure.secured import Maker
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement
 
-__all__ = ["KINDS", "KNOWN", "OutOfTurn", "shifted"]
-
 _PAUSE_S: Final = (0.02, 0.4)
 _OFTEN: Final = 0.6  # how often it says a lie that it can say
 _INLINE_BYTES: Final = 30_000  # a larger state would not fit into one message

@@ -13,8 +13,6 @@ import numpy as np
 from p2pclust.errors import UsageError
 from p2pclust.lab.simulation.swarms.plan import FAULTS_UNTIL_S, SwarmPlan
 
-__all__ = ["ALL_LINKS", "OVERLAYS", "laid_out", "on_moving_overlay", "on_sparse_overlay"]
-
 OVERLAYS: Final = ("sparse", "moving")
 #: In the place of a neighbour: all links of a peer.
 ALL_LINKS: Final = -1

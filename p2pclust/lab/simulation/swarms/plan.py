@@ -10,8 +10,6 @@ import numpy as np
 from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.peer.core.timing import Limits, Timing, preset
 
-__all__ = ["FAULTS_UNTIL_S", "SwarmPlan", "draw"]
-
 #: How long anything may go wrong in a run; then all heals.
 FAULTS_UNTIL_S: Final = 25.0
 _PHASES: Final = ("opening", "adopting", "combining", "closing")

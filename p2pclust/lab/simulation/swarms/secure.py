@@ -20,8 +20,6 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import replay
 from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
 
-__all__ = ["SecureSwarm", "run"]
-
 
 class SecureSwarm(Swarm):
     """One run of a job with secure sums."""

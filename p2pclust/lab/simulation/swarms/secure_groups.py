@@ -12,8 +12,6 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 
-__all__ = ["GroupedSwarm", "run"]
-
 _GROUPS = 3
 
 

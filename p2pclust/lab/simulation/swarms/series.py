@@ -22,8 +22,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.protocols.engine.local import Local
 
-__all__ = ["LeaderlessSeriesSwarm", "SeriesSwarm", "run"]
-
 _EVERY_S: Final = 4.0
 _MORE_TURNS: Final = 2  # after everything healed
 _MOST_ROWS: Final = 60

@@ -11,8 +11,6 @@ from p2pclust.peer.shell.performer import Performer
 from p2pclust.peer.work import tasks
 from p2pclust.peer.work.states import BlobAccess
 
-__all__ = ["SHIPPED_MUTANTS"]
-
 _ALL: Final = Performer.perform_all
 _SEND: Final = Performer._send
 _VERIFIED: Final = tasks._verified

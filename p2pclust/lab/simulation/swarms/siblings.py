@@ -23,8 +23,6 @@ from p2pclust.tools.bit_sets import members_of
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.swarms.swarm import Swarm
 
-__all__ = ["let_them_repeat"]
-
 _SEEDS_WITH_LIARS = 0.25
 _OFTEN = 0.5
 

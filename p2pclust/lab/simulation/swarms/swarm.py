@@ -35,8 +35,6 @@ from p2pclust.protocols.engine.job import RECEIVER, SENDER, Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
-__all__ = ["DEADLINE_S", "SeedResult", "Swarm", "run"]
-
 #: Liveness: how long the job may take after the last fault has healed (virtual seconds).
 DEADLINE_S: Final = 120.0
 

@@ -25,8 +25,6 @@ from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.proofs import Proof
 
-__all__ = ["VerifiedSecureSwarm", "VerifiedSwarm", "run"]
-
 
 class VerifiedSwarm(Swarm):
     """One run of a plain job with verify."""

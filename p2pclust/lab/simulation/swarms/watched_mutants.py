@@ -24,8 +24,6 @@ from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.tasks import Given, Ref
 
-__all__ = ["WATCHED_MUTANTS", "not_synced", "without_timer"]
-
 _Patch = tuple[Any, str, Any]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Clock"]
-
 
 class Clock:
     """Local time as a function of world time, both in seconds.

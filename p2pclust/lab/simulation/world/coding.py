@@ -9,8 +9,6 @@ from typing import Final
 from p2pclust.peer.core.codec import decode, encode
 from p2pclust.peer.core.messages import Message
 
-__all__ = ["decoded", "encoded"]
-
 #: Peers that are sent the same message get it within so many other messages.
 _RECENT: Final = 1024
 

@@ -20,8 +20,6 @@ from p2pclust.transport.signatures import fact_statement
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World
 
-__all__ = ["LifeEnded", "SimulatedDevice", "signature_of"]
-
 
 class LifeEnded(Exception):  # noqa: N818 - not an error
     """A life of a peer ended in the middle of a step: what was left to do is not done."""

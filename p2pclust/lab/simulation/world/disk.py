@@ -6,8 +6,6 @@ import numpy as np
 
 from p2pclust.peer.core.core import StoreContents
 
-__all__ = ["Disk"]
-
 _Row = tuple[str, str]
 
 

@@ -12,8 +12,6 @@ from p2pclust.lab.links.shaping import Line, Shape, pair_of_lines
 from p2pclust.lab.simulation.world.network import Network
 from p2pclust.transport.links import Lane
 
-__all__ = ["Lines", "Parcel"]
-
 
 class Parcel(NamedTuple):
     """One message on its way over one link."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["LiveOverlay"]
-
 
 class LiveOverlay:
     """The links of a fleet. Without an overlay it is a full mesh, which never changes.

@@ -10,8 +10,6 @@ import numpy as np
 
 from p2pclust.transport.links import Lane
 
-__all__ = ["Conditions", "Network"]
-
 _NO_LINK: Final = (0.0, 0.0)
 _AT_ONCE: Final = 1024
 

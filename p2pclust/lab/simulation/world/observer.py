@@ -10,8 +10,6 @@ from p2pclust.peer.core.effects import Compute, Effect
 if TYPE_CHECKING:
     from p2pclust.lab.simulation.world.world import World
 
-__all__ = ["Observer"]
-
 
 class Observer:
     """Watches from outside. Subclasses override what they want to see; `world` and `peer` are not to be changed."""

@@ -24,8 +24,6 @@ from p2pclust.protocols.engine.local import Local
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["FLEET", "Peer", "device_key", "device_secrets", "fleet_roster_of", "paper_roster", "read_paper"]
-
 #: The public key of a simulated fleet: nothing is signed with it.
 FLEET: Final = hashlib.sha256(b"simulated fleet").digest()
 

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["Trace"]
-
 _AT_ONCE: Final = 512
 
 

@@ -14,8 +14,6 @@ from p2pclust.lab.simulation.world.coding import decoded
 from p2pclust.peer.core.messages import Relay
 from p2pclust.transport.wire import kind_of
 
-__all__ = ["LinkTraffic", "Traffic", "summary"]
-
 #: Kinds of messages that may carry a contribution, or a sum of several: what has the attributes `job` and `round`, and
 #: names the contribution's blob in `contribution` or has its bytes in `payload`.
 _CARRIERS: Final = frozenset(("adopted", "partial"))

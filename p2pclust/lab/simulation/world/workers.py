@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Workers"]
-
 
 @dataclass(eq=False)
 class _Task:

@@ -45,9 +45,6 @@ from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.local import Local
 from p2pclust.transport.links import Lane
 
-__all__ = ["World"]
-
-
 #: Decides, before an effect is performed, whether the peer crashes instead.
 CrashPoint = Callable[[Peer, Effect], bool]
 #: Lets an observer see an effect.

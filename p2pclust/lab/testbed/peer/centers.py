@@ -9,8 +9,6 @@ import numpy as np
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.summaries import raw_centers
 
-__all__ = ["centers_in"]
-
 _MOST_NUMBERS: Final = 1_000  # of all coordinates; larger centers are not reported
 
 

@@ -12,8 +12,6 @@ from p2pclust.peer.core.round_reports import PhaseBegun, RowsDamaged
 from p2pclust.peer.core.tasks import Contribute, MakeOffer
 from p2pclust.peer.core.tokens import JobToken
 
-__all__ = ["FirstUse"]
-
 
 class FirstUse:
     """Watches a peer's effects, in order."""

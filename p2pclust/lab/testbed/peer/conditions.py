@@ -25,8 +25,6 @@ from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.rows import read_array
 
-__all__ = ["ImposedConditions"]
-
 
 class ImposedConditions:
     """The conditions of one peer: those of its configuration at first, later those of requests and planned faults."""

@@ -33,8 +33,6 @@ from p2pclust.peer.operate.status import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
 
-__all__ = ["Control", "JsonLines"]
-
 _MAX_BUFFERED = 8 * 1024 * 1024
 
 

@@ -1,7 +1,7 @@
 """What a device sends in place of its own sums while a testbed lets it lie.
 
-Only a testbed gives a :class:`Local` a lie (`p2pclust.lab.testbed.peer.conditions`, or a simulated fleet): no configuration of
-an ordinary peer and no message leads here. A lie is a pure function, so that a run with a liar can be replayed.
+Only a testbed gives a :class:`Local` a lie (`p2pclust.lab.testbed.peer.conditions`, or a simulated fleet): no
+configuration of an ordinary peer and no message leads here. A lie is a pure function, so that a run with a liar can be replayed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Lie, Local
-
-__all__ = ["LIES", "lie_called"]
 
 #: How a device may lie about its sums.
 LIES: Final = {

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PlannedFault", "PlannedFaults"]
-
 _ENDS = ("kill", "restart")
 # A drained peer stops until the testbed decides, by its battery, whether it sleeps or is gone.
 _STOPS = ("pause", "drain")

@@ -10,8 +10,6 @@ from p2pclust.lab.testbed.peer.centers import centers_in
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["RoundViews"]
-
 _AFTER_S: Final = 0.5  # without a report of the round: shorter waits are not worth a line
 _MOST_NAMED: Final = 50
 _MOVES: Final = ("elected", "phase", "combined")

@@ -25,9 +25,8 @@ from p2pclust.lab.testbed.power import Use
 from p2pclust.lab.testbed.processes.children import Child
 from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
-from p2pclust.transport.keys import ROSTER, Throwaway
-
-__all__ = ["ProcessActions"]
+from p2pclust.transport.bundle import ROSTER
+from p2pclust.transport.keys import Throwaway
 
 _ENDS_S = 10.0  # how long a killed process may take to end, or a peer to confirm a fault
 

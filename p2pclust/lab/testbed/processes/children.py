@@ -16,8 +16,6 @@ from typing import Any
 from p2pclust.errors import FleetError
 from p2pclust.lab.testbed.processes.forking import Forked, ForkServer, last_line
 
-__all__ = ["Child", "ReservedPorts"]
-
 #: Below the range from which Linux takes the local ports of outgoing connections: none takes the port of a peer that is
 #: down.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000

@@ -8,8 +8,6 @@ from typing import Any, Final
 from p2pclust.lab.testbed.processes.children import Child
 from p2pclust.lab.testbed.record import Record
 
-__all__ = ["FleetCounters"]
-
 _APART_S: Final = 0.25  # between two requests, while rounds are closed
 
 

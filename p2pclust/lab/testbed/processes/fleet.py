@@ -31,8 +31,6 @@ from p2pclust.lab.testbed.run_async import run_async
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.tools.platforms import allow_files
 
-__all__ = ["DeviceNetwork", "ProcessFleet", "carry_out", "preload"]
-
 _START_S = 60.0  # forty peers on two cores take some ten seconds, beside much other work a multiple of that
 _START_EACH_S = 2.0
 _ANSWER_S = 10.0

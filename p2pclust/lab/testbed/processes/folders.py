@@ -12,8 +12,6 @@ import numpy as np
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.transport.keys import Throwaway, write_fleet
 
-__all__ = ["settle_in", "write_keys"]
-
 _MOST_NICE = 9  # the worker's own ten come on top
 
 

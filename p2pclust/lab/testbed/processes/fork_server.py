@@ -29,8 +29,6 @@ from typing import Any, NoReturn
 from p2pclust.lab.testbed.peer.attached import run_attached
 from p2pclust.peer.main import die_with_parent
 
-__all__ = ["main"]
-
 _MAX_REQUEST = 1 << 16
 _MAX_DESCRIPTORS = 64
 _STREAMS = 3  # input, output, log

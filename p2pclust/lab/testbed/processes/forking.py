@@ -16,10 +16,9 @@ from pathlib import Path
 
 from p2pclust.errors import FleetError
 
-__all__ = ["ForkServer", "Forked", "last_line"]
-
 _MAX_LINE = 64 * 1024 * 1024  # of a report
 _LOG = "fork-server.log"
+_SERVER = "p2pclust.lab.testbed.processes.fork_server"
 #: A library that starts threads on import could not be forked safely, and bits must not depend on the number of threads.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -81,7 +80,7 @@ class ForkServer:
             failed.callback(self._requests.close)
             # -P: not what lies in the working folder, which may be a checkout without the compiled kernels.
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "p2pclust.lab.testbed.processes.fork_server", str(theirs.fileno()), *self._preload,
+                sys.executable, "-P", "-m", _SERVER, str(theirs.fileno()), *self._preload,
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, pass_fds=(theirs.fileno(),),
                 env={**os.environ, **_ONE_THREAD},
                 start_new_session=True,  # Ctrl-C at the terminal goes to this process only

@@ -21,8 +21,6 @@ from p2pclust.lab.testbed.processes import fleet
 from p2pclust.lab.testbed.processes.fleet import DeviceNetwork
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 
-__all__ = ["carry_out", "device_network", "remove_leftovers", "require"]
-
 _FOLDER: Final = Path("/run/netns")
 _NAME: Final = re.compile(r"p2pclust-(\d+)-(\d+)-(?:\d+|hub)")
 _PORT: Final = 5701

@@ -20,8 +20,6 @@ from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetSpec
 from p2pclust.peer.core.effects import Compute, Effect
 
-__all__ = ["SimulatedActions"]
-
 _FOREVER_S = 1e6
 
 

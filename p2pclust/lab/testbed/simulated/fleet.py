@@ -30,8 +30,6 @@ from p2pclust.peer.core.reports import Report
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.job import JobState
 
-__all__ = ["carry_out"]
-
 T = TypeVar("T")
 
 _LINK_S = 60.0

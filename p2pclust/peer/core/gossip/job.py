@@ -50,8 +50,6 @@ from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
-__all__ = ["GossipJob"]
-
 _TOLD = 100  # a report is made after so many ticks
 
 

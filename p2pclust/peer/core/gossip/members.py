@@ -38,8 +38,6 @@ from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajo
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-__all__ = ["GossipMembers", "GossipMembership", "GossipMembershipHooks"]
-
 _STORE_BITS = 32
 _MOST_EPOCHS = 2**60
 _PATIENCE = 4  # repeats without an answer, or with a dead member

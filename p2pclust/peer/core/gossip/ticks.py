@@ -13,8 +13,6 @@ from typing import Final
 from p2pclust.peer.core.context import Context
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
 
-__all__ = ["NEVER", "Frames", "Position", "Ticks"]
-
 #: Round and tick.
 Position = tuple[int, int]
 Frames = tuple[bytes, ...]

@@ -11,8 +11,6 @@ from p2pclust.peer.core.tasks import BeginJob, CloseGossipRound, DescribeState, 
 from p2pclust.peer.core.tokens import GossipToken
 from p2pclust.protocols.gossip.averaging import Averaging
 
-__all__ = ["GossipWork"]
-
 
 class GossipWork:
     """Hands tasks to the worker."""

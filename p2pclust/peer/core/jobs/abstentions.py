@@ -11,8 +11,6 @@ from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
 from p2pclust.peer.core.tokens import JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
 
-__all__ = ["Abstentions"]
-
 #: Reasons that are not worth a report.
 _NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
 

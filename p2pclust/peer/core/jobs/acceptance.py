@@ -7,8 +7,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.reports import JobAccepted
 
-__all__ = ["Acceptance"]
-
 
 class Acceptance:
     """The peers that have each document on disk."""

@@ -24,8 +24,6 @@ from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
 
-__all__ = ["JOB", "TOLD", "Announcements"]
-
 #: Of the fact's key; the job's id follows. Its value is the document.
 JOB: Final = "job/"
 #: The table of the part of the day that is over, and the kind of its timers.

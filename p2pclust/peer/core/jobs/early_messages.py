@@ -7,8 +7,6 @@ from typing import Final
 
 from p2pclust.peer.core.messages import Message, frames_of
 
-__all__ = ["EarlyMessages"]
-
 _MOST: Final = 256
 _MOST_BYTES: Final = 4 * 1024 * 1024  # of all frames together
 

@@ -9,8 +9,6 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.reports import BadDocument, DocumentHeld
 
-__all__ = ["HeldDocuments"]
-
 #: Of one peer that published them; of more the oldest is dropped. A liar may name rosters that never were.
 _MOST_HELD: Final = 8
 #: A peer publishes the document of a job that has ended for as long.

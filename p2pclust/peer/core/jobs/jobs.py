@@ -45,8 +45,6 @@ from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.tokens import JobToken
 
-__all__ = ["FACTS_OF_JOBS", "Jobs"]
-
 #: Prefixes of the keys of facts that concern jobs.
 FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
 

@@ -13,8 +13,6 @@ from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
 from p2pclust.protocols.gossip.push_sum import usual_mixing
 
-__all__ = ["Submissions", "Submitted", "not_again"]
-
 
 @dataclass(frozen=True)
 class Submitted:

@@ -26,8 +26,6 @@ from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message, RosterCopy, RosterOffer, RosterRequest
 from p2pclust.peer.core.reports import KeysExpired, RosterRefused, RosterTaken
 
-__all__ = ["BEFORE", "CURRENT", "TABLE", "Changes", "Enrolment", "fleet_rosters", "in_force", "rows_in_force"]
-
 #: The table of rosters, each by the SHA-256 of its file in hexadecimal digits; two rows have those digits of the roster in
 #: force and of the one before it.
 TABLE, CURRENT, BEFORE = "roster", "current", "before"

@@ -10,8 +10,6 @@ from typing import Final
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.messages import Update
 
-__all__ = ["Member", "MemberMap", "MemberTable"]
-
 #: A peer refutes a claim with a higher incarnation, and numbers its facts from it on, so a liar must not be able to use the
 #: numbers up. No peer has so many lives; beyond it, what others say of a peer is believed in small steps only.
 _MOST_LIVES: Final = 2**32

@@ -37,8 +37,6 @@ from p2pclust.peer.core.members.twins import Twins
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer
 
-__all__ = ["Membership"]
-
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3
 _HINT_TURNS: Final = 4  # of such turns, one is for a hint and the others for the address that is known

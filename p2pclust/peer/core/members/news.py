@@ -12,8 +12,6 @@ from typing import Final
 
 from p2pclust.peer.core.messages import Update
 
-__all__ = ["News"]
-
 _MOST: Final = 16  # in one message
 _TELLINGS: Final = 3  # to each neighbour, on a sparse overlay
 

@@ -9,8 +9,6 @@ from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.messages import Update
 from p2pclust.peer.core.reports import Refuted, StoreForgot
 
-__all__ = ["OwnLife"]
-
 #: The statuses against which a peer defends itself.
 _WORSE = ("suspect", "dead", "left")
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from p2pclust.peer.core.timing import Timing
 
-__all__ = ["AnswerPace"]
-
 _GAIN: Final = 0.25  # the weight of the newest observation
 _KEPT: Final = 0.9  # of what is usual, with each probe
 _MOST_LATE: Final = 2.0  # in probe periods: of one delay of this peer's own; what is longer also prolongs suspicions

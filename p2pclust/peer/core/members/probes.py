@@ -15,8 +15,6 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.members.pace import AnswerPace
 from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
 
-__all__ = ["Members", "Probes"]
-
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)
 _BROKEN: Final = 3  # probes in a row that only helpers got an answer to: the link is broken, not the member
 _MAX_HEALTH: Final = 8  # Lifeguard's S

@@ -11,8 +11,6 @@ from p2pclust.peer.core.members.member_table import MemberTable
 from p2pclust.peer.core.members.suspicions import Suspicions
 from p2pclust.peer.core.messages import Refusal
 
-__all__ = ["Refusals"]
-
 _LOOKERS: Final = 16  # peers that check a suspect
 _SMALL_FLEET: Final = 3  # in fleets up to this size one refused connection proves a death
 

@@ -13,8 +13,6 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.pace import AnswerPace
 
-__all__ = ["Suspicions"]
-
 _CONFIRMATIONS: Final = 3  # Lifeguard's K
 
 

@@ -21,8 +21,6 @@ from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.messages import Update
 from p2pclust.peer.core.reports import Twin
 
-__all__ = ["Twins"]
-
 _SIGNS: Final = 3  # until two processes are reported
 _AGAIN_S: Final = 60.0  # between two reports on one name
 _SHOWN_S: Final = 600.0  # after the last sign, in the status of this peer

@@ -62,8 +62,6 @@ from p2pclust.protocols.engine.reasons import LEFT_OUT, REVOKED
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 
-__all__ = ["AggregatorTerm", "TermHooks"]
-
 #: The only state of a census.
 _AGREED: Final = StateInfo(final=True)
 

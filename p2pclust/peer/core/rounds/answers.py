@@ -15,8 +15,6 @@ from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED, REVOKED
 from p2pclust.tools.bit_sets import members_of
 
-__all__ = ["ANSWERED_TWICE", "Answers"]
-
 #: Of a peer whose answer to a round differs from its answer before.
 ANSWERED_TWICE: Final = "it answered this round twice, with different numbers"
 

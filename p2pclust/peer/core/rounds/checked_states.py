@@ -17,8 +17,6 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.tasks import CheckState, NoResult, Outcome, Ref, StateChecked, StateRefuted
 from p2pclust.peer.core.tokens import CheckToken
 
-__all__ = ["CheckedStates"]
-
 _MOST_REMEMBERED: Final = 16
 #: The digest of a state, and of the one that it must follow, because this peer adopted that one in the same term.
 _Key = tuple[bytes, bytes]

@@ -21,8 +21,6 @@ from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 
-__all__ = ["Election", "Role", "Rule", "stands_first"]
-
 #: So many peers of a large roster stand first, more or less. Each asks all others.
 _STAND_FIRST: Final = 32
 #: A candidate asks the peers of a roster of this size all at once.

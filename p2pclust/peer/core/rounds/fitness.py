@@ -8,8 +8,6 @@ from typing import Final
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.spread.facts import FITNESS, Facts
 
-__all__ = ["Fitness"]
-
 #: Of a device that published none; a peer with this fitness publishes none.
 _USUAL: Final = 0.5
 #: By how much a peer must be fitter for another to wait for it.

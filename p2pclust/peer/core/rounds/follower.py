@@ -27,8 +27,6 @@ from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Outcome,
 from p2pclust.peer.core.tokens import AnswerToken, SumToken
 from p2pclust.protocols.engine.reasons import REVOKED
 
-__all__ = ["Follower"]
-
 
 class Follower:
     """One peer's part in the rounds of one job.

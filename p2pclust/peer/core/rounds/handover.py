@@ -15,8 +15,6 @@ from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
 
-__all__ = ["Handover", "Version", "close_message", "state_of"]
-
 
 @dataclass(frozen=True)
 class Version:

@@ -15,8 +15,6 @@ from typing import Final
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.tokens import AnswerToken
 
-__all__ = ["Headway"]
-
 _MOST_DOUBLINGS: Final = 20
 #: A term may make no progress for this many times the longest round so far.
 _ROUNDS: Final = 2.0

@@ -12,8 +12,6 @@ from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
 from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
 
-__all__ = ["RELAYS", "Invitations"]
-
 RELAYS: Final = 3
 _LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
 

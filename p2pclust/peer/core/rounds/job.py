@@ -49,8 +49,6 @@ from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
 from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken
 
-__all__ = ["AggregatedJob"]
-
 #: How often a finished aggregator repeats its `Close` to unconfirmed peers; later they learn of the end by asking.
 _CLOSE_REPEATS = 5
 #: More elections, or rounds, than a fleet can have while a peer is away. Without the limit, one false message could use up

@@ -19,8 +19,6 @@ from p2pclust.peer.core.tasks import JobKeys
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["Children", "JobContext", "OwnSuspicions"]
-
 
 class OwnSuspicions:
     """What this peer itself found wrong with others in one job; the log of a job has what all peers know.

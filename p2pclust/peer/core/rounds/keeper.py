@@ -20,8 +20,6 @@ from p2pclust.peer.core.tokens import PadsToken
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["Held", "Keeper"]
-
 
 @dataclass(frozen=True, slots=True)
 class Held:

@@ -10,8 +10,6 @@ from p2pclust.peer.core.rounds.tree_sums import Branches, Tree
 from p2pclust.peer.core.tasks import Given, Ref, SecureInfo
 from p2pclust.tools.bit_sets import as_mask
 
-__all__ = ["OpenRound"]
-
 
 @dataclass
 class OpenRound:

@@ -12,8 +12,6 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.tasks import PadsKept
 from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["TABLE", "PadNotes"]
-
 #: The table of these rows.
 TABLE: Final = "pads"
 #: States that are remembered. Only the newest padded state that this peer unpadded may still be asked about: the one before

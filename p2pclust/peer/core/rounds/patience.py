@@ -17,8 +17,6 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.tasks import Ref
 
-__all__ = ["Patience", "Resort"]
-
 #: In so many rounds in a row a silent peer is waited for.
 _MOST_SILENT: Final = 2
 #: So many peers, if no fewer than those that still compute, prove by their answers that one of these hangs.

@@ -19,8 +19,6 @@ from p2pclust.peer.core.tasks import ForgetKeys, KeysForgotten, Outcome
 from p2pclust.peer.core.tokens import EndToken
 from p2pclust.tools.bit_sets import packed, unpacked
 
-__all__ = ["PREFIX", "ReportedSets"]
-
 #: Of the fact's key; the job's id follows. Its value is a list of sets.
 PREFIX: Final = "sets/"
 #: Of one keeper: so a fact stays small, and a liar cannot say more.

@@ -27,9 +27,6 @@ from p2pclust.peer.core.tasks import AddUp, Given, Outcome, Ref, Summed
 from p2pclust.peer.core.tokens import SumToken
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-__all__ = ["Branches", "Part", "Tree", "TreeSum", "branch_of", "tree_of"]
-
-
 _MOST_REASON_BYTES: Final = 24 * 1024  # in one message: half of what a header may have, beside a sum that travels in it
 
 

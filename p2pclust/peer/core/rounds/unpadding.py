@@ -26,8 +26,6 @@ from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.secured import Maker
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked
 
-__all__ = ["SecureTerm"]
-
 _MOST_DOUBLINGS: Final = 8
 
 

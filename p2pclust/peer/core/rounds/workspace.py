@@ -26,8 +26,6 @@ from p2pclust.peer.core.treatment import Treatment
 if TYPE_CHECKING:
     from p2pclust.peer.core.rounds.job import AggregatedJob
 
-__all__ = ["JobWorkspace"]
-
 #: A round can be repeated; the one before it cannot, since a majority adopted its result.
 _ROUNDS_BACK: Final = 2
 

@@ -15,9 +15,6 @@ from p2pclust.peer.core.reports import BlobCorrupt, BlobPulled
 from p2pclust.peer.core.spread.pulls import Pull, PullPace
 from p2pclust.peer.core.tasks import VerifyBlob
 from p2pclust.peer.core.tokens import VerifyToken
-from p2pclust.protocols.engine.workspace import digest_of
-
-__all__ = ["Blobs", "digest_of"]
 
 #: How many chunk time-outs a blob that was passed on is kept after the last request.
 _PASSING_TIMEOUTS: Final = 10

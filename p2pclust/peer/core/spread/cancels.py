@@ -22,8 +22,6 @@ from p2pclust.peer.core.tasks import EndRules
 from p2pclust.protocols.engine.reasons import MAX_REASON
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 
-__all__ = ["PREFIX", "Cancels"]
-
 #: Prefix of the fact's key; the job's id follows. The value is who cancelled it.
 PREFIX: Final = "cancel/"
 #: Cancels kept for jobs that are unknown here, or not known yet.

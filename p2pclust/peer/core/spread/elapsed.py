@@ -12,8 +12,6 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 
-__all__ = ["Elapsed"]
-
 _PARTS: Final = 16
 _LEAST_PART_S: Final = 0.5  # short durations are saved less often
 

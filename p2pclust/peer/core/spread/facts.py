@@ -37,8 +37,6 @@ from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
 from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
 
-__all__ = ["FITNESS", "KERNEL", "Fact", "Facts", "facts_of"]
-
 #: The key of the fact with a peer's fitness, in hundredths.
 FITNESS: Final = "fitness"
 #: The key of the fact with the best kernel that a peer has. Those that publish one also round what they receive.

@@ -32,8 +32,6 @@ from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Task
 from p2pclust.peer.core.treatment import Treatment
 
-__all__ = ["OVER", "PAUSES", "PREFIX", "Series", "census_of"]
-
 #: Prefix of the key of the fact with the newest document of a series; the series' name follows.
 PREFIX: Final = "series/"
 #: The table of the part of each pause that is over, and the kind of its timers.

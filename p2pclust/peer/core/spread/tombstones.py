@@ -18,8 +18,6 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.reports import JobGone
 
-__all__ = ["ENDED", "SERIES", "Tombstones"]
-
 #: The table of the newest number of each series, by its name.
 SERIES = "series"
 #: The table of forgotten jobs that are not turns of a series, by id.

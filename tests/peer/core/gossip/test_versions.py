@@ -12,8 +12,8 @@ from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.gossip.members import GossipMembers
 from p2pclust.peer.core.job_messages import Mix
 from p2pclust.peer.core.rounds.handover import Version
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import Ref
+from p2pclust.protocols.engine.workspace import digest_of
 
 STATE = Ref(digest_of(b"the state of round 3"), 20, b"the state of round 3")
 OLDER = digest_of(b"the state of round 2")

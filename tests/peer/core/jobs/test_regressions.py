@@ -16,7 +16,6 @@ from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.job_messages import Adopted, Synced
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Relay
 from p2pclust.peer.core.spread import facts
-from p2pclust.peer.core.spread.blobs import digest_of
 from p2pclust.peer.core.tasks import BeginJob, CombineRound, Contribute, DescribeState, NoResult, Ref, StateTask, Task
 from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.core.treatment import Treatment
@@ -24,6 +23,7 @@ from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import perform
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local
+from p2pclust.protocols.engine.workspace import digest_of
 
 
 def met(n: int = 3) -> Net:

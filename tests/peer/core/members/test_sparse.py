@@ -12,8 +12,9 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.effects import CheckLink, Connect, DropBlob, Effect, Send, SendChunk, StoreChunk
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, MemberSync, Ping
 from p2pclust.peer.core.routing import Routing
-from p2pclust.peer.core.spread.blobs import Blobs, digest_of
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"

@@ -24,7 +24,7 @@ from p2pclust.peer.core.job_messages import (
 )  # fmt: skip
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
-from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 
 FAR = 100  # a term that nobody has reached
 

@@ -12,10 +12,11 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.job_messages import Close, HeldState, Open
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.rounds.handover import Handover, state_of
-from p2pclust.peer.core.spread.blobs import Blobs, digest_of
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.workspace import digest_of
 
 NAMES = ("p1", "p2", "p3")
 DOCUMENT = Document(b"job", NAMES, NAMES, Treatment(patience_s=1.0, collect="star"), "p1", "1")

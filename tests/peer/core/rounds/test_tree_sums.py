@@ -18,7 +18,7 @@ from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
 from p2pclust.peer.core.rounds.tree_sums import branch_of, tree_of
-from p2pclust.peer.core.spread.blobs import digest_of
+from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.tools.bit_sets import as_mask, members_of
 
 

@@ -12,8 +12,9 @@ from p2pclust.peer.core.effects import Compute, DropBlob, Effect, Send, SendChun
 from p2pclust.peer.core.events import Arrived
 from p2pclust.peer.core.job_messages import Adopted
 from p2pclust.peer.core.messages import BlobChunk, BlobMissing, BlobRequest, Message
-from p2pclust.peer.core.spread.blobs import Blobs, digest_of
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 CHUNK, WINDOW = 100, 3
 DATA = bytes(range(256)) * 4  # 1024 bytes: ten chunks of 100 and one of 24

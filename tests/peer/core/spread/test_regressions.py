@@ -13,8 +13,9 @@ from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.effects import Compute, DropBlob, Send
 from p2pclust.peer.core.job_messages import Adopted, Close, Open, StaleTerm
 from p2pclust.peer.core.messages import BlobChunk, BlobRequest, Message
-from p2pclust.peer.core.spread.blobs import Blobs, digest_of
+from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.timing import PRESETS, Limits
+from p2pclust.protocols.engine.workspace import digest_of
 
 SMALL = Limits(inline_bytes=64, chunk_bytes=32, blob_bytes=10_000)
 ROUNDS = (Open, Adopted)
