@@ -31,6 +31,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.ratchet
 	$(MAKE) --jobs 2 check-types check-tests
 
 check-types: $(VENV)/.dev

@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 0,
-    "laboratory: lines": 0,
-    "statements": 0,
-    "functions": 0,
-    "modules under 100 lines": 0,
+    "product: lines": 61798,
+    "laboratory: lines": 32775,
+    "statements": 56205,
+    "functions": 6079,
+    "modules under 100 lines": 185,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 0,
-    "a peer after one job: their lines": 0,
-    "files that name `groups`": 0,
-    "files that name `collect`": 0,
-    "files that name `n_init`": 0,
-    "words of documents": 0,
-    "lines of CHANGELOG.md": 0,
+    "a peer after one job: own modules": 211,
+    "a peer after one job: their lines": 36632,
+    "files that name `groups`": 95,
+    "files that name `collect`": 42,
+    "files that name `n_init`": 29,
+    "words of documents": 113422,
+    "lines of CHANGELOG.md": 620,
 }
 
 _NOTES_ITS_MODULES: Final = """

@@ -35,8 +35,20 @@ def _contracts(folder: Path) -> subprocess.CompletedProcess[str]:
         ("peer/core/spread/newcomer.py", "import p2pclust.peer.core.jobs.jobs\n", "The core: all jobs on one job"),
         ("protocols/engine/newcomer.py", "import p2pclust.protocols.centers.llf_cm\n", "Protocols stand on the engine"),
         ("clustering/newcomer.py", "import zmq\n", "Mathematics knows no network"),
+        ("peer/shell/newcomer.py", "import p2pclust.lab.links.shaping\n", "Imports go one way, and the laboratory"),
+        ("tools/newcomer.py", "from p2pclust.lab import testbed\n", "Imports go one way, and the laboratory"),
+        ("newcomer.py", "", "Imports go one way, and the laboratory"),
     ],
-    ids=["core", "work", "upwards in the core", "upwards in protocols", "mathematics"],
+    ids=[
+        "core",
+        "work",
+        "upwards in the core",
+        "upwards in protocols",
+        "mathematics",
+        "the laboratory in the shell",
+        "the laboratory in tools",
+        "a module of no part",
+    ],
 )
 def test_a_new_file_is_held_by_the_contract_of_its_folder(tmp_path: Path, file: str, text: str, contract: str) -> None:
     shutil.copytree(PACKAGE, tmp_path / "p2pclust", ignore=shutil.ignore_patterns("__pycache__", "shipped"))
@@ -64,3 +76,14 @@ def test_one_class_name_stands_for_one_class() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_only_one_module_of_the_product_names_modules_of_the_laboratory() -> None:
+    """Imports by name are seen by no contract."""
+    named = [
+        file.relative_to(PACKAGE).as_posix()
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if PACKAGE / "lab" not in file.parents
+        and re.search(r"import_module\(f?\"p2pclust\.lab", file.read_text("utf-8"))
+    ]
+    assert named == ["tools/laboratory.py"]

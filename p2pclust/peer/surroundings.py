@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from p2pclust.peer.operate.services import Services
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Log
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.links import Receive
 from p2pclust.transport.zeromq import ZmqLinks
+
+if TYPE_CHECKING:
+    from p2pclust.peer.operate.services import Services
 
 
 class Surroundings:
@@ -43,6 +45,8 @@ class Surroundings:
 
     def begin(self, shell: Shell, links: ZmqLinks, worker: Worker, bundle: Bundle) -> None:
         """Start the peer."""
+        from p2pclust.peer.operate.services import Services  # noqa: PLC0415 - a peer of a testbed has none
+
         shell.start(links, worker)
         self._services = Services(self.config, shell, links, bundle, self.watch)
 

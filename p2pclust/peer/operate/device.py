@@ -157,3 +157,17 @@ def _limit_memory(memory_mb: float) -> None:
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def max_rss_mb() -> float:
+    """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
+
+    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process. It counts KiB;
+    on macOS it counts bytes.
+    """
+    known = kernel_kib("VmHWM")
+    if known is None:
+        import resource  # noqa: PLC0415 - absent on Windows
+
+        known = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+    return known / 1024

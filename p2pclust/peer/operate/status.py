@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ from p2pclust.peer.core.members.member_table import Member
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
-from p2pclust.peer.operate.device import kernel_kib
+from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
 from p2pclust.peer.operate.names import AnyJob, name_of
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
@@ -334,17 +333,3 @@ def _n_tasks() -> int:
         return len(asyncio.all_tasks())
     except RuntimeError:
         return 0
-
-
-def max_rss_mb() -> float:
-    """Return the highest resident memory of this process in MB, with the pages that forks of one server share.
-
-    `ru_maxrss` is the fallback only: on Linux a new program inherits that figure from its parent process. It counts KiB;
-    on macOS it counts bytes.
-    """
-    known = kernel_kib("VmHWM")
-    if known is None:
-        import resource  # noqa: PLC0415 - absent on Windows
-
-        known = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return known / 1024

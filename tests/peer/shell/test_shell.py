@@ -525,7 +525,7 @@ class TestPlannedFaults:
 BROKEN = """
 import json, sys
 from p2pclust.errors import FleetError
-from p2pclust.peer import main
+from p2pclust.lab.testbed.peer import attached as main
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Woken
 from p2pclust.peer.core.reports import JobFinished, Refuted
@@ -539,7 +539,7 @@ def broken(core, now, event):
     return step(core, now, event)
 
 Core.step = broken
-sys.exit(main.run_peer(json.loads(open(sys.argv[1]).read())))
+sys.exit(main.run_attached(json.loads(open(sys.argv[1]).read())))
 """
 
 

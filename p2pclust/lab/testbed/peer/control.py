@@ -29,7 +29,7 @@ from p2pclust.lab.testbed.peer.conditions import ImposedConditions
 from p2pclust.lab.testbed.peer.round_views import RoundViews
 from p2pclust.peer.core.events import Linked, Submit
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.operate.status import max_rss_mb
+from p2pclust.peer.operate.device import max_rss_mb
 from p2pclust.peer.shell.logs import plain
 from p2pclust.peer.shell.shell import Shell
 

@@ -1,7 +1,7 @@
 """What a device sends in place of its own sums while a testbed lets it lie.
 
 Only a testbed gives a :class:`Local` a lie (`p2pclust.lab.testbed.peer.conditions`, or a simulated fleet): no
-configuration of an ordinary peer and no message leads here. A lie is a pure function, so that a run with a liar can be replayed.
+configuration of an ordinary peer and no message leads here. A lie is a pure function, so a run with a liar can be replayed.
 """
 
 from __future__ import annotations
