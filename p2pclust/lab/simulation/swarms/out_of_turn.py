@@ -86,6 +86,14 @@ class _Moment:
         assert ref is not None
         return JobState.decode(b"".join(self.target.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
 
+    def is_barred(self, name: str) -> bool:
+        """Return whether a peer was revoked or has new keys, as far as any peer knows: that ends some jobs in earnest."""
+        cores = [peer.core for peer in self.world.peers.values() if peer.core is not None]
+        jobs = [core.jobs.jobs.get(self.document.id) for core in cores]
+        return any(name in core.barred for core in cores) or any(
+            isinstance(job, AggregatedJob) and job.bars(name) for job in jobs
+        )
+
     def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
         data, round_ = state.encode(), self.register.round + 1
         state_ = (digest_of(data), len(data))
@@ -127,8 +135,7 @@ def _made_up_cancel(at: _Moment) -> _Lie | None:
     """End a job that was not cancelled, in another peer's name."""
     if at.register.ref is None or at.register.final:
         return None
-    assert at.target.core is not None
-    others = [name for name in at.document.roster if name != at.liar.name and name not in at.target.core.barred]
+    others = [name for name in at.document.roster if name != at.liar.name and not at.is_barred(name)]
     before, name = at.state, str(at.rng.choice(others))
     cancel = _cancel(at, name)
     state = replace(before, status="failed", reason=f"{CANCELLED}{cancel.by}", proof=cancel.encode())
@@ -193,10 +200,10 @@ def _after_the_last(at: _Moment) -> _Lie | None:
     if at.aggregator != at.liar.name or not at.register.final or not at.is_kept:
         return None
     state = shifted(at.state)
+    if state == at.state:  # there are no numbers yet, and the state before may be the same but for its end
+        return None
     if at.rng.random() < 0.5:
         state = replace(state, status="running", reason="")
-    if state == at.state:
-        return None
     return at.open(state, final=state.status != "running"), digest_of(state.encode())
 
 
