@@ -16,7 +16,8 @@ class Refutations(Observer):
 
     def __init__(self, liar: str) -> None:
         self.liar = liar
-        self.lies: dict[bytes, str] = {}  # by digest of a state: its kind
+        #: By job and digest of a state: its kind. Another job may have the same state in earnest.
+        self.lies: dict[tuple[str, bytes], str] = {}
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Look at what peers report."""
@@ -34,5 +35,5 @@ class Refutations(Observer):
             return
         for job in peer.core.jobs.jobs.values():
             ref = job.ledger.register.ref
-            lie = "" if ref is None else self.lies.get(ref.digest, "")
+            lie = "" if ref is None else self.lies.get((job.document.id, ref.digest), "")
             assert not lie, f"V1: {peer.name} has adopted a lie: {lie}"

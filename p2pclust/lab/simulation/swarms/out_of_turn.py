@@ -86,14 +86,6 @@ class _Moment:
         assert ref is not None
         return JobState.decode(b"".join(self.target.disk.blob(ref.digest)) if ref.payload is None else ref.payload)
 
-    def is_barred(self, name: str) -> bool:
-        """Return whether a peer was revoked or has new keys, as far as any peer knows: that ends some jobs in earnest."""
-        cores = [peer.core for peer in self.world.peers.values() if peer.core is not None]
-        jobs = [core.jobs.jobs.get(self.document.id) for core in cores]
-        return any(name in core.barred for core in cores) or any(
-            isinstance(job, AggregatedJob) and job.bars(name) for job in jobs
-        )
-
     def open(self, state: JobState, *, final: bool = False, aggregator: int = -1) -> Open:
         data, round_ = state.encode(), self.register.round + 1
         state_ = (digest_of(data), len(data))
@@ -135,7 +127,7 @@ def _made_up_cancel(at: _Moment) -> _Lie | None:
     """End a job that was not cancelled, in another peer's name."""
     if at.register.ref is None or at.register.final:
         return None
-    others = [name for name in at.document.roster if name != at.liar.name and not at.is_barred(name)]
+    others = [name for name in at.document.roster if name != at.liar.name]
     before, name = at.state, str(at.rng.choice(others))
     cancel = _cancel(at, name)
     state = replace(before, status="failed", reason=f"{CANCELLED}{cancel.by}", proof=cancel.encode())
@@ -157,9 +149,10 @@ def _cancel(at: _Moment, owner: str) -> CancelProof:
     """Return a cancel that its owner did not sign."""
     kind = int(at.rng.integers(4))
     value = owner.encode()
-    if kind == 0:
+    # With "all", the owner may be revoked in a moment, and then this is the true end.
+    if kind == 0 and at.document.treatment.missing != "all":
         return CancelProof("", owner)
-    if kind == 1:
+    if kind in (0, 1):
         return CancelProof(CANCEL + at.document.id, owner, 1, value)
     key = CANCEL + (at.document.id if kind == 2 else "another job")
     signer = at.liar.name if kind == 2 else owner
@@ -279,7 +272,7 @@ class OutOfTurn:
         kind, message, digest = found
         self._counts[f"out of turn: {kind}"] += 1
         if digest:
-            self._refutations.lies[digest] = kind
+            self._refutations.lies[job.document.id, digest] = kind
         self._world.step(target, Arrived(self._liar, decode(encode(message)), "" if via == self._liar else via))
 
     def _lie(self, at: _Moment) -> tuple[str, Message, bytes] | None:

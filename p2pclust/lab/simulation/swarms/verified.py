@@ -81,7 +81,7 @@ def _let_one_lie(swarm: Swarm) -> None:
         state, info = lie
         ref = _kept(peer, state.encode(), swarm.plan.limits)
         if kind != "called final":  # there the state itself is true
-            refutations.lies[ref.digest] = kind
+            refutations.lies[swarm.marks.job, ref.digest] = kind
         swarm.marks.counts[f"lie: {kind}"] += 1
         return StateMade(ref, info)
 
