@@ -38,6 +38,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.secure_rounds import Terms
+from p2pclust.protocols.secure.classes import parted
 from p2pclust.protocols.secure.key_list import FleetKeys, KeyEntry
 from p2pclust.protocols.secure.proofs import SignedAnswer
 from p2pclust.tools.bit_sets import as_mask, members_of, unpacked
@@ -174,7 +175,7 @@ class Secrecy(Observer):
             state = self._states[digest]
             assert state.secured is not None
             for own in secure_rounds.segments_of(self._job, state, members):
-                covered = own in told or not own & ~unknown
+                covered = self._is_told(own, told) or not own & ~unknown
                 assert covered, f"P4: the set {own:b} was revealed, and the result does not say so"
                 assert own.bit_count() >= self._terms.secure.cohort, f"P4: a sum of {own.bit_count()} peers"
                 by_step.setdefault((state.stage, state.round), []).append(own)
@@ -188,13 +189,19 @@ class Secrecy(Observer):
         if self._terms.secure.leave == "groups":
             assert not self._small(all_sets) & ~unknown, f"P5: the sets {all_sets} make a small class"
 
+    def _is_told(self, own: int, named: set[int]) -> bool:
+        """Return whether a set is named, or all its groups are: then their sum says nothing more."""
+        assert self._terms is not None
+        return own in named or all(part in named for part in parted(own, self._terms.groups))
+
     def _judge_reports(
         self, world: World, named: set[int], unknown: int, reported: dict[str, tuple[int, ...]]
     ) -> None:  # fmt: skip
         for digest, keepers in self._released.items():
             for name, members in keepers.items():
                 for own in secure_rounds.segments_of(self._job, self._states[digest], members):
-                    covered = own in named or not own & ~unknown or own in reported[name] or world.peers[name].wiped
+                    covered = self._is_told(own, named) or not own & ~unknown
+                    covered |= own in reported[name] or world.peers[name].wiped
                     assert covered, f"P6: {name} released pads for {own:b}, and neither the result nor it says so"
         assert not self.keys_left(world), f"P7: keys of the job are left at {', '.join(self.keys_left(world))}"
 
