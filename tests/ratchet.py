@@ -45,7 +45,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `collect`": 42,
     "files that name `n_init`": 29,
     "words of documents": 113422,
-    "lines of CHANGELOG.md": 620,
+    "lines of CHANGELOG.md": 624,
 }
 
 _NOTES_ITS_MODULES: Final = """

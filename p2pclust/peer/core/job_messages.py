@@ -19,7 +19,7 @@ class Synced(JobMessage):
 
 @dataclass(frozen=True, slots=True)
 class Ended(JobMessage):
-    """That job has ended, and I have forgotten what came of it."""
+    """That job has ended, and I have forgotten its result; or I refuse it, and have never taken part in it."""
 
     kind = "ended"
     job: Name

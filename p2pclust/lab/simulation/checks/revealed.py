@@ -83,7 +83,9 @@ class Revealed:
             case Close():
                 kept = _held(peer, message.job)[6:] == [True]
             case Ended():
-                kept = disk.read_synced(ENDED, message.job) is not None
+                # A peer that refuses a job has no rows of it.
+                never = disk.read_synced("job", message.job) is None and disk.read_synced("ballot", message.job) is None
+                kept = never or disk.read_synced(ENDED, message.job) is not None
             case Synced():
                 kept = disk.read_synced("job", message.job) is not None
             case Ping() | Ack() | Gossip() | MemberSync():

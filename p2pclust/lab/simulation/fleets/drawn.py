@@ -15,7 +15,7 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.effects import Effect
 from p2pclust.peer.core.events import Cancel
-from p2pclust.peer.core.reports import JobAccepted, JobRefused, JobSubmitted
+from p2pclust.peer.core.reports import JobAccepted, JobGone, JobRefused, JobSubmitted
 from p2pclust.protocols.engine.job import Job, JobState
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class DrawnJob:
     id: str = ""
     roster: tuple[str, ...] = ()
     accepted: bool = False
+    gone: dict[str, None] = field(default_factory=dict)  # peers that have forgotten or refuse it, as others were told
     name: str = ""  # of the series, if it is repeated
     at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
 
@@ -149,7 +150,7 @@ def drawn(plan: JobPlan, job: Job, turns: Turns) -> DrawnJob:
 class JobsSeen(Observer):
     """Notes which job is which, and which were accepted."""
 
-    watches = (JobSubmitted, JobRefused, JobAccepted)
+    watches = (JobSubmitted, JobRefused, JobAccepted, JobGone)
 
     def __init__(self, jobs: list[DrawnJob]) -> None:
         self._jobs = jobs
@@ -165,3 +166,6 @@ class JobsSeen(Observer):
         elif isinstance(effect, JobAccepted):
             for job in self._jobs:
                 job.accepted |= job.id == effect.job
+        elif isinstance(effect, JobGone):
+            for job in [job for job in self._jobs if job.id == effect.job]:
+                job.gone |= dict.fromkeys(effect.peers)

@@ -21,11 +21,13 @@ from p2pclust.peer.core.jobs.submission import Submissions, Submitted, not_again
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
+from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.reports import (
     BadDocument,
     CancelKnown,
     JobAccepted,
     JobBegun,
+    JobGone,
     JobRefused,
     JobSubmitted,
     TooLarge,
@@ -69,7 +71,7 @@ class Jobs:
         self._abstentions = Abstentions(context)
         self._early = EarlyMessages()
         self._held = HeldDocuments(context)
-        self._refused: dict[str, None] = {}  # documents that were too large
+        self._refused: dict[str, None] = {}  # documents that were too large, or whose fleet roster is not right
         self.cancels = Cancels(context, facts, stored.get("cancel", {}))
         self._tombstones = Tombstones(context, stored)
         self.series = Series(
@@ -216,6 +218,8 @@ class Jobs:
         concerns = self._ctx.me in document or document.submitter == self._ctx.me or document.turn is not None
         new = document.id not in self.table.documents and concerns
         if new and not self._held.admits(owner, document, agreed=agreed):
+            if document.id not in self._held:
+                self._note_refused(document.id)
             return False
         if document.turn is None:
             self._keep(document)
@@ -270,12 +274,17 @@ class Jobs:
     def _too_large(self, document: Document) -> bool:
         """Return whether a new job would take too much of this device's memory; report each once."""
         reason = self._ctx.too_large(document.job, len(document.roster))
-        if reason and document.id not in self._refused:
-            self._refused[document.id] = None
+        if reason and self._note_refused(document.id):
             self._ctx.report(TooLarge(job=document.id, owner=document.submitter, reason=reason))
-            if len(self._refused) > _MOST_REFUSED:
-                del self._refused[next(iter(self._refused))]
         return bool(reason)
+
+    def _note_refused(self, job_id: str) -> bool:
+        """Remember that this peer takes no part in a job, as long as this life lasts; return whether that is new."""
+        new = job_id not in self._refused
+        self._refused[job_id] = None
+        if len(self._refused) > _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        return new
 
     def _store(self, document: Document) -> None:
         """Write a document to the disk if it is new here, and this peer takes part or submitted it."""
@@ -386,8 +395,9 @@ class Jobs:
         if isinstance(message, Ended):
             self._on_ended(source, job_id)
             return
-        if self._tombstones.ended(job_id):
-            if isinstance(message, PreVote | Join):  # the questions of a peer that was away
+        if self._tombstones.ended(job_id) or job_id in self._refused:
+            # The questions of a peer that was away, or that has a job which the others refuse.
+            if isinstance(message, PreVote | Join):
                 self._ctx.send(source, Ended(job_id))
             return
         if job_id not in self.jobs and (census := self.series.expects(job_id)) is not None:
@@ -401,12 +411,15 @@ class Jobs:
             job.receive(source, message)
 
     def _on_ended(self, source: str, job_id: str) -> None:
-        """Forget a job if all present roster peers report that they have forgotten it after its end."""
+        """Forget a job that all present roster peers have forgotten or refuse, or so many that no majority is left."""
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
-        others = [name for name in job.document.roster if self._membership.present(name) and name != self._ctx.me]
-        if self._tombstones.told(job_id, source, others):
+        roster, said = job.document.roster, self._tombstones.told(job_id, source)
+        others = [name for name in roster if self._membership.present(name) and name != self._ctx.me]
+        left = [name for name in roster if name not in said and name not in self._ctx.barred]
+        if all(name in said for name in others) or not has_majority(left, roster):
+            self._ctx.report(JobGone(job=job_id, peers=list(said)))
             self.forget(job_id)
 
     def fire(self, key: TimerKey) -> None:

@@ -12,11 +12,10 @@ old jobs live as long as any peer repeats them, so the document of a forgotten j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.reports import JobGone
 
 #: The table of the newest number of each series, by its name.
 SERIES = "series"
@@ -47,14 +46,11 @@ class Tombstones:
         """Return whether a job was forgotten here after its end."""
         return job_id in self._ended
 
-    def told(self, job_id: str, source: str, others: Sequence[str]) -> bool:
-        """Note that a peer has forgotten a job after its end; return whether all of `others` have."""
+    def told(self, job_id: str, source: str) -> Collection[str]:
+        """Note that a peer has forgotten a job after its end, or refuses it; return all that have said so."""
         said = self._told.setdefault(job_id, {})
         said[source] = None
-        if not all(name in said for name in others):
-            return False
-        self._ctx.report(JobGone(job=job_id, peers=list(said)))
-        return True
+        return said
 
     def bury(self, document: Document) -> None:
         """Write the tombstone of a job, before its rows are deleted."""

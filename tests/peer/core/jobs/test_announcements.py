@@ -184,6 +184,28 @@ def test_what_another_has_forgotten_ends_nothing_that_ended_or_is_not_its_affair
     ] == []
 
 
+def test_a_job_is_forgotten_when_so_many_have_that_no_majority_is_left() -> None:
+    net = fleet(5)
+    net.hold_work = lambda name, effect: True
+    job = net.submit("p1", toy(1))
+    net.until(lambda: all(job in net.core(name).jobs.jobs for name in ("p1", "p5")))
+    for name in ("p2", "p3"):
+        net.arrive(name, "p1", Ended(job))
+    assert job in net.core("p1").jobs.jobs, "three of five are left"
+    net.arrive("p4", "p1", Ended(job))
+    assert job not in net.core("p1").jobs.jobs, "p5 is here and has it, but two of five decide nothing"
+
+
+def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
+    net = fleet(3)
+    for name in ("p2", "p3"):
+        net.core(name)._ctx.too_large = lambda job, n_peers: "it is too large"
+    job = net.submit("p1", toy(1))
+    net.until(lambda: job not in net.core("p1").jobs.jobs)
+    assert [name for name, _ in net.verbs("job-gone")] == ["p1"]
+    assert [name for name, _ in net.verbs("too-large")] == ["p2", "p3"], "each says so once"
+
+
 def test_a_peer_that_knows_of_no_floors_is_not_asked_for_ever() -> None:
     """It keeps what is void, so its facts of such an owner differ for good."""
     net = fleet()
