@@ -33,18 +33,18 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61798,
-    "laboratory: lines": 32775,
-    "statements": 56205,
-    "functions": 6079,
-    "modules under 100 lines": 185,
+    "product: lines": 61766,
+    "laboratory: lines": 32701,
+    "statements": 56120,
+    "functions": 6081,
+    "modules under 100 lines": 168,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 211,
-    "a peer after one job: their lines": 36632,
+    "a peer after one job: own modules": 209,
+    "a peer after one job: their lines": 36635,
     "files that name `groups`": 95,
     "files that name `collect`": 42,
     "files that name `n_init`": 29,
-    "words of documents": 113422,
+    "words of documents": 113467,
     "lines of CHANGELOG.md": 624,
 }
 

@@ -19,7 +19,7 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.protocols.models.matching import cheapest_matching
-from p2pclust.tools.commands import command
+from p2pclust.tools.spelling import command
 
 
 def submit(

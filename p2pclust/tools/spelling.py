@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 # Comparing takes time that grows with the square of the length.
@@ -55,3 +57,20 @@ def counted(number: int, many: str) -> str:
     """
     one = many.removesuffix("ies") + "y" if many.endswith("ies") else many.removesuffix("s")
     return f"{number} {one if number == 1 else many}"
+
+
+def quoted(word: object) -> str:
+    """Return a word of a command as a shell needs it; a path that begins with a dash must not be read as an option.
+
+    Examples
+    --------
+    >>> print(quoted("fleet.toml"), quoted(Path("my data/Readings (May).csv")), quoted(Path("-x")), quoted("--all"))
+    fleet.toml 'my data/Readings (May).csv' ./-x --all
+    """
+    text = str(word)
+    return shlex.quote(f"./{text}" if isinstance(word, Path) and text.startswith("-") else text)
+
+
+def command(*words: object) -> str:
+    """Return a command of these words, such as ``p2pclust run 'my data/scenario.toml'``."""
+    return " ".join(map(quoted, words))

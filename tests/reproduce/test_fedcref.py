@@ -9,10 +9,9 @@ import pytest
 
 from p2pclust.lab.reproduce import fedcref_runs, frame
 from p2pclust.lab.reproduce.fedcref_runs import METHODS, PeerWorld, Setting, drawn, links_and_pairs, run
-from p2pclust.lab.reproduce.frame import Plan, measure
+from p2pclust.lab.reproduce.frame import Plan, measure, table, table_ids
 from p2pclust.lab.reproduce.model import Findings
 from p2pclust.lab.reproduce.peers import Peers, stream
-from p2pclust.lab.reproduce.registry import table, table_ids
 from p2pclust.lab.reproduce.tables.fedcref import FEDCREF
 
 TABLES = tuple(name for name in table_ids() if name.startswith("004-"))

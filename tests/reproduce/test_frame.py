@@ -8,9 +8,8 @@ import pytest
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.reproduce import frame
-from p2pclust.lab.reproduce.frame import Measured, Plan, Repetition, measure
+from p2pclust.lab.reproduce.frame import Measured, Plan, Repetition, measure, table
 from p2pclust.lab.reproduce.peers import JobFailedError, Peers, stream
-from p2pclust.lab.reproduce.registry import table
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
+from p2pclust.lab.reproduce.frame import experiment, table, table_ids
 from p2pclust.lab.reproduce.model import Findings
-from p2pclust.lab.reproduce.registry import experiment, table, table_ids
 
 
 def test_the_order_in_which_repetitions_come_does_not_show() -> None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from p2pclust.lab.reproduce.frame import table, table_ids
 from p2pclust.lab.reproduce.published import Printed, published
-from p2pclust.lab.reproduce.registry import table, table_ids
 
 
 @pytest.mark.parametrize("table_id", table_ids())

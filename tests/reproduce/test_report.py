@@ -9,9 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from p2pclust.lab.reproduce.drawing import curves, paint
-from p2pclust.lab.reproduce.frame import Measured
+from p2pclust.lab.reproduce.frame import Measured, table
 from p2pclust.lab.reproduce.model import Claim
-from p2pclust.lab.reproduce.registry import table
 from p2pclust.lab.reproduce.report import comparison, plain, write_csv
 from p2pclust.lab.reproduce.tables.fedcref import row_of
 

@@ -412,7 +412,7 @@ def test_a_throwaway_fleet_is_a_fleet_like_any_other(tmp_path):
 def test_a_peer_reads_its_keys_without_cryptography(fleet):
     program = (
         "import sys, p2pclust.transport.zeromq\n"
-        "from p2pclust.transport.keys import load_bundle, load_roster\n"
+        "from p2pclust.transport.bundle import load_bundle, load_roster\n"
         f"bundle = load_bundle({str(fleet[0] / 'a.bundle')!r})\n"
         f"load_roster({str(fleet[0] / 'roster.json')!r}, bundle.fleet_public, verified=True)\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('cryptography', 'numpy', 'pydantic')]\n"
@@ -432,7 +432,7 @@ def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
 @pytest.mark.parametrize("last", ["2001-12-31", "2026-11-25"])
 def test_keys_that_have_expired_are_not_made_or_enrolled(fleet, tmp_path, last):
     directory, public = fleet
-    _, asking = keys.make_request(tmp_path, "c", public.hex())
+    _, asking = new_keys.make_request(tmp_path, "c", public.hex())
     before = files(directory)
     for enrol in (
         lambda: add_devices(directory, ["c"], expires=last),

@@ -25,9 +25,8 @@ from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, rena
 from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
-from p2pclust.tools.commands import command
 from p2pclust.tools.files import expanded
-from p2pclust.tools.spelling import nearest
+from p2pclust.tools.spelling import command, nearest
 from p2pclust.transport.bundle import ROSTER, check_enrolled, load_bundle, load_roster
 from p2pclust.transport.keys import load_public_roster
 

@@ -14,7 +14,7 @@ from p2pclust.cli.fleet.operate import BundleOption, JsonOption, PeerOption, cli
 from p2pclust.cli.show.options import group
 from p2pclust.cli.show.output import note, put_json, stdout
 from p2pclust.errors import UsageError
-from p2pclust.tools.commands import command
+from p2pclust.tools.spelling import command
 
 if TYPE_CHECKING:
     from p2pclust.transport.roster import Roster

@@ -23,9 +23,8 @@ from p2pclust.cli.fleet.operate import (
 from p2pclust.cli.show.output import put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import FleetError, UsageError
-from p2pclust.tools.commands import command
 from p2pclust.tools.laboratory import laboratory
-from p2pclust.tools.spelling import counted, nearest
+from p2pclust.tools.spelling import command, counted, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console

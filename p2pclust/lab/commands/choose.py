@@ -17,7 +17,7 @@ from p2pclust.cli.show.output import put_json, stdout
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.lab.commands.run import BackendName
 from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
+from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters

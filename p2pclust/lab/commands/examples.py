@@ -10,7 +10,7 @@ import typer
 
 from p2pclust.cli.show.options import AsJson, group
 from p2pclust.cli.show.output import note, put_json, stdout
-from p2pclust.tools.commands import quoted
+from p2pclust.tools.spelling import quoted
 
 app = group("""List the scenarios and sweeps that are installed with p2pclust, and copy one of them to change it.
 

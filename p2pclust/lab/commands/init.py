@@ -22,7 +22,7 @@ from p2pclust.lab.commands.own_file import (
     too_few,
     write,
 )
-from p2pclust.tools.commands import command
+from p2pclust.tools.spelling import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import UsageError
-from p2pclust.tools.commands import command
+from p2pclust.tools.spelling import command
 
 if TYPE_CHECKING:
     from p2pclust.data.prepare import Prepared

@@ -11,7 +11,7 @@ import typer
 
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
+from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 
 
 def replay(

@@ -66,7 +66,7 @@ def reproduce(
       p2pclust reproduce 002-table3 --repeats 3 --out table3
       p2pclust reproduce --all --quick
     """
-    from p2pclust.lab.reproduce.registry import table, table_ids  # noqa: PLC0415
+    from p2pclust.lab.reproduce.frame import table, table_ids  # noqa: PLC0415
 
     if every and tables:
         raise UsageError("--all and the names of tables: give one or the other")

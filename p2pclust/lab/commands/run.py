@@ -15,8 +15,8 @@ from p2pclust.cli.show.options import Overrides, ScenarioSeed
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.cli.show.serving import Serve
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
-from p2pclust.tools.commands import command
+from p2pclust.lab.commands.show.page import ended_like_ctrl_c
+from p2pclust.tools.spelling import command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from p2pclust.cli.fleet.operate import client_of
 from p2pclust.errors import UsageError
-from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
-from p2pclust.lab.commands.show.page import page_of
+from p2pclust.lab.commands.show.page import ended_like_ctrl_c, page_of
 from p2pclust.tools.files import expanded
 
 if TYPE_CHECKING:

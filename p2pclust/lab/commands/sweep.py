@@ -14,7 +14,7 @@ import typer
 from p2pclust.cli.show.output import complain, note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
 from p2pclust.lab.commands.show.bar import progress_bar
-from p2pclust.lab.commands.show.interrupts import ended_like_ctrl_c
+from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 from p2pclust.tools.workers import n_cores
 
 if TYPE_CHECKING:

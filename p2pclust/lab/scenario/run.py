@@ -34,13 +34,18 @@ from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import folder
 from p2pclust.lab.scenario.outcome.audited import AuditedJob
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
-from p2pclust.lab.scenario.outcome.evaluate import damage_in, empty_entry, job_entry
+from p2pclust.lab.scenario.outcome.evaluate import (
+    RowsLeftOut,
+    damage_in,
+    empty_entry,
+    job_entry,
+    rows_left_out,
+    suspects_by_report,
+)
 from p2pclust.lab.scenario.outcome.evidence import Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
 from p2pclust.lab.scenario.outcome.labels import write_labels
-from p2pclust.lab.scenario.outcome.left_out import RowsLeftOut, rows_left_out
 from p2pclust.lab.scenario.outcome.opening import opening
-from p2pclust.lab.scenario.outcome.suspects import suspects_by_report
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault

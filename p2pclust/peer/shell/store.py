@@ -25,7 +25,6 @@ from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.core import StoreContents
 from p2pclust.peer.core.ledger import adopted_blobs
 from p2pclust.peer.shell.blob_files import BlobFiles
-from p2pclust.peer.shell.commits import Commits
 from p2pclust.peer.shell.disk import failing, failure, primary_code
 from p2pclust.peer.shell.performer import Row
 from p2pclust.peer.shell.row_log import LOG_BYTES, RowLog
@@ -327,3 +326,34 @@ def _transaction(db: sqlite3.Connection, path: Path) -> Iterator[None]:
         if isinstance(error, sqlite3.Error):
             raise failure(path, error) from None
         raise
+
+
+_NUMBER = 8
+_CHECK = 8
+
+
+class Commits:
+    """The number of commits of one store."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = path
+
+    def read(self) -> int:
+        """Return the number that was written last; 0 if the file is empty or damaged."""
+        data = os.pread(self._file, _NUMBER + _CHECK, 0)
+        number = data[:_NUMBER]
+        return int.from_bytes(number, "big") if data[_NUMBER:] == _check(number) else 0
+
+    def write(self, number: int) -> None:
+        """Write the number of commits that are on disk."""
+        data = number.to_bytes(_NUMBER, "big")
+        os.pwrite(self._file, data + _check(data), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _check(number: bytes) -> bytes:
+    return hashlib.blake2b(number, digest_size=_CHECK).digest()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from p2pclust.lab.reproduce import registry
+from p2pclust.lab.reproduce import frame
+from p2pclust.lab.reproduce.frame import table, table_ids
 from p2pclust.lab.reproduce.model import Claim
-from p2pclust.lab.reproduce.registry import table, table_ids
 
 
 def test_without_arguments_the_tables_are_listed(cli: Cli) -> None:
@@ -59,7 +59,7 @@ def test_one_table(cli: Cli, tmp_path: Path) -> None:
 )
 def test_a_claim_that_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch, quick: bool, always: bool, code: int) -> None:
     failing = replace(table("001-table2"), claims=lambda found: [Claim("all is well", "it is not", False, always)])
-    monkeypatch.setitem(registry._TABLES, "001-table2", failing)
+    monkeypatch.setitem(frame._TABLES, "001-table2", failing)
     options = ["--quick"] if quick else []
     ended = cli("reproduce", "001-table2", "--repeats", 1, "--jobs", 1, *options)
     assert ended.code == code

@@ -63,9 +63,7 @@ def test_a_planted_bug_is_found_by_the_same_seeds(address: str, cli: Cli) -> Non
 
 
 def test_all_planted_bugs(address: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "p2pclust.lab.commands.planted_bugs.bug_names", lambda: ["vote-not-synced", "rows-written-last"]
-    )
+    monkeypatch.setattr("p2pclust.lab.commands.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
     monkeypatch.setattr("p2pclust.lab.commands.simulate.bug_names", lambda: ["vote-not-synced", "rows-written-last"])
     ended = cli("simulate", "--seeds", "0:20", "--mutant", "all", "--scheduler", address, "--json")
     found = {one["bug"]: one["broken"][:2] for one in json.loads(ended.out)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p2pclust.lab.testbed.processes.counters import FleetCounters
+from p2pclust.lab.testbed.processes.fleet import FleetCounters
 from p2pclust.lab.testbed.record import Record
 
 

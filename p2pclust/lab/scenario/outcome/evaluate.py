@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
+from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.communities import measured_communities
 from p2pclust.lab.scenario.outcome.evidence import Evidence
-from p2pclust.lab.scenario.outcome.exposed import exposed_in
 from p2pclust.lab.scenario.outcome.measures import Done, measured
 from p2pclust.lab.testbed.faults import Damage
+from p2pclust.lab.testbed.spec import Event
+from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE
+from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
@@ -24,6 +28,7 @@ from p2pclust.protocols.engine.base import Clustering, Labelling
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.reasons import IMPLAUSIBLE
 from p2pclust.protocols.engine.runner import clustering_stage, labelling_stage
+from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.summaries import suspects_of_log, with_names
 from p2pclust.protocols.measuring.doubts import doubts, objective_of
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
@@ -204,3 +209,83 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
     # Reasons about rows begin with the row, and those about lies with the word; others are about other rounds.
     named = next((reason for reason in reasons if reason.startswith(("row ", IMPLAUSIBLE))), None)
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
+
+
+def suspects_by_report(events: Iterable[Event], job_id: str) -> list[dict[str, Any]]:
+    """Return the suspects that single devices of a run reported, with the names of these devices.
+
+    Examples
+    --------
+    >>> suspects_by_report([{"verb": "differs", "job": "j", "peer": "a", "by": "b", "round": 3}], "j")[0]["found_by"]
+    ['b']
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        if event["verb"] not in ("differs", "refutes-state") or event.get("job") != job_id:
+            continue
+        reason = str(event.get("reason") or ANSWERED_TWICE)
+        known = found.setdefault(
+            (event["peer"], reason),
+            {"peer": event["peer"], "round": event["round"], "rounds": 1, "reason": reason, "found_by": []},
+        )
+        known["found_by"] = sorted({*known["found_by"], event["by"]})
+    return list(found.values())
+
+
+def exposed_in(job: Job, state: JobState, roster: Sequence[str], rows: Mapping[str, int]) -> dict[str, str]:
+    """Return the exposed devices of a job, by name, and why.
+
+    With secure sums these are the peers of small classes (docs/secure-sums.md). Without, the peers of ``llf-cm`` and
+    ``llf-fcm`` whose sums over all rounds and starts are at least as many equations as their rows have values: N rows of F
+    values against C (F + 1) for each.
+
+    Parameters
+    ----------
+    job, state : Job, JobState
+        The last state.
+    roster : sequence of str
+    rows : mapping of str to int
+        How many rows each device has.
+    """
+    if state.secured is not None:
+        why = f"sums of fewer than {state.secured.cohort} devices with it can be computed"
+        return {roster[peer]: why for peer in exposed_peers(state)}
+    protocol = job.protocols[job.main]
+    if not isinstance(protocol, Alternating) or "centers" not in state.arrays:
+        return {}
+    n_clusters, n_features = state.arrays["centers"].shape
+    told = dict.fromkeys(range(len(roster)), 0)
+    for record in state.log:
+        if record.stage == job.main:
+            for peer in record.contributors:
+                told[peer] += 1
+    equations = protocol.n_init * n_clusters * (n_features + 1)
+    return {
+        roster[peer]: f"it has {rows[roster[peer]]} rows, and the sums of {rounds} rounds are as many equations"
+        for peer, rounds in told.items()
+        if rounds and rows.get(roster[peer], 0) * n_features <= rounds * equations
+    }
+
+
+@dataclass(frozen=True)
+class RowsLeftOut:
+    """Rows of one file that were left out; `device` is None if the rows of one source were dealt out."""
+
+    file: str
+    device: str | None
+    rows: int
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Return it as in ``result.json``."""
+        return asdict(self)
+
+    def to_event(self) -> Event:
+        """Return it as an event before the start of the run."""
+        return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
+
+
+def rows_left_out(scenario: Scenario, shares: Mapping[str, DataSet]) -> list[RowsLeftOut]:
+    """Return what was left out of each file, in the order of the devices; complete files are not listed."""
+    found = [RowsLeftOut(share.name, device, share.dropped) for device, share in shares.items() if share.dropped]
+    # Where one source was dealt out, every share has the count of the whole source.
+    return found if scenario.data.files is not None else [replace(one, device=None) for one in found[:1]]

@@ -35,7 +35,7 @@ class DrawnJob:
     id: str = ""
     roster: tuple[str, ...] = ()
     accepted: bool = False
-    gone: dict[str, None] = field(default_factory=dict)  # peers that have forgotten or refuse it, as others were told
+    gone: dict[str, None] = field(default_factory=dict)  # peers that have forgotten or refuse it, as they said
     name: str = ""  # of the series, if it is repeated
     at: tuple[str, int] = ("", 0)  # the peer that was asked to submit it, and its life
 

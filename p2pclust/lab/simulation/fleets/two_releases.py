@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
+
+import msgpack
 
 from p2pclust.clustering.kernels import NUMPY
-from p2pclust.lab.simulation.checks.releases import OlderPeers
+from p2pclust.lab.simulation.world.observer import Observer
+from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.effects import Compute, Effect
 from p2pclust.protocols.engine.job import Job
 
 
@@ -42,3 +47,26 @@ class TwoReleases:
         del self._seen.names[name]
         peer.identity = replace(peer.identity, kernel=NUMPY)
         return True
+
+
+#: The keys of a job document that the release before knows.
+_KNOWN: Final = frozenset(("stages", "seed", "participation"))
+
+
+class OlderPeers(Observer):
+    """Watches what the workers of older peers are asked."""
+
+    watches = (Compute,)
+
+    watches = (Compute,)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = dict.fromkeys(names)
+
+    def effect(self, world: World, peer: Peer, effect: Effect) -> None:
+        """Look at the job of a task."""
+        if not isinstance(effect, Compute) or peer.name not in self.names:
+            return
+        document = getattr(effect.task, "job", b"")
+        later = sorted(set(msgpack.unpackb(document)) - _KNOWN) if document else []
+        assert not later, f"R1: {peer.name}, of an older release, is given a job with {', '.join(later)}"

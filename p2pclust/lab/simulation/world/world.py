@@ -7,10 +7,12 @@ crash: what comes after the cut never happens, and rows that were not synced are
 
 from __future__ import annotations
 
+import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +24,6 @@ from p2pclust.lab.simulation.world.live_overlay import LiveOverlay
 from p2pclust.lab.simulation.world.network import Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, device_secrets, fleet_roster_of, paper_roster, read_paper
-from p2pclust.lab.simulation.world.trace import Trace
 from p2pclust.lab.simulation.world.traffic import Traffic
 from p2pclust.lab.simulation.world.workers import Workers
 from p2pclust.peer.core.core import Core, Identity
@@ -476,3 +477,44 @@ class World:
     def mark(self, kind: bytes, *parts: str | bytes) -> None:
         """Let something count for the trace."""
         self._trace.mark(kind, self.now, parts)
+
+
+_AT_ONCE: Final = 512
+
+
+class Trace:
+    """Hashes what happens, in order; many parts at a time, which is faster.
+
+    Examples
+    --------
+    >>> one, other = Trace(), Trace()
+    >>> one.mark(b"send", 0.5, ("a", b"frame"))
+    >>> one.digest == other.digest
+    False
+    >>> other.mark(b"send", 0.5, ("a", b"frame"))
+    >>> one.digest == other.digest
+    True
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._waiting: list[bytes] = []
+
+    def mark(self, kind: bytes, now: float, parts: Sequence[str | bytes]) -> None:
+        """Let something count that happened at an instant."""
+        waiting = self._waiting
+        waiting.append(b"%s %.9f" % (kind, now))
+        for part in parts:
+            waiting.append(part if isinstance(part, bytes) else part.encode())
+        if len(waiting) > _AT_ONCE:
+            self._take_in()
+
+    @property
+    def digest(self) -> str:
+        """Of everything so far."""
+        self._take_in()
+        return self._hash.hexdigest()
+
+    def _take_in(self) -> None:
+        self._hash.update(b"".join(self._waiting))
+        self._waiting.clear()
