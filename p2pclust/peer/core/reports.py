@@ -294,7 +294,7 @@ class JobFinished(JobReport, verb="finished"):
 
 @dataclass(frozen=True, slots=True)
 class JobGone(Report):
-    """This peer was away, and all present peers have forgotten the job after its end."""
+    """All present peers have forgotten the job after its end, or refuse it, or so many that no majority is left."""
 
     job: str
     peers: list[str]
