@@ -321,9 +321,10 @@ def _grouped(part: Secured, able: int, terms: Terms, groups: Sequence[int]) -> i
         asked |= here if here.bit_count() >= secure.cohort else 0
     if asked.bit_count() < secure.cohort:
         missing = [index for index in range(terms.n_peers) if not able >> index & 1]
+        without = f"without {_named(missing)} " if missing else ""
         if not sets:
-            raise NotEnough(f"without {_named(missing)} no group has {secure.cohort} peers that can contribute")
-        raise NotEnough(f"without {_named(missing)} differences of sums would expose single peers")
+            raise NotEnough(f"{without}no group has {secure.cohort} peers that can contribute")
+        raise NotEnough(f"{without}differences of sums would expose single peers")
     return asked
 
 
