@@ -59,7 +59,7 @@ FOUND_BY = {
     "open-in-anothers-name": (1, "V1: "),
     "second-aggregator-followed": (1, "V1: "),
     "second-successor-adopted": (5, "V1: "),
-    "rounds-after-the-last": (8, "V1: "),
+    "rounds-after-the-last": (109, "V1: "),
     "end-not-read": (0, "S8: "),
     "cancel-not-checked": (0, "S8: "),
     "verified-cancel-not-checked": (0, "S8: "),

@@ -336,6 +336,7 @@ import sys
 import numpy as np
 from p2pclust.protocols import Arrays, cluster_job
 from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine.wire import decode_state
 job = cluster_job("uifca", n_clusters=2, bounds=([0.0] * 2, [1.0] * 2), couplings=1, hidden=(3,))
 state = engine.begin(job)
 part = Arrays(weights=state.arrays["models"], sizes=np.array([3, 4]), suppressed=0)
