@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 95,
     "files that name `collect`": 42,
     "files that name `n_init`": 29,
-    "words of documents": 113494,
+    "words of documents": 113495,
     "lines of CHANGELOG.md": 624,
 }
 

@@ -1,4 +1,4 @@
-"""What a peer runs in: on a device its log, and the services for its operators. A testbed attaches another one."""
+"""What a peer runs in: on a device its log, and the services for its operators. A testbed attaches its own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Surroundings:
         self._services = Services(self.config, shell, links, bundle, self.watch)
 
     async def close(self) -> None:
-        """End what was started beside the peer."""
+        """End the services."""
         if self._services is not None:
             await self._services.close()
 

@@ -132,7 +132,7 @@ def test_other_lines() -> None:
         "",
         "a and b have lost their link",
         "a and c are linked now",
-        "round 5 goes on without c, which stays silent",
+        "round 5 continues without c, which stays silent",
         "c ended with exit code 3",
         "a cannot use its data: row 1 is empty",
         "a cannot go on with the job: failed: KeyError: 'sums'",

@@ -32,10 +32,10 @@ LINES: Final[Mapping[str, str]] = {
     "data-refused": "{peer} cannot use its data: {reason}",
     "refused": "{peer} refuses the job: {reason}",
     "store-damaged": "{peer} found its store damaged and begins with an empty one; the old one is kept",
-    "left-out": "round {round} goes on without {peer}, which stays silent",
-    "out-of-reach": "{peer} does not answer the aggregator in round {round}: another one may take over",
+    "left-out": "round {round} continues without {peer}, which stays silent",
+    "out-of-reach": "{peer} does not answer the aggregator in round {round}: another peer may take over",
     "unable": "{peer} cannot go on with the job: {reason}",
-    "stands-still": "{peer} aggregates, but has made no progress for {seconds:.0f} s: another one may take over",
+    "stands-still": "{peer} aggregates, but has made no progress for {seconds:.0f} s: another peer may take over",
     "proposer": "{proposer} is asked in place of a peer that is gone",
 }
 

@@ -294,7 +294,7 @@ class JobFinished(JobReport, verb="finished"):
 
 @dataclass(frozen=True, slots=True)
 class JobGone(Report):
-    """All present peers have forgotten the job after its end, or refuse it, or so many that no majority is left."""
+    """All present peers have forgotten the job after its end, or refuse it, or the others are fewer than a majority."""
 
     job: str
     peers: list[str]

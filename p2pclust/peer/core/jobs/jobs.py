@@ -411,7 +411,7 @@ class Jobs:
             job.receive(source, message)
 
     def _on_ended(self, source: str, job_id: str) -> None:
-        """Forget a job that all present roster peers have forgotten or refuse, or so many that no majority is left."""
+        """Forget a job that all present roster peers have forgotten or refuse, or that no majority is left for."""
         job = self.jobs.get(job_id)
         if job is None or job.ledger.finished or source not in job.document or not job.document.submitter:
             return
