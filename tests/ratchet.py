@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61767,
-    "laboratory: lines": 32701,
-    "statements": 56121,
+    "product: lines": 61768,
+    "laboratory: lines": 32700,
+    "statements": 56122,
     "functions": 6081,
     "modules under 100 lines": 168,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 209,
-    "a peer after one job: their lines": 36636,
+    "a peer after one job: their lines": 36637,
     "files that name `groups`": 95,
     "files that name `collect`": 42,
     "files that name `n_init`": 29,

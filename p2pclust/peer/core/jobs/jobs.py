@@ -291,6 +291,7 @@ class Jobs:
         job_id, concerns = document.id, self._ctx.me in document or document.submitter == self._ctx.me
         if job_id not in self.table.documents and concerns:
             self.table.documents[job_id] = document
+            self._refused.pop(job_id, None)  # it has more memory now, or a majority has agreed on the document
             self._numbers[job_id] = max(self._numbers.values(), default=0) + 1
             self._ctx.persist("order", job_id, str(self._numbers[job_id]).encode(), sync=False)
             self._ctx.persist("job", job_id, document.encode())

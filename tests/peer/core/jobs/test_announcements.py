@@ -206,6 +206,19 @@ def test_a_job_that_the_others_refuse_does_not_wait_for_ever() -> None:
     assert [name for name, _ in net.verbs("too-large")] == ["p2", "p3"], "each says so once"
 
 
+def test_a_peer_that_refused_a_job_and_keeps_it_later_takes_part() -> None:
+    net = fleet(3)
+    net.hold_work = lambda name, effect: name == "p1"
+    too_large = net.core("p3")._ctx.too_large
+    net.core("p3")._ctx.too_large = lambda job, n_peers: "it is too large"
+    job = net.submit("p1", toy(1))
+    net.until(lambda: bool(net.verbs("too-large")))
+    net.core("p3")._ctx.too_large = too_large
+    net.core("p3").jobs._keep(net.core("p1").jobs.table.documents[job])
+    net.hold_work = lambda name, effect: False
+    net.until(lambda: "p3" in net.finished(job))
+
+
 def test_a_peer_that_knows_of_no_floors_is_not_asked_for_ever() -> None:
     """It keeps what is void, so its facts of such an owner differ for good."""
     net = fleet()
