@@ -108,7 +108,7 @@ FOUND_BY = {
     "pause-without-end": (0, "L5: "),
     "serial-not-synced": (2, "S6: "),
     "roster-asked-for-once": (2, "L5: "),
-    "padded-by-a-revoked-peer": (14, "S10: "),
+    "padded-by-a-revoked-peer": (99, "F2: "),
     "child-counted-twice": (16, "S2: "),
     "store-ids-asked-for-once": (9, "L5: "),
     "day-without-end": (0, "L5: "),
@@ -116,19 +116,10 @@ FOUND_BY = {
 }
 
 _MOVED = 8
-#: Whose seeds moved when jobs began to name fleet rosters, keepers to remember, and elections to wait: to be found again by
-#: `p2pclust simulate --seeds 0:1000 --mutant NAME`.
-_TO_BE_FOUND = frozenset(("padded-by-a-revoked-peer",))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "bug",
-    [
-        pytest.param(bug, marks=pytest.mark.xfail(reason="its seed moved")) if bug in _TO_BE_FOUND else bug
-        for bug in BUGS
-    ],
-)
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     swarm, _ = BUGS[bug]
     if swarm == "fedcref" and importlib.util.find_spec("torch") is None:

@@ -19,6 +19,7 @@ from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
 from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.follower import Follower
+from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
@@ -139,7 +140,11 @@ WATCHED_MUTANTS: Final[dict[str, dict[str, tuple[_Patch, ...]]]] = {
     "rosters": {
         "serial-not-synced": ((Enrolment, "_adopt", not_synced(Enrolment._adopt, "roster")),),
         "roster-asked-for-once": ((Enrolment, "_ask", without_timer(Enrolment._ask)),),
-        "padded-by-a-revoked-peer": ((Answers, "drop", _keeps_what_is_padded),),
+        # The aggregator looks again when the sum is made, so a keeper has to overlook the revocation, too.
+        "padded-by-a-revoked-peer": (
+            (Answers, "drop", _keeps_what_is_padded),
+            (Keeper, "_barred", lambda keeper, members: ""),
+        ),
     },
     "any": {
         "child-counted-twice": ((OpenRound, "_usable", _counts_children_twice),),
