@@ -8,16 +8,23 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from tests import doc_gallery
 
+from p2pclust.jobs import job_keys
 from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.operate.questions import VERBS
-from p2pclust.protocols.engine import base
+from p2pclust.protocols.engine import base, exclusions, registry
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,12 +108,73 @@ def name_rows() -> list[str]:
     return rows
 
 
+def key_rows(model: type[BaseModel]) -> list[str]:
+    """Return a table of the keys of a TOML table: name, values, meaning from the comments ``#:`` above it."""
+    rows = ["| key | values | meaning |", "|---|---|---|"]
+    comment: list[str] = []
+    for line in inspect.getsource(model).splitlines():
+        text = line.strip()
+        name = text.partition(":")[0]
+        if text.startswith("#: "):
+            comment.append(text.removeprefix("#: "))
+        elif name in model.model_fields:
+            rows.append(f"| `{name}` | {_values(model.model_fields[name])} | {' '.join(comment)} |")
+            comment = []
+    return rows
+
+
+_TYPES = {bool: "`true`, `false`", int: "integer", float: "number", str: "text"}
+
+
+def _values(field: FieldInfo) -> str:
+    """Return the words that a key takes, or the type of its value; and its default."""
+    annotation = field.annotation
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    shown = []
+    for kind in kinds:
+        bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        if get_origin(bare) is Literal:
+            shown += [f"`{value}`" for value in get_args(bare)]
+        elif bare in _TYPES:
+            shown.append(_TYPES[bare])
+        elif bare is not type(None):
+            shown.append("table" if isinstance(bare, type) and issubclass(bare, BaseModel) else "text or list")
+    words, default = ", ".join(shown), None if field.is_required() else field.get_default()
+    return words if default is None else f"{words}; default `{str(default).lower()}`"
+
+
+#: Parameters that are keys of every job, or of the data.
+_ASKED = ("n_clusters", "scaling", "tol", "max_rounds")
+
+
+def own_rows() -> list[str]:
+    """Return a table of the parameters that are each protocol's own."""
+    rows = ["| protocol | parameters |", "|---|---|"]
+    for name in registry.CLUSTERING:
+        own = registry.parameters_of(registry.protocol_class(name)).items()
+        shown = [
+            f"`{key}`" if value is None else f"`{key} = {json.dumps(value)}`" for key, value in own if key not in _ASKED
+        ]
+        rows.append(f"| `{name}` | {', '.join(shown)} |")
+    return rows
+
+
+def exclusion_rows() -> list[str]:
+    """Return a table of the options that exclude or need each other."""
+    rows = ["| rule | why | instead |", "|---|---|---|"]
+    return rows + [f"| {one.words} | {one.why} | {one.instead} |" for one in exclusions.EXCLUSIONS]
+
+
 LISTS: dict[str, Callable[[], list[str]]] = {
     "events": lambda: dataclass_rows(events.Event),
     "effects": lambda: dataclass_rows(effects.Effect),
     "reports": report_rows,
     "protocol": protocol_rows,
     "verbs": verb_rows,
+    "job": lambda: key_rows(job_keys.JobSpec),
+    "secure": lambda: key_rows(job_keys.SecureSpec),
+    "own": own_rows,
+    "exclusions": exclusion_rows,
     "names": name_rows,
     "scenarios": doc_gallery.rows_of_scenarios,
     "experiments": doc_gallery.rows_of_experiments,

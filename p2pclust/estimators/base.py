@@ -36,6 +36,7 @@ from p2pclust.peer.core.treatment import secure_fields
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.exclusions import Asked, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
@@ -141,11 +142,7 @@ class LabellingEstimator(
     def _secured(self) -> dict[str, Any]:
         """Return the fields of the treatment of a job with secure sums; empty without."""
         fields = secure_fields(getattr(self, "secure", False))
-        if fields and self.fleet is None:
-            raise UsageError(
-                "secure: in this process nothing crosses a link, so there is nothing to hide: take fleet = 'processes' or "
-                "'simulated', or leave secure out"
-            )
+        refuse(Asked(in_process=self.fleet is None, secure=bool(fields)))
         return fields
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:

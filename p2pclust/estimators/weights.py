@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from p2pclust.errors import DataError, UsageError
+from p2pclust.errors import DataError
 from p2pclust.estimators.base import RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
+from p2pclust.protocols.engine.exclusions import Asked, refuse
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
@@ -53,12 +54,8 @@ class WeighingEstimator(RowsEstimator):
         """
         if sample_weight is None:
             return super().fit(X, y)
-        if self.fleet is not None:
-            raise UsageError(f"sample_weight: fleet = {self.fleet!r} does not take weights: leave fleet out")
-        if isinstance(self.init, str) and self.init != "split-merge":
-            raise UsageError(
-                f"sample_weight: init = {self.init!r} does not count weights: take 'split-merge' or give the centers"
-            )
+        init = self.init if isinstance(self.init, str) and self.init != "split-merge" else ""
+        refuse(Asked(weighted=True, in_process=self.fleet is None, init=init))
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         weights = _weights_of_peers(sample_weight, arrays, parts, of_peers=is_list_of_peers(X))

@@ -192,8 +192,6 @@ Bounds = Annotated[
     BeforeValidator(_one_pair_as_list),
     _expected("[low, high] with low < high, or one such pair for each feature"),
 ]
-#: Whether a privacy gate is on, or for how many rounds it counts.
-PrivacyGate = Annotated[bool | Literal["job"], _expected('true, false, or "job"')]
 #: Each device's number of clusters, or how to find it.
 LocalClusters = Annotated[
     Literal["search", "classes"] | Annotated[int, Field(ge=1)],

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.treatment import TOLERANCE, Treatment
 from p2pclust.protocols.engine.arrays import Arrays
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.secure_rounds import unfit as unsecurable
+from p2pclust.protocols.engine.secure_rounds import unfit
 from p2pclust.protocols.engine.workspace import Workspace
-from p2pclust.protocols.gossip.leaderless import unfit
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,10 @@ class JobRequest:
     def __post_init__(self) -> None:
         treatment = self.treatment
         missing = treatment.missing or ("all" if self.job.by_columns else "wait")
-        if self.job.by_columns and missing != "all":
-            raise UsageError(
-                f"missing = {missing!r}: {self.job.stages[self.job.main].protocol} needs every peer's columns in every "
-                "round: expected 'all'"
-            )
-        gossip = treatment.collect == "gossip"
-        if gossip and (flaw := unfit(self.job)):
+        refuse(self.job.fill_in(replace(treatment.asked, missing=missing)))
+        if treatment.secure and (flaw := unfit(self.job, treatment.groups)):
             raise UsageError(flaw)
-        if treatment.secure and (flaw := unsecurable(self.job, treatment.groups)):
-            raise UsageError(flaw)
-        if treatment.verify and self.job.unverifiable:
-            raise UsageError(self.job.unverifiable)
-        tolerance = treatment.tolerance or (TOLERANCE if gossip else 0.0)
+        tolerance = treatment.tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)
         object.__setattr__(self, "treatment", replace(treatment, missing=missing, tolerance=tolerance))
 
 

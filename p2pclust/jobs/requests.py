@@ -33,7 +33,7 @@ def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: 
         secure=bool(spec.secured),
         groups=spec.secured.get("groups", 0),
         privacy=None if spec.privacy is None else spec.privacy.model_dump(),
-        **spec.parameters(),
+        **spec.own,
     )
 
 

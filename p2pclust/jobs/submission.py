@@ -86,7 +86,7 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
         spec = Submission.model_validate(dict(given))
     except ValidationError as error:
         raise UsageError(explain(where, error, Submission)) from error
-    if spec.n_local_clusters == "classes" or spec.dirtiness is not None or spec.initial == "given":
+    if spec.own.get("initial") == "given":
         raise UsageError(f"{where}: labels are for experiments: peers of real devices have none")
     if spec.by_columns and isinstance(spec.init, tuple):
         raise UsageError(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
+from p2pclust.protocols.engine import exclusions
 from p2pclust.protocols.secure.parameters import (
     ALL,
     BURNT,
@@ -144,18 +145,13 @@ class Treatment:
         durations = (self.patience_s, self.deadline_s)
         if not all(type(s) is float and 0 <= s < _FOREVER_S for s in durations) or self.patience_s == 0:
             raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
-        if self.missing == "drop" and self.deadline_s == 0:
-            raise UsageError("missing = 'drop' needs deadline_s above 0")
-        if self.verify:
-            self._check_verify()
-        if self.collect != "gossip" and (self.tolerance or self.mixing or self.ticks):
-            raise UsageError(f"tolerance, mixing and ticks are for collect = 'gossip', not {self.collect!r}")
-        if self.collect == "gossip" and (self.aggregator or self.missing == "drop"):
-            given = f"aggregator = {self.aggregator!r}" if self.aggregator else "missing = 'drop'"
-            raise UsageError(f"{given}: collect = 'gossip' has no aggregator, and so no deadline")
+        if self.verify not in VERIFY:
+            raise UsageError(f"verify = {self.verify!r}: expected 'all', or leave it out")
+        exclusions.refuse(self.asked)
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
-        self._check_secure()
+        if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
+            raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
         if type(self.every_s) is not float:
             raise UsageError("every_s: expected seconds")
         if self.every_s and (flaw := every_flaw(self.every_s)):
@@ -165,40 +161,12 @@ class Treatment:
     def _numbers(self) -> tuple[int, int, int]:
         return self.keepers, self.cohort, self.groups
 
-    def _check_secure(self) -> None:
-        if self.secure and self.collect == "gossip":
-            raise UsageError(
-                "secure: collect = 'gossip' has no aggregator that could fix a set of peers: 'star' or 'tree'"
-            )
-        if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
-            raise UsageError("secure, keepers, cohort, groups: expected true or false, and whole numbers")
-        if not self.secure and (self.keepers, self.cohort, self.burnt, self.leave, self.groups) != (0, 0, "", "", 0):
-            raise UsageError("keepers, cohort, burnt, leave and groups are for secure = true")
-        if self.groups and (flaw := groups_flaw(self.collect, self.verify)):
-            raise UsageError(flaw)
-
-    def _check_verify(self) -> None:
-        if self.verify not in VERIFY:
-            raise UsageError(f"verify = {self.verify!r}: expected 'all', or leave it out")
-        if self.collect not in ("", "star"):
-            raise UsageError(
-                f"verify: with collect = {self.collect!r} contributions are added up on the way, and what single peers have "
-                "signed does not arrive: choose collect = 'star'"
-            )
-        if self.every_s:
-            raise UsageError(
-                "verify: what the next turn of a repeated job is, its aggregator alone says: leave every_s out, and submit "
-                "each job by itself"
-            )
-
-
-def groups_flaw(collect: str, verify: str) -> str:
-    """Return why secure sums cannot be of groups in a job that is collected or verified so, or an empty string."""
-    if collect == "tree":
-        return "secure: groups: with collect = 'tree' contributions of several groups are added up on the way: choose 'star'"
-    return (
-        "secure: groups: verify = 'all' makes totals of all peers again, not of groups: leave one out" if verify else ""
-    )
+    @property
+    def asked(self) -> exclusions.Asked:
+        """What the table of exclusions looks at; patience_s has a value in every document, and counts as unknown."""
+        named = {"gossip_tolerance": self.tolerance, "every": self.every_s}
+        given = {name: value for name, value in asdict(self).items() if name != "patience_s"}
+        return exclusions.Asked.of({**given, **named})
 
 
 def every_flaw(every_s: float) -> str:

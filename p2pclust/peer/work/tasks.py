@@ -51,7 +51,7 @@ from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.secured import perform_secured
 from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, one_by_one
 from p2pclust.peer.work.verified import Verifier
-from p2pclust.protocols.engine import engine, secure_rounds
+from p2pclust.protocols.engine import engine, exclusions, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, WithWorkspace
 from p2pclust.protocols.engine.compose import continued
@@ -222,8 +222,8 @@ def _verifier(job: Job, task: BeginJob | StateTask, keys: JobKeys | None, life: 
 
 def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     job = job_of(task.job)
-    if task.keys is not None and task.keys.verify and job.unverifiable:
-        raise UsageError(job.unverifiable)
+    if task.keys is not None and task.keys.verify:
+        exclusions.refuse(job.fill_in(exclusions.Asked(verify=True)))
     if task.keys is None or task.keys.secure is None:
         return made(job, engine.begin(job), task.n_peers, blobs)
     if flaw := secure_rounds.unfit(job, task.keys.secure.groups):

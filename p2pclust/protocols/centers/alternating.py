@@ -27,6 +27,7 @@ from p2pclust.protocols.centers.robust import ROBUST, robust_totals
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
+from p2pclust.protocols.engine.exclusions import Asked, refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
@@ -208,13 +209,7 @@ class Alternating(Iterated, Additive, SideBySide):
         )
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
-        if self.accelerate and self.one_by_one:
-            raise UsageError(f"{self.id}: accelerate follows the objective, which a peer may lie about: leave it out")
-        if self.accelerate and self.n_init > 1:
-            raise UsageError(
-                f"{self.id}: accelerate goes back and forth on one path of the centers: with n_init = {self.n_init} "
-                "leave it out"
-            )
+        refuse(Asked(accelerate=self.accelerate, one_by_one=self.one_by_one, n_init=self.n_init > 1))
 
     @property
     def lossless(self) -> bool:

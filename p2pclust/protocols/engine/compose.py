@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine import checks, summaries
+from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
@@ -32,7 +32,6 @@ _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
 _MAKES_CENTERS = ("seeding", *_OWN_STAGES)
 _EXTRAS = {"networkx": "models", "torch": "models"}
 """Modules that are installed with an extra only, and its name."""
-_ONE_START = ("given", "shared-k-means++")
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
 """The privacy rules of clusterings, and what switches each off."""
 
@@ -104,12 +103,22 @@ def cluster_job(
     ['range', 'minmax', 'split-merge', 'llf-fcm', 'objective']
     """
     kind = clustering_class(protocol)
+    parameters = {name: _scalar(value) for name, value in parameters.items()}
+    exclusions.refuse(
+        exclusions.Asked.of({
+            **parameters, "protocol": kind.id, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol is not None,
+            "participation": _scalar(participation), "privacy": privacy, "secure": secure, "groups": groups,
+            "by_columns": issubclass(kind, ByColumns),
+            "one_by_one": parameters.get("max_weight") or parameters.get("robust"),
+            "n_init": issubclass(kind, SideBySide) and parameters.get("n_init", 1),
+        })
+    )  # fmt: skip
     if privacy is not None:
         asked = PrivateRequest(
-            kind.id, _number(kind, n_clusters), privacy, None if bounds is None else _bounds(bounds),
+            _number(kind, n_clusters), privacy, _bounds(bounds or ((), ())),
             checks.SCALING("scaling", scaling),
             init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
-            tol, max_rounds, _scalar(participation), secure, {name: _scalar(value) for name, value in parameters.items()},
+            max_rounds, parameters,
         )  # fmt: skip
         return _checked(private_stages(asked), seed, participation, secure=True, groups=groups)
     request = _Request(
@@ -129,18 +138,12 @@ def cluster_job(
     stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
     parameters = {**number, **_limits(kind, tol, max_rounds), **parameters, **kind.spelled_out(parameters)}
-    if parameters.get("accelerate") and _scalar(participation) != 1.0:
-        raise UsageError(
-            f"accelerate: participation = {participation!r}: an accelerated round compares its objective with that of "
-            "the round before, so both need every peer: leave one of the two out"
-        )
     if issubclass(kind, ByColumns):
-        _by_columns(request, participation)
         parameters["scaling"] = scaling
         protocol = request.by_sums(protocol)
     if secure and "privacy_gate" in parameters_of(kind):
         parameters["privacy_gate"] = False  # the first stage counts the rows of all peers
-    stages.append(Stage(protocol, {name: _scalar(value) for name, value in parameters.items()}))
+    stages.append(Stage(protocol, parameters))
     stages += [stage for name in kind.after for stage in _AFTER[name](request, stages[-1])]
     return _checked(stages, seed, participation, secure=secure, groups=groups)
 
@@ -216,9 +219,6 @@ def _scaling(request: _Request) -> list[Stage]:
 
 def _seeding(request: _Request) -> list[Stage]:
     init, own = request.init, {"n_clusters": request.n_clusters, **request.starts}
-    if request.starts and (init if isinstance(init, str) else "given") in _ONE_START:
-        way = init if isinstance(init, str) else "an array"
-        raise UsageError(f"n_init = {request.starts['n_init']}: {way} is one set of first centers: leave n_init out")
     if not isinstance(init, str):
         if "given" not in request.kind.inits:
             raise UsageError(f"init: {request.kind.id} makes its own first centers: leave init out")
@@ -285,18 +285,6 @@ def _gate_rounds(kind: type[Labelling], parameters: Mapping[str, Any], max_round
     rule = checks.gate("privacy_gate", own.get("privacy_gate", False))
     rounds = (max_rounds or own.get("max_rounds", 1)) if rule == "job" else int(bool(rule))
     return int(rounds) * int(own.get("n_init", 1))
-
-
-def _by_columns(request: _Request, participation: float) -> None:
-    """Refuse what has no meaning where every peer holds other columns."""
-    if request.bounds is not None:
-        raise UsageError(
-            f"bounds: {request.kind.id} asks no peer for ranges, every peer scales its own columns: leave it out"
-        )
-    if participation != 1.0:
-        raise UsageError(
-            f"participation = {participation}: {request.kind.id} needs every peer's columns in every round"
-        )
 
 
 def _limits(kind: type[Labelling], tol: float | None, max_rounds: int | None) -> dict[str, Any]:

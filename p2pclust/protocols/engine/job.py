@@ -18,7 +18,8 @@ import msgpack
 from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
-from p2pclust.protocols.engine.base import ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.exclusions import Asked
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
@@ -148,16 +149,15 @@ class Job:
         """Whether peers keep notes of their own, which contain their part of the result."""
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
-    @property
-    def unverifiable(self) -> str:
-        """Why not every peer can make the states of the job again, or an empty string."""
-        for protocol in self.protocols:
-            if self.by_columns or isinstance(protocol, Remembering):
-                return (
-                    f"verify: contributions to {protocol.id} have a number for each row, too many for every peer to get "
-                    "those of all: leave verify out"
-                )
-        return ""
+    def fill_in(self, asked: Asked) -> Asked:
+        """Return what is asked for, with what follows from the stages of this job."""
+        return replace(
+            asked,
+            by_columns=self.by_columns,
+            with_models=self.has_workspace,
+            row_by_row=any(isinstance(protocol, Remembering) for protocol in self.protocols),
+            one_by_one=any(isinstance(protocol, Additive) and protocol.one_by_one for protocol in self.protocols),
+        )
 
     def here(self, kernel: str = AUTO) -> Job:
         """Return the same job as peers of this installation do it best: with its kernel, and rounded by receivers.

@@ -31,18 +31,11 @@ _STAGE: Final = "private-cm"
 #: costs more than it brings (benchmarks/private_cm.py).
 _ROUNDS: Final = 16
 _NOISY_ROUNDS: Final = 8
-_SCALINGS: Final = ("none", "minmax")
 #: Parameters of the plain protocol that a private job leaves out, with the values that change nothing.
 _WITHOUT_EFFECT: Final[Mapping[str, tuple[object, ...]]] = {
     "suppress_singletons": (True, False), "accelerate": (False,), "n_init": (1,), "max_weight": (0,),
     "robust": ("",),
 }  # fmt: skip
-_WHY: Final = {
-    "accelerate": "accelerated rounds add up the objective, which depends on single rows: leave it out",
-    "max_weight": "with secure sums it is not known what a single peer weighs: leave it out",
-    "robust": "with secure sums it is not known what a single peer contributes: leave it out",
-    "n_init": "each further start would need its own noise: leave it out",
-}
 
 
 def least_to_propose(local: Local) -> int:
@@ -122,34 +115,25 @@ class PrivateRequest:
 
     Parameters
     ----------
-    protocol : str
-        What the person asked for.
     n_clusters : int
     privacy : mapping
         ``epsilon`` and ``delta``.
-    bounds : pair of lists of float, or None
+    bounds : pair of lists of float
         The declared bounds, one number per feature.
     scaling : str
     init : str, list of rows, or None
         An array of first centers as nested lists.
-    tol : float or None
     max_rounds : int or None
-    participation : float
-    secure : bool
     parameters : mapping of str to object
         What else the person gave.
     """
 
-    protocol: str
     n_clusters: int
     privacy: Any
-    bounds: tuple[list[float], list[float]] | None
+    bounds: tuple[list[float], list[float]]
     scaling: str
     init: str | list[list[float]] | None
-    tol: float | None
     max_rounds: int | None
-    participation: float
-    secure: bool
     parameters: Mapping[str, Any]
 
 
@@ -164,13 +148,18 @@ def private_stages(request: PrivateRequest) -> tuple[Stage, ...]:
     Examples
     --------
     >>> box, promise = ([0.0], [8.0]), {"epsilon": 2, "delta": 1e-6}
-    >>> asked = PrivateRequest("llf-cm", 2, promise, box, "none", "uniform", None, None, 1.0, True, {})
+    >>> asked = PrivateRequest(2, promise, box, "none", "uniform", None, {})
     >>> [stage.protocol for stage in private_stages(asked)]
     ['range', 'none', 'seeding', 'private-cm']
     """
     promise = _promise(request.privacy)
-    _refuse_what_cannot_be(request)
-    assert request.bounds is not None
+    for name, value in request.parameters.items():
+        if name not in _WITHOUT_EFFECT:
+            raise UsageError(f"privacy: {_ASKED_AS} has no parameter {name[:60]!r}")
+        if not any(
+            value is known or (type(value) is type(known) and value == known) for known in _WITHOUT_EFFECT[name]
+        ):
+            raise UsageError(f"privacy: {name} = {value!r}: expected true or false")
     lo, hi = request.bounds
     parameters: dict[str, Any] = {"n_clusters": request.n_clusters, **promise, "lo": lo, "hi": hi}
     rounds = _ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
@@ -189,36 +178,6 @@ def _promise(privacy: Any) -> dict[str, float]:
         if name not in privacy:
             raise UsageError(f"privacy: {name} is missing: expected for example {{ epsilon = 2, delta = 1e-6 }}")
     return {name: checks.real(f"privacy: {name}", privacy[name], above=0.0) for name in ("epsilon", "delta")}
-
-
-def _refuse_what_cannot_be(request: PrivateRequest) -> None:
-    if request.protocol != _ASKED_AS:
-        raise UsageError(f"privacy: {request.protocol} adds no noise to what its peers send: choose {_ASKED_AS}")
-    if not request.secure:
-        raise UsageError(
-            "privacy: without secure sums each peer's noise alone would have to hide its rows: set secure = true"
-        )
-    if request.bounds is None:
-        raise UsageError(
-            "privacy: ranges that are found depend on single rows: declare bounds, from what you know without the data"
-        )
-    if request.scaling not in _SCALINGS:
-        raise UsageError(
-            f"privacy: scaling = {request.scaling!r} would depend on single rows: choose one of {', '.join(_SCALINGS)}"
-        )
-    if request.participation != 1.0:
-        raise UsageError(
-            f"privacy: participation = {request.participation!r}: the noise is that of all peers: leave it out"
-        )
-    if request.tol is not None:
-        raise UsageError("privacy: tol: noisy centers never stand still: set max_rounds instead")
-    for name, value in request.parameters.items():
-        if name not in _WITHOUT_EFFECT:
-            raise UsageError(f"privacy: {_ASKED_AS} has no parameter {name[:60]!r}")
-        if not any(
-            value is known or (type(value) is type(known) and value == known) for known in _WITHOUT_EFFECT[name]
-        ):
-            raise UsageError(f"privacy: {name} = {value!r}: {_WHY.get(name, 'expected true or false')}")
 
 
 def _seeding(request: PrivateRequest) -> Sequence[Stage]:

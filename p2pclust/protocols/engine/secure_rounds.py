@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from p2pclust.errors import WireError
-from p2pclust.protocols.engine import engine
+from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, JobState
@@ -70,16 +70,12 @@ class Terms:
 
 def unfit(job: Job, groups: int = 0) -> str:
     """Return why no job of these stages can have secure sums, with so many fixed groups, or an empty string."""
-    by_group = [isinstance(protocol, Additive) and protocol.one_by_one for protocol in job.protocols]
-    if groups and not by_group[job.main]:
-        return "secure: groups: only max_weight and robust need the totals of groups: leave groups out, or set one of these"
-    if job.participation != 1.0:
-        return (
-            f"secure: participation = {job.participation:g} draws other peers in every round, and sums over different "
-            "sets can be solved for single peers: leave participation out"
-        )
-    for protocol, grouped_ in zip(job.protocols, by_group, strict=True):
-        if not (protocol.sums_only() or (groups and grouped_)):
+    asked = exclusions.Asked(secure=True, participation=job.participation != 1.0, groups=bool(groups))
+    if problem := next(exclusions.problems(job.fill_in(asked)), ""):
+        return problem
+    for protocol in job.protocols:
+        by_group = groups and isinstance(protocol, Additive) and protocol.one_by_one
+        if not (protocol.sums_only() or by_group):
             return f"secure: {protocol.id} {protocol.instead_of_sums()}"
     return _exact(job)
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Protocol, Remembering, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, Additive
+from p2pclust.protocols.engine.exclusions import Asked, problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
@@ -43,24 +44,6 @@ class Offer:
     mass: Floats | None
 
 
-def unfit(job: Job) -> str:
-    """Return why this job needs an aggregator, or an empty string."""
-    for protocol in job.protocols:
-        single = "single contributions" if isinstance(protocol, Additive) and protocol.one_by_one else ""
-        if what := needs_aggregator(type(protocol)) or single:
-            return (
-                f"collect = 'gossip': {protocol.id} works on peers' {what}, which takes an aggregator: expected 'star'"
-            )
-    return ""
-
-
-def needs_aggregator(kind: type[Protocol]) -> str:
-    """Return what a protocol works on that no peer could combine by itself, or an empty string."""
-    if issubclass(kind, ByColumns | Remembering):
-        return "columns"
-    return "models" if issubclass(kind, WithWorkspace) else ""
-
-
 def proposer_of(job: Job, state: JobState, members: Sequence[int], n_peers: int) -> int:
     """Return the one peer asked in the coming round, the first of the permutation that takes part; -1 if all, or none."""
     if job.protocols[state.stage].asks != "one":
@@ -73,8 +56,8 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     protocol = job.protocols[state.stage]
     mass = None
     try:
-        if flaw := unfit(job):
-            raise Abstain(f"failed: {flaw}")
+        if problem := next(problems(job.fill_in(Asked(collect="gossip"))), ""):
+            raise Abstain(f"failed: {problem}")
         if isinstance(protocol, Additive):
             size = sum(math.prod(shape) for shape in _shapes(protocol, state).values())
             if 16 * size > MOST_BYTES:
@@ -192,7 +175,8 @@ def run_leaderless(
     >>> summaries.raw_centers(state).round(9).tolist()
     [[0.5], [8.5]]
     """
-    if flaw := unfit(job) or tolerance_flaw(tolerance, links.hops):
+    refuse(job.fill_in(Asked(collect="gossip")))
+    if flaw := tolerance_flaw(tolerance, links.hops):
         raise UsageError(flaw)
     if len(links.members) != len(locals) or not links.connected:
         raise UsageError("collect = 'gossip': expected links that connect all peers")

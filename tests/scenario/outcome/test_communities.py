@@ -10,8 +10,8 @@ import pytest
 
 from p2pclust.data import DataSet
 from p2pclust.errors import DataError, UsageError
-from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
+from p2pclust.lab.scenario.file.schema import ScenarioJob
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers, wrong_links
 from p2pclust.lab.scenario.run import carry_out, fleet_spec
 from p2pclust.metrics import accuracy
@@ -29,22 +29,22 @@ def shares(y: np.ndarray | None) -> dict[str, DataSet]:  # type: ignore[type-arg
 
 
 def test_labels_made_dirty_are_the_peer_s_own_affair() -> None:
-    spec = JobSpec(protocol="fedcref", initial="given", dirtiness=0.3)
+    spec = ScenarioJob(protocol="fedcref", initial="given", dirtiness=0.3)
     y = np.repeat([3, 5], 200)
     labels = first_labels(spec, shares(y), seed=1)
     assert [float(np.mean(own == (y == 5))) for own in labels.values()] == pytest.approx([0.7, 0.7], abs=0.08)
     assert (labels["a"] != labels["b"]).any()
     assert first_labels(spec, shares(y), seed=1)["a"].tolist() == labels["a"].tolist()
-    assert first_labels(JobSpec(protocol="fedcref"), shares(y), seed=1) == {}
+    assert first_labels(ScenarioJob(protocol="fedcref"), shares(y), seed=1) == {}
 
 
 def test_numbers_of_clusters_from_labels() -> None:
-    spec = JobSpec(protocol="fedcref", n_local_clusters="classes")
+    spec = ScenarioJob(protocol="fedcref", n_local_clusters="classes")
     assert own_numbers(spec, shares(np.array([7, 8, 8, 9]))) == {"a": 3, "b": 3}
     with pytest.raises(UsageError, match="n_local_clusters = 'classes' needs labels, and a has none"):
         own_numbers(spec, shares(None))
     with pytest.raises(UsageError, match="initial = 'given' needs labels"):
-        first_labels(JobSpec(protocol="fedcref", initial="given"), shares(None), seed=0)
+        first_labels(ScenarioJob(protocol="fedcref", initial="given"), shares(None), seed=0)
 
 
 def test_links_of_unknown_clusters_are_not_judged() -> None:

@@ -88,17 +88,12 @@ def read_availability(file: Path, groups: Mapping[str, str]) -> dict[str, _Times
     return {name: _merged(times) for name, times in found.items()}
 
 
-def refuse_without_devices(fleet: FleetTable) -> None:
-    """Refuse keys about devices, which the in-process backend does not have."""
-    lacking = "the in-process backend has no devices: choose another backend"
-    for spec in fleet.devices:
-        for key in ("link", "energy", "battery", "memory_mb", "duty_cycle", "cpu_share"):
-            if getattr(spec, key) != DeviceSpec.model_fields[key].default:
-                raise UsageError(f"{spec.name}: {key}: {lacking}")
-        if not spec.enrolled:
-            raise UsageError(f"{spec.name}: enrolled: the in-process backend has no keys: choose another backend")
-    if fleet.availability is not None:
-        raise UsageError(f"[fleet]: availability: {lacking}")
+def describes_devices(fleet: FleetTable) -> bool:
+    """Return whether keys of the fleet are about devices, which a run in one process does not have."""
+    keys = ("link", "energy", "battery", "memory_mb", "duty_cycle", "cpu_share", "enrolled")
+    usual = {key: DeviceSpec.model_fields[key].default for key in keys}
+    differs = any(getattr(spec, key) != value for spec in fleet.devices for key, value in usual.items())
+    return differs or fleet.availability is not None
 
 
 def _merged(times: Sequence[tuple[float, float]]) -> _Times:

@@ -20,12 +20,12 @@ from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import renamed, renamed_settings
 from p2pclust.jobs.requests import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
-from p2pclust.lab.scenario.file.availability import refuse_without_devices
+from p2pclust.lab.scenario.file.availability import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.overlay import LinkChange, Overlay, make_overlay, make_trace, read_trace
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.engine import random_streams
+from p2pclust.protocols.engine import exclusions, random_streams
 from p2pclust.protocols.engine.job import Job
 from p2pclust.tools.files import expanded
 
@@ -211,35 +211,25 @@ def check_backend(scenario: Scenario, backend: str) -> None:
         a system without fork.
     """
     backend_called(backend).check()
-    if backend == "in-process":
-        refuse_without_devices(scenario.fleet)
     if backend == "namespaces":
         from p2pclust.lab.testbed.processes.namespaces import require  # noqa: PLC0415
 
         require()
     overlay = scenario.fleet.overlay
-    if (overlay.kind != "full" or overlay.trace is not None) and backend == "in-process":
-        raise UsageError("[fleet.overlay]: the in-process backend has no links: choose another backend")
-    for number, job in enumerate(scenario.jobs, 1):
-        if job.verify and backend == "in-process":
-            raise UsageError(
-                f"[[jobs]] {number}: verify: nothing crosses a link in process, so there is nothing to check: choose "
-                "another backend, or leave verify out"
-            )
-        if not job.secured:
-            continue
-        if backend == "in-process":
-            raise UsageError(
-                f"[[jobs]] {number}: secure: nothing crosses a link in process, so there is nothing to hide: choose another "
-                "backend, or leave secure out"
-            )
-        n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
-        treatment = Treatment(**job.secured).secured_for(n_peers)
-        treatment.secure_sums.check(n_peers)
-    if scenario.faults and backend == "in-process":
-        raise UsageError(
-            "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
+    exclusions.refuse(
+        exclusions.Asked(
+            in_process=backend == "in-process",
+            devices=describes_devices(scenario.fleet),
+            overlay=overlay.kind != "full" or overlay.trace is not None,
+            faults=bool(scenario.faults),
+            verify=any(job.verify for job in scenario.jobs),
+            secure=any(job.secured for job in scenario.jobs),
         )
+    )
+    n_peers = len([device for device in scenario.fleet.members if device.spec.enrolled])
+    for job in scenario.jobs:
+        if job.secured:
+            Treatment(**job.secured).secured_for(n_peers).secure_sums.check(n_peers)
 
 
 def _dealt(data: DataSet, scenario: Scenario, n_peers: int) -> list[DataSet]:

@@ -8,7 +8,7 @@ kinds of custom errors of `p2pclust.jobs.fields`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -26,6 +26,34 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+class ScenarioJob(JobSpec):
+    """``[[jobs]]`` of a scenario: with first labels and numbers of clusters from true labels, which devices do not have."""
+
+    #: For initial = "given": the share of labels that is moved to a wrong cluster of the device.
+    dirtiness: Annotated[float, Field(ge=0, le=1)] | None = None
+    #: Of fedcref and k-fed; "classes", of fedcref: the number of labels of a device's rows.
+    n_local_clusters: fields.LocalClusters | None = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The protocol's own parameters that are given."""
+        given = self.n_local_clusters not in (None, "classes")
+        return {**super().own, **({"n_local_clusters": self.n_local_clusters} if given else {})}
+
+    @model_validator(mode="after")
+    def _labels_are_for_fedcref(self) -> ScenarioJob:
+        from_labels = {"dirtiness": self.dirtiness is not None, "n_local_clusters": self.n_local_clusters == "classes"}
+        if self.protocol != "fedcref":
+            refuse(
+                [
+                    f"protocol {self.protocol!r} takes no {key} from labels"
+                    for key, given in from_labels.items()
+                    if given
+                ]
+            )
+        return self
+
+
 class Scenario(TomlTable):
     """A whole scenario file."""
 
@@ -35,7 +63,7 @@ class Scenario(TomlTable):
     data: Annotated[DataSpec, Field(examples=['a table [data] with source = "iris"'])]
     fleet: Annotated[FleetTable, Field(examples=["a table [fleet] with peers = 3"])]
     jobs: Annotated[
-        tuple[JobSpec, ...],
+        tuple[ScenarioJob, ...],
         Field(strict=False, examples=['a table [[jobs]] with protocol = "llf-fcm" and clusters = 3']),
         AfterValidator(fields.not_empty),
     ]

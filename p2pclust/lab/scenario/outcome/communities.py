@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from p2pclust.clustering.local_starts import dirty_labels
 from p2pclust.data import DataSet
 from p2pclust.errors import UsageError
-from p2pclust.jobs.job_keys import JobSpec
 from p2pclust.jobs.request import JobResult
+from p2pclust.lab.scenario.file.schema import ScenarioJob
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
@@ -31,15 +31,15 @@ from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
 Ints = NDArray[np.int64]
 
 
-def first_labels(spec: JobSpec, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
+def first_labels(spec: ScenarioJob, shares: Mapping[str, DataSet], seed: int) -> dict[str, Ints]:
     """Return each peer's first labels if the job asks for given ones: the true labels, some of them changed."""
-    if spec.initial != "given":
+    if spec.own.get("initial") != "given":
         return {}
     known = sorted(_known("initial = 'given'", shares).items())
     return {name: dirty_labels(y, spec.dirtiness or 0.0, dirt(seed, number)) for number, (name, y) in enumerate(known)}
 
 
-def own_numbers(spec: JobSpec, shares: Mapping[str, DataSet]) -> dict[str, int]:
+def own_numbers(spec: ScenarioJob, shares: Mapping[str, DataSet]) -> dict[str, int]:
     """Return each peer's number of clusters if the job takes it from the labels."""
     if spec.n_local_clusters != "classes":
         return {}

@@ -1,0 +1,213 @@
+"""Options of a job that exclude or need each other: one table, which every way into a fleet asks.
+
+Scenarios, `submit`, estimators and the devices that meet a job document all call :func:`problems` with what they know of
+the job. `docs/options.md` prints the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+from p2pclust.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is known of a job that is asked for; None is not known, and false, 0 or empty is not given.
+
+    The first four follow from the protocol, the next five from how it is run; the others are named as in a scenario.
+    """
+
+    by_columns: bool | None = None
+    with_models: bool | None = None
+    row_by_row: bool | None = None  # an aggregator remembers something of each row
+    one_by_one: bool | None = None  # single contributions are looked at
+    in_process: bool | None = None  # without peers that run
+    weighted: bool | None = None
+    devices: bool | None = None  # some are described one by one: links, batteries, keys
+    overlay: bool | None = None
+    faults: bool | None = None
+    protocol: str | None = None
+    init: str | None = None  # "given": an array of centers
+    n_init: bool | None = None  # several sets of first centers side by side
+    bounds: bool | None = None
+    scaling: str | None = None
+    tol: bool | None = None
+    participation: bool | None = None
+    accelerate: bool | None = None
+    max_weight: bool | None = None
+    robust: bool | None = None
+    privacy: bool | None = None
+    missing: str | None = None
+    patience_s: bool | None = None
+    deadline_s: bool | None = None
+    aggregator: bool | None = None
+    collect: str | None = None
+    gossip_tolerance: bool | None = None
+    mixing: bool | None = None
+    ticks: bool | None = None
+    every: bool | None = None
+    verify: bool | None = None
+    secure: bool | None = None
+    keepers: bool | None = None
+    cohort: bool | None = None
+    burnt: bool | None = None
+    leave: bool | None = None
+    groups: bool | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> Self:
+        """Return a job with these options, by their names in a scenario; other names are passed over."""
+        known: dict[str, Any] = {}
+        for one in fields(cls):
+            if one.name in options:
+                value = options[one.name]
+                if one.name == "init" and not isinstance(value, str | None):
+                    value = "given"
+                is_word = one.type == "str | None"
+                known[one.name] = value or "" if is_word else bool(value) and value != _UNUSED.get(one.name)
+        return cls(**known)
+
+
+#: The values of numbers that stand for no choice, if this is not 0.
+_UNUSED: Final = {"n_init": 1, "participation": 1.0}
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """One row of the table: "A excludes B" or "A needs B", why, and what to do.
+
+    A and B are names of :class:`Asked`, alone (given) or with a value.
+    """
+
+    rule: str
+    why: str
+    instead: str
+
+    @property
+    def words(self) -> str:
+        """The rule as people read it."""
+        text = self.rule
+        for name, words in _WORDS.items():
+            text = re.sub(rf"\b{name}(?!\w)", words, text)
+        return text
+
+    def breaks(self, asked: Asked) -> bool:
+        """Return whether a job breaks the rule, as far as it is known."""
+        left, verb, right = _RULE.fullmatch(self.rule).groups()  # type: ignore[union-attr] # a test reads every rule
+        if not _holds(left, asked):
+            return False
+        other = _holds(right, asked)
+        return bool(other) if verb == "excludes" else other is False
+
+
+_RULE: Final = re.compile(r"(.+?) (excludes|needs) (.+)")
+_WORDS: Final = {
+    "by_columns": "a protocol over columns",
+    "with_models": "a protocol that exchanges models",
+    "row_by_row": "a protocol over rows of all peers",
+    "one_by_one": "max_weight or robust",
+    "init = 'given'": "an array of first centers",
+    "weighted": "sample_weight",
+    "in_process": "a run in one process",
+    "devices": "a description of single devices",
+    "overlay": "[fleet.overlay]",
+    "faults": "[[faults]]",
+}
+
+
+def _holds(side: str, asked: Asked) -> bool | None:
+    name, _, value = side.partition(" = ")
+    found = getattr(asked, name)
+    return None if found is None else found == value.strip("'") if value else bool(found)
+
+
+_ROWS_OF_ALL: Final = "a contribution has a number for each row, which is too much for every peer to get from all"
+_NO_AGGREGATOR: Final = "gossip has no aggregator"
+_ON_THE_WAY: Final = "contributions are added up on the way"
+_EVERY_PEER: Final = "each round needs the columns of every peer"
+_FOR_GOSSIP: Final = "it is for gossip only"
+_FOR_SECURE: Final = "it is a parameter of secure sums"
+_SINGLE_ROWS: Final = "it depends on single rows, which the noise does not hide"
+_NO_LINKS: Final = "nothing crosses a link there"
+_OTHER: Final = "run peers: 'simulated' or 'processes'"
+
+#: Every rule about two options.
+EXCLUSIONS: Final = (
+    Exclusion("by_columns needs missing = 'all'", _EVERY_PEER, "set missing = 'all'"),
+    Exclusion("by_columns excludes participation", _EVERY_PEER, "leave participation out"),
+    Exclusion("by_columns excludes bounds", "each peer scales its own columns", "leave bounds out"),
+    Exclusion("by_columns excludes verify", _ROWS_OF_ALL, "leave verify out"),
+    Exclusion("row_by_row excludes verify", _ROWS_OF_ALL, "leave verify out"),
+    Exclusion("by_columns excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
+    Exclusion("with_models excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
+    Exclusion("row_by_row excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
+    Exclusion("one_by_one excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
+    Exclusion("collect = 'gossip' excludes missing = 'drop'", _NO_AGGREGATOR, "leave missing out"),
+    Exclusion("collect = 'gossip' excludes patience_s", _NO_AGGREGATOR, "leave patience_s out"),
+    Exclusion("collect = 'gossip' excludes aggregator", _NO_AGGREGATOR, "leave aggregator out"),
+    Exclusion("gossip_tolerance needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
+    Exclusion("mixing needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
+    Exclusion("ticks needs collect = 'gossip'", _FOR_GOSSIP, "set collect = 'gossip'"),
+    Exclusion("patience_s excludes missing = 'drop'", "such a round ends at its deadline", "set deadline_s instead"),
+    Exclusion("deadline_s needs missing = 'drop'", "other rounds have no deadline", "set missing = 'drop'"),
+    Exclusion("missing = 'drop' needs deadline_s", "the round ends at its deadline", "set deadline_s above 0"),
+    Exclusion("secure excludes collect = 'gossip'", "secure sums need an aggregator", "set collect to 'star' or 'tree'"),
+    Exclusion(
+        "secure excludes participation", "sums over different sets can be solved for single peers",
+        "leave participation out",
+    ),
+    Exclusion("keepers needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("cohort needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("burnt needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("leave needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("groups needs secure", _FOR_SECURE, "set secure = true"),
+    Exclusion("groups needs one_by_one", "nothing else compares totals of groups", "leave groups out, or set one of these"),
+    Exclusion("groups excludes collect = 'tree'", _ON_THE_WAY, "set collect = 'star'"),
+    Exclusion("groups excludes verify", "peers verify totals of all peers, not of groups", "leave one of the two out"),
+    Exclusion("verify excludes collect = 'tree'", f"{_ON_THE_WAY}, without signatures", "set collect = 'star'"),
+    Exclusion("verify excludes collect = 'gossip'", f"{_ON_THE_WAY}, without signatures", "set collect = 'star'"),
+    Exclusion("verify excludes every", "the aggregator alone determines the next turn", "submit each job by itself"),
+    Exclusion("privacy needs protocol = 'llf-cm'", "no other protocol adds noise", "choose llf-cm"),
+    Exclusion("privacy needs secure", "the noise of one peer alone does not hide its rows", "set secure = true"),
+    Exclusion("privacy needs bounds", _SINGLE_ROWS, "declare bounds, from what you know without the data"),
+    Exclusion("privacy excludes scaling = 'zscore'", _SINGLE_ROWS, "set scaling to 'none' or 'minmax'"),
+    Exclusion("privacy excludes participation", "the noise is that of all peers", "leave participation out"),
+    Exclusion("privacy excludes tol", "noisy centers never stop moving", "set max_rounds instead"),
+    Exclusion("privacy excludes accelerate", _SINGLE_ROWS, "leave accelerate out"),
+    Exclusion("privacy excludes max_weight", "no peer knows what a single one weighs", "leave max_weight out"),
+    Exclusion("privacy excludes robust", "no peer knows what a single one contributes", "leave robust out"),
+    Exclusion("privacy excludes n_init", "each start would need its own noise", "leave n_init out"),
+    Exclusion("accelerate excludes participation", "it compares objectives of the same peers", "leave one of the two out"),
+    Exclusion("accelerate excludes n_init", "it follows one path of the centers", "leave one of the two out"),
+    Exclusion("accelerate excludes one_by_one", "peers may lie about the objective", "leave accelerate out"),
+    Exclusion("n_init excludes init = 'given'", "it is one set of first centers", "leave n_init out"),
+    Exclusion("n_init excludes init = 'shared-k-means++'", "it makes one set of first centers", "leave n_init out"),
+    Exclusion("weighted excludes init", "it does not count weights", "set init = 'split-merge', or give the centers"),
+    Exclusion("weighted needs in_process", "peers do not have the weights", "leave fleet out"),
+    Exclusion("in_process excludes secure", _NO_LINKS, _OTHER),
+    Exclusion("in_process excludes verify", _NO_LINKS, _OTHER),
+    Exclusion("in_process excludes devices", "it has none", _OTHER),
+    Exclusion("in_process excludes overlay", "it has no links", _OTHER),
+    Exclusion("in_process excludes faults", "it has no peers that can fail", f"{_OTHER}; or --set 'faults=[]'"),
+)  # fmt: skip
+
+
+def problems(asked: Asked) -> Iterator[str]:
+    """Yield each rule that a job breaks, in one line.
+
+    Examples
+    --------
+    >>> list(problems(Asked(secure=True, collect="gossip")))
+    ["secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"]
+    """
+    return (f"{one.words}: {one.why}: {one.instead}" for one in EXCLUSIONS if one.breaks(asked))
+
+
+def refuse(asked: Asked) -> None:
+    """Raise UsageError with the first rule that a job breaks."""
+    for problem in problems(asked):
+        raise UsageError(problem)

@@ -1,0 +1,76 @@
+"""Options that do not fit together are refused, by the same line on every way in; the table of exclusions is whole."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from tests.jobs.refusals import refusals
+
+from p2pclust.errors import UsageError
+from p2pclust.jobs.request import JobRequest
+from p2pclust.jobs.submission import request_from
+from p2pclust.peer.core.treatment import Treatment
+from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.exclusions import EXCLUSIONS, Asked, Exclusion, problems, refuse
+
+FILE = Path(__file__).parent / "refusals.txt"
+WORDS = {one.name for one in fields(Asked) if one.type == "str | None"}
+
+
+def sides(rule: Exclusion) -> tuple[str, str, str]:
+    verb = "excludes" if " excludes " in rule.rule else "needs"
+    left, right = rule.rule.split(f" {verb} ")
+    return left, verb, right
+
+
+def given(side: str, *, holds: bool = True) -> dict[str, bool | str]:
+    name, _, value = side.partition(" = ")
+    if not value:
+        return {name: ("x" if name in WORDS else True) if holds else "" if name in WORDS else False}
+    return {name: value.strip("'") if holds else "another"}
+
+
+def test_refusals_are_those_of_the_file() -> None:
+    """A line that is gone is a check that is lost: `python -m tests.jobs.refusals > tests/jobs/refusals.txt`."""
+    known = [line.partition(" | ")[0] for line in FILE.read_text(encoding="utf-8").splitlines()]
+    assert sorted(refusals()) == known
+
+
+@pytest.mark.parametrize("rule", EXCLUSIONS, ids=lambda rule: rule.rule)
+def test_each_rule_fires_and_only_where_it_should(rule: Exclusion) -> None:
+    left, verb, right = sides(rule)
+    assert {left.partition(" = ")[0], right.partition(" = ")[0]} <= {one.name for one in fields(Asked)}
+    broken = Asked(**given(left), **given(right, holds=verb == "excludes"))  # type: ignore[arg-type]
+    assert rule.words in [problem.partition(": ")[0] for problem in problems(broken)]
+    assert not rule.breaks(Asked(**given(left), **given(right, holds=verb == "needs")))  # type: ignore[arg-type]
+    assert not rule.breaks(Asked(**given(left)))  # type: ignore[arg-type] # the other side is not known
+    assert rule.why
+    assert rule.instead
+
+
+def test_no_rule_stands_twice() -> None:
+    pairs = [
+        (verb, *((left, right) if verb == "needs" else sorted((left, right))))
+        for left, verb, right in map(sides, EXCLUSIONS)
+    ]
+    assert len(set(pairs)) == len(pairs)
+
+
+def test_every_way_in_asks_the_table() -> None:
+    wanted = "secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"
+    with pytest.raises(UsageError) as submitted:
+        request_from({"protocol": "llf-cm", "clusters": 2, "secure": True, "collect": "gossip"})
+    with pytest.raises(UsageError) as requested:
+        JobRequest(cluster_job("llf-cm", n_clusters=2), Treatment(secure=True, collect="gossip"))
+    with pytest.raises(UsageError) as met:
+        Treatment("wait", 5.0, collect="gossip", secure=True).check()
+    assert [str(error.value) for error in (submitted, requested, met)] == [f"submit: {wanted}", wanted, wanted]
+
+
+def test_options_that_are_not_known_break_nothing() -> None:
+    refuse(Asked())
+    assert Asked.of({"n_init": 1, "participation": 1.0, "init": [[0.0]], "strange": 1}) == Asked(
+        n_init=False, participation=False, init="given"
+    )
