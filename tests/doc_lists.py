@@ -80,25 +80,29 @@ def report_classes() -> list[type[Report]]:
 
 
 def report_rows() -> list[str]:
-    """Return a table of the reports of the core: word in logs and events, fields, meaning."""
-    rows = ["| word | class | fields | meaning |", "|---|---|---|---|"]
+    """Return a list of the fields of the core's reports, by their words, beside `job` and `within`."""
+    rows = []
     for cls in report_classes():
-        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls))
-        rows.append(f"| `{cls.verb}` | `{cls.__name__}` | {fields} | {first_line(cls)} |")
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in ("job", "within")]
+        if names:
+            rows.append(f"- `{cls.verb}`: {', '.join(f'`{name}`' for name in names)}")
     return rows
 
 
 def name_rows() -> list[str]:
-    """Return a table of the names on the pages of the Python reference: name, where it is imported from, meaning."""
-    rows = ["| name | page | meaning |", "|---|---|---|"]
+    """Return the names on the pages of the Python reference with their meanings, a list for each page."""
+    rows: list[str] = []
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         text = page.read_text(encoding="utf-8")
-        for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+        paths = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+        if paths:
+            rows += ["", f"## [{text.splitlines()[0].removeprefix('# ')}]({page.name})", ""]
+        for path in paths:
             module, _, name = path.rpartition(".")
             meaning = first_line(getattr(importlib.import_module(module), name))
             # Aliases such as `State` have the docstring of the class that they stand for, or none.
-            rows.append(f"| `{name}` | [{text.splitlines()[0].removeprefix('# ')}]({page.name}) | {meaning} |")
-    return rows
+            rows.append(f"- `{name}`: {meaning}".replace("\\|", "|"))  # in a list no bar is a mark
+    return rows[1:]
 
 
 LISTS: dict[str, Callable[[], list[str]]] = {
