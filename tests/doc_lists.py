@@ -47,8 +47,8 @@ def dataclass_rows(parent: type) -> list[str]:
 
 
 def protocol_rows() -> list[str]:
-    """Return a table of the methods of `Protocol`, of what it is built on, and of the classes that add to it."""
-    rows = ["| class | method | meaning |", "|---|---|---|"]
+    """Return a list of the methods of `Protocol`, of what it is built on, and of the classes that add to it."""
+    rows = []
     family = [
         cls for cls in vars(base).values()
         if isinstance(cls, type) and cls.__module__ == base.__name__
@@ -59,7 +59,7 @@ def protocol_rows() -> list[str]:
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
                 required = " (required)" if getattr(function, "__isabstractmethod__", False) else ""
-                rows.append(f"| `{cls.__name__}` | `{method}`{required} | {first_line(function)} |")
+                rows.append(f"- `{cls.__name__}.{method}`{required}: {first_line(function)}")
     return rows
 
 
