@@ -21,10 +21,10 @@ from pydantic.fields import FieldInfo
 from tests import doc_gallery
 
 from p2pclust.jobs import job_keys
-from p2pclust.peer.core import effects, events, round_reports  # noqa: F401 - its classes are found through their base
+from p2pclust.peer.core import round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
 from p2pclust.peer.operate.questions import VERBS
-from p2pclust.protocols.engine import base, exclusions, registry
+from p2pclust.protocols.engine import exclusions, registry
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,39 +35,7 @@ def first_line(thing: object) -> str:
     """Return the first paragraph of a docstring, as one line without Sphinx's roles."""
     text = inspect.getdoc(thing) or ""
     line = " ".join(text.split("\n\n", 1)[0].split())
-    return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`").replace("|", "\\|")
-
-
-def classes(parent: type) -> list[type]:
-    """Return the direct subclasses, by name; with slots a dataclass is made twice, and the second one counts."""
-    found = {cls.__name__: cls for cls in parent.__subclasses__() if cls.__module__ == parent.__module__}
-    return [found[name] for name in sorted(found)]
-
-
-def dataclass_rows(parent: type) -> list[str]:
-    """Return a table of the dataclasses of a family: name, fields, meaning."""
-    rows = ["| name | fields | meaning |", "|---|---|---|"]
-    for cls in classes(parent):
-        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls))
-        rows.append(f"| `{cls.__name__}` | {fields} | {first_line(cls)} |")
-    return rows
-
-
-def protocol_rows() -> list[str]:
-    """Return a table of the methods of `Protocol`, of what it is built on, and of the classes that add to it."""
-    rows = ["| class | method | meaning |", "|---|---|---|"]
-    family = [
-        cls for cls in vars(base).values()
-        if isinstance(cls, type) and cls.__module__ == base.__name__
-        and (issubclass(cls, base.Protocol) or issubclass(base.Protocol, cls))
-    ]  # fmt: skip
-    for cls in sorted(family, key=lambda cls: cls is not base.Protocol):
-        for method, value in vars(cls).items():
-            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-            if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
-                required = " (required)" if getattr(function, "__isabstractmethod__", False) else ""
-                rows.append(f"| `{cls.__name__}` | `{method}`{required} | {first_line(function)} |")
-    return rows
+    return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`")
 
 
 def verb_rows() -> list[str]:
@@ -87,25 +55,29 @@ def report_classes() -> list[type[Report]]:
 
 
 def report_rows() -> list[str]:
-    """Return a table of the reports of the core: word in logs and events, fields, meaning."""
-    rows = ["| word | class | fields | meaning |", "|---|---|---|---|"]
+    """Return a list of the fields of the core's reports, by their words, beside `job` and `within`."""
+    rows = []
     for cls in report_classes():
-        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(cls))
-        rows.append(f"| `{cls.verb}` | `{cls.__name__}` | {fields} | {first_line(cls)} |")
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in ("job", "within")]
+        if names:
+            rows.append(f"- `{cls.verb}`: {', '.join(f'`{name}`' for name in names)}")
     return rows
 
 
 def name_rows() -> list[str]:
-    """Return a table of the names on the pages of the Python reference: name, where it is imported from, meaning."""
-    rows = ["| name | page | meaning |", "|---|---|---|"]
+    """Return the names on the pages of the Python reference with their meanings, a list for each page."""
+    rows: list[str] = []
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         text = page.read_text(encoding="utf-8")
-        for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+        paths = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+        if paths:
+            rows += ["", f"## [{text.splitlines()[0].removeprefix('# ')}]({page.name})", ""]
+        for path in paths:
             module, _, name = path.rpartition(".")
             meaning = first_line(getattr(importlib.import_module(module), name))
             # Aliases such as `State` have the docstring of the class that they stand for, or none.
-            rows.append(f"| `{name}` | [{text.splitlines()[0].removeprefix('# ')}]({page.name}) | {meaning} |")
-    return rows
+            rows.append(f"- `{name}`: {meaning}")
+    return rows[1:]
 
 
 def key_rows(model: type[BaseModel]) -> list[str]:
@@ -166,10 +138,7 @@ def exclusion_rows() -> list[str]:
 
 
 LISTS: dict[str, Callable[[], list[str]]] = {
-    "events": lambda: dataclass_rows(events.Event),
-    "effects": lambda: dataclass_rows(effects.Effect),
     "reports": report_rows,
-    "protocol": protocol_rows,
     "verbs": verb_rows,
     "job": lambda: key_rows(job_keys.JobSpec),
     "secure": lambda: key_rows(job_keys.SecureSpec),

@@ -29,14 +29,14 @@ WORDS: dict[Any, str] = {
 
 
 def fields_of(cls: type) -> str:
-    """The cell of the page's table that lists the fields of a message, in order."""
+    """The cell of the page's table that lists the fields of a message, in order; a field without a type is an int."""
     hints = get_type_hints(cls, include_extras=True)
     words = []
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         many = get_origin(hint) is tuple
         word = WORDS[get_args(hint)[0] if many else hint]
-        words.append(f"`{field.name}` {word}{'s' if many else ''}")
+        words.append(f"`{field.name}`" + (f" {word}{'s' if many else ''}" if many or word != "int" else ""))
     return ", ".join(words)
 
 
