@@ -16,7 +16,7 @@ from p2pclust.lab.scenario.file.examples import examples
 __all__ = ["Entry", "entries", "rows_of_experiments", "rows_of_scenarios"]
 
 ROOT = Path(__file__).parents[1]
-_LONGEST = 220  # characters of a finding, which ends with a sentence
+_LONGEST = 150  # characters of a finding, which ends with a sentence
 
 _ENTRY = re.compile(r"^### (?P<title>.+?)\n(?P<body>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
