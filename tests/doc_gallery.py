@@ -9,13 +9,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.doc_pictures import LABELS
+
 from p2pclust.lab.scenario.file.examples import examples
 
 __all__ = ["Entry", "entries", "rows_of_experiments", "rows_of_scenarios"]
 
 ROOT = Path(__file__).parents[1]
-PICTURES = ROOT / "docs" / "gallery"
-_LONGEST = 330  # characters of a finding, which ends with a sentence
+_LONGEST = 150  # characters of a finding, which ends with a sentence
 
 _ENTRY = re.compile(r"^### (?P<title>.+?)\n(?P<body>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
@@ -58,8 +59,8 @@ def rows_of_scenarios() -> list[str]:
     rows: list[str] = []
     for example in sorted(examples(ROOT / "scenarios"), key=lambda example: list(notebook).index(example.name)):
         entry = notebook[example.name]
-        picture = f"![{example.title}](gallery/{example.name}.png)"
-        rows += _shown(example.title, picture, entry, "../scenarios/README.md")
+        picture = f"![{LABELS[example.name]}](gallery/{example.name}.png)"
+        rows += _shown(picture, entry, "../scenarios/README.md")
     return rows
 
 
@@ -68,14 +69,14 @@ def rows_of_experiments() -> list[str]:
     notebook = entries((ROOT / "topology" / "README.md").read_text(encoding="utf-8"))
     rows: list[str] = []
     for entry in notebook.values():
-        rows += _shown(entry.heading, entry.picture.replace("](", "](../topology/"), entry, "../topology/README.md")
+        rows += _shown(entry.picture.replace("](", "](../topology/"), entry, "../topology/README.md")
     return rows
 
 
-def _shown(title: str, picture: str, entry: Entry, page: str) -> list[str]:
+def _shown(picture: str, entry: Entry, page: str) -> list[str]:
     anchor = re.sub(r"[^\w\- ]", "", entry.heading.lower()).strip().replace(" ", "-")
-    parts = (f"### {title}", picture, f"*Question.* {entry.question}", f"*Found.* {entry.finding}")
-    parts += (f"`{entry.command}` ([all that was seen]({page}#{anchor}))",)
+    parts = (f"### {entry.heading}", picture, f"*Question.* {entry.question}", f"*Found.* {entry.finding}")
+    parts += (f"`{entry.command}` ([more]({page}#{anchor}))",)
     return [line for part in parts for line in ("", part)]
 
 

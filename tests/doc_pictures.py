@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.doc_gallery import PICTURES
-
+PICTURES = Path(__file__).parents[1] / "docs" / "gallery"
 #: By scenario, the label of the report's picture that shows most.
 LABELS = {
     "absent-digits": "what each peer holds",

@@ -53,7 +53,7 @@ def test_every_scenario_and_sweep_is_in_the_gallery() -> None:
 
 
 def test_pictures_of_the_gallery_are_few_bytes_and_all_used() -> None:
-    pictures = list(doc_gallery.PICTURES.iterdir())
+    pictures = list(doc_pictures.PICTURES.iterdir())
     assert {file.name for file in pictures} == {f"{name}.png" for name in doc_pictures.LABELS}
     assert sum(file.stat().st_size for file in pictures) < LARGEST
 
