@@ -54,7 +54,3 @@ class LeftOutWarning(UserWarning):
 
 class SuspectResultWarning(UserWarning):
     """The result may be wrong, for example because hardly any row belongs to one of its centers."""
-
-
-class RenamedWarning(FutureWarning):
-    """A name of the previous release was used; it still works in this one."""

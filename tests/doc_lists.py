@@ -17,7 +17,6 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
 from tests import doc_gallery
 
 from p2pclust.jobs import job_keys

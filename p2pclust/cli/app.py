@@ -11,9 +11,6 @@ import os
 import re
 import sys
 import traceback
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +20,7 @@ from p2pclust._version import __version__
 from p2pclust.cli.fleet import doctor, fleet, keys, operate, peer, protocols, result, submit
 from p2pclust.cli.show.output import complain, put_json
 from p2pclust.cli.show.serving import ServingCommand as _Serving
-from p2pclust.errors import P2PClustError, RenamedWarning
+from p2pclust.errors import P2PClustError
 from p2pclust.tools.distribution import install_line, missing_module
 from p2pclust.tools.laboratory import has_laboratory, laboratory
 from p2pclust.tools.spelling import did_you_mean
@@ -54,8 +51,7 @@ class _Group(TyperGroup):
         given = settings.get("args") or (args[0] if args else None)
         as_json = "--json" in (sys.argv[1:] if given is None else list(given))
         try:
-            with _names_of_before():
-                code = super().main(*args, **settings)
+            code = super().main(*args, **settings)
         except P2PClustError as error:
             sys.exit(_refused(str(error), error.exit_code, as_json=as_json))
         except (KeyboardInterrupt, typer.Abort):
@@ -78,23 +74,6 @@ class _Group(TyperGroup):
         if code == _INTERRUPTED:  # newer versions of typer make this of a KeyboardInterrupt
             _refused("interrupted", _INTERRUPTED, as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
-
-
-@contextmanager
-def _names_of_before() -> Iterator[None]:
-    """Show each warning about a renamed option as one line, and all others as Python does."""
-    usual = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, RenamedWarning):
-            sys.stderr.write(f"warning: {message}\n")
-        else:
-            usual(message, category, *where, **more)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", RenamedWarning)
-        warnings.showwarning = show
-        yield
 
 
 def _few_files() -> str:

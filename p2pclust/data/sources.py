@@ -67,9 +67,8 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     >>> read_source({"data": data}).X.tolist()
     [[3.0, 230.0]]
     """
-    # The name of the release before, as a peer that is older than this program left it in its state directory.
-    missing_values = config.get("missing_values", config.get("missing", "error"))
-    data, choice = config["data"], Choice(config.get("columns"), None, None, missing_values, config.get("id_column"))
+    data, missing_values = config["data"], config.get("missing_values", "error")
+    choice = Choice(config.get("columns"), None, None, missing_values, config.get("id_column"))
     if isinstance(data, str | Path):
         return read_chosen(Path(data), choice)
     named = f"command {data['command'][0]}"

@@ -16,7 +16,7 @@ import msgpack
 import zmq
 
 from p2pclust.errors import FleetError, UsageError, WireError
-from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET, Folder, short_name
+from p2pclust.peer.operate.server import SOCKET, Folder, short_name
 from p2pclust.tools.platforms import require_unix
 from p2pclust.transport.bundle import Bundle, load_bundle, newest_roster
 from p2pclust.transport.channel import set_common_options
@@ -26,8 +26,6 @@ from p2pclust.transport.wire import pack, unpack
 
 #: Names the peer to ask where a command names none.
 ENVIRONMENT: Final = "P2PCLUST_CONTROL"
-#: Its name in the release before.
-FORMER_ENVIRONMENT: Final = "P2PCLUST_DOOR"
 DEFAULT: Final = "state/control"
 _STATE: Final = "state"  # the state directory within a peer's folder
 
@@ -201,13 +199,10 @@ class Connection:
 
     def _path(self) -> Path:
         path = Path(self.address)
-        # A peer's folder has its state directory beside its configuration.
-        folders = (path, path / _STATE) if path.is_dir() else (path.parent,)
-        names: tuple[str, ...] = (SOCKET, FORMER_SOCKET)  # a peer of the release before listens on the former name
         if not path.is_dir():
-            names = (path.name, *(names if path.name in names else ()))
-        found = (folder / name for name in names for folder in folders if (folder / name).exists())
-        return next(found, folders[0] / names[0])
+            return path
+        inside = path / _STATE / SOCKET  # a peer's folder has its state directory beside its configuration
+        return inside if inside.exists() and not (path / SOCKET).exists() else path / SOCKET
 
     def _look(self) -> None:
         """Check that a peer listens: libzmq would wait for ever."""

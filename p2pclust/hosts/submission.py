@@ -37,9 +37,7 @@ def submit(
         If the peer refuses, or no majority has the job in time; it may still be done later.
     """
     mathematics, treatment = msgpack.packb(request.job.to_dict()), request.treatment.to_dict()
-    fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), **treatment}
-    if request_id:  # a peer of an older release refuses the field
-        fields["id"] = request_id
+    fields: dict[str, Any] = {"mathematics": mathematics, "roster": list(roster), "id": request_id, **treatment}
     job_id = ""
     for answer in client.follow("submit", within_s=within_s, **fields):
         job_id = str(job_id or answer.get("series") or answer["job"])  # only the first answer has both
@@ -54,24 +52,19 @@ def submit(
     )
 
 
-def as_all_can(
-    client: Connection, request: JobRequest, roster: tuple[str, ...] = (), *, choose_kernel: bool = True
-) -> JobRequest:
-    """Return the request as all peers of the roster can do it best, as far as the peer that is asked knows.
+def with_common_kernel(client: Connection, request: JobRequest, roster: tuple[str, ...] = ()) -> JobRequest:
+    """Return the request with the best kernel that all peers of the roster have, as far as the peer that is asked knows.
 
-    Receivers round contributions if all are of a release that can, and the kernel is the best that all have. The later turns
-    of a repeated job may have any peer of the fleet.
+    The later turns of a repeated job may have any peer of the fleet.
     """
     answer = client.ask("status")
-    kernels = {answer["peer"]: answer.get("kernel", "")}
+    kernels = {answer["peer"]: answer["kernel"]}
     any_turn = request.treatment.every_s > 0
     kernels |= {
-        one["name"]: one.get("kernel", "")
-        for one in answer["members"]
-        if roster or any_turn or one["status"] == "alive"
+        one["name"]: one["kernel"] for one in answer["members"] if roster or any_turn or one["status"] == "alive"
     }
     named = roster or tuple(kernels)
-    job = request.job.as_all_can([kernels.get(name, "") for name in named], choose_kernel=choose_kernel)
+    job = request.job.with_common_kernel([kernels.get(name, "") for name in named])
     return replace(request, job=job)
 
 

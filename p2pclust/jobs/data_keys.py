@@ -93,11 +93,6 @@ class DataSpec(TomlTable):
             return self.partition.scheme
         return "iid" if self.files is None else "files"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, document: Any) -> Any:
-        return fields.renamed(document, "missing", "missing_values", "[data]")
-
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:
         if (self.source is None) == (self.files is None):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,8 +17,6 @@ from pydantic import (
     WrapValidator,
 )
 from pydantic_core import PydanticCustomError
-
-from p2pclust.errors import RenamedWarning, UsageError
 
 T = TypeVar("T")
 
@@ -44,46 +41,6 @@ def refuse(problems: Sequence[str]) -> None:
     """Refuse a table for these problems; accept it if there are none."""
     if problems:
         raise wrong_table(problems)
-
-
-def renamed(table: Any, old: str, new: str, where: str) -> Any:
-    """Return a table with a renamed key under its new name, with a warning; any other value is returned unchanged.
-
-    Raises
-    ------
-    UsageError
-        If it has both names; begins with `where`, the name of the table.
-    """
-    if not isinstance(table, dict) or old not in table:
-        return table
-    if new in table:
-        raise UsageError(f"{where}: {old!r} is the old name of {new!r}: use {new!r} only")
-    warn_of_name(where, old, new)
-    return {new if key == old else key: value for key, value in table.items()}
-
-
-def renamed_settings(settings: Sequence[str], old: str, new: str) -> list[str]:
-    """Return settings ``KEY=VALUE`` with a renamed key under its new name, with a warning.
-
-    Examples
-    --------
-    >>> renamed_settings(["data.seed=1", "data.missing_fill=2"], "data.missing", "data.missing_values")
-    ['data.seed=1', 'data.missing_fill=2']
-    """
-    found = []
-    for text in settings:
-        key, rest = text[: len(old)], text[len(old) :]
-        if key == old and rest.lstrip()[:1] in ("=", "."):
-            warn_of_name("--set", old, new)
-            text = new + rest  # noqa: PLW2901
-        found.append(text)
-    return found
-
-
-def warn_of_name(where: str, old: str, new: str) -> None:
-    """Warn in one line about an old name."""
-    message = f"{where}: {old!r} is called {new!r} now: the old name works in this release only"
-    warnings.warn(message, RenamedWarning, stacklevel=3)
 
 
 def not_empty(value: tuple[T, ...]) -> tuple[T, ...]:

@@ -93,6 +93,6 @@ def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRe
             f"{where}: init: peers cannot be given their own columns of first centers: use the name of an init"
         )
     job = job_of(spec, spec.scaling, spec.bounds, spec.seed)
-    if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.as_all_can`
+    if spec.kernel != AUTO:  # otherwise the fleet knows: see `p2pclust.hosts.submission.with_common_kernel`
         job = replace(job, kernel=spec.kernel)
     return request_of(spec, job, spec.aggregator or "", spec.every or 0.0), spec

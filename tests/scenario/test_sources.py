@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p2pclust.data.generate import generate
-from p2pclust.errors import RenamedWarning, UsageError
+from p2pclust.errors import UsageError
 from p2pclust.lab.scenario.file.load import load_data, load_scenario
 
 Write = Callable[..., str]
@@ -113,25 +113,6 @@ def test_options_that_the_generator_does_not_have(scenario_file: Write) -> None:
     checked = load_scenario(scenario(scenario_file, '[data]\nsource = "g2"\noptions = { noise = 1 }\n'))
     with pytest.raises(UsageError, match=r"^g2: no option 'noise'; its options are dimension = 2, sd = 10\.0, "):
         load_data(checked)
-
-
-def test_missing_is_the_former_name_of_missing_values(tmp_path: Path, scenario_file: Write) -> None:
-    (tmp_path / "a.csv").write_text("u,v\n1,2\n,3\n4,5\n6,7\n", encoding="utf-8")
-    base = (
-        '[data]\nsource = "a.csv"\nmissing = "drop"\n[fleet]\npeers = 1\n[[jobs]]\nprotocol = "llf-cm"\nclusters = 2\n'
-    )
-    path = scenario_file(base=base)
-    with pytest.warns(
-        RenamedWarning, match=r"\[data\]: 'missing' is called 'missing_values' now: the old name works in"
-    ):
-        assert load_scenario(path).data.missing_values == "drop"
-    with pytest.warns(RenamedWarning) as told:
-        assert load_scenario(path, ["data.missing=error"]).data.missing_values == "error"
-    assert [str(one.message).split(":")[0] for one in told][-1] == "--set"
-    new = scenario_file(base=base.replace("missing", "missing_values"))
-    assert load_scenario(new, ["data.missing_values=error"]).data.missing_values == "error"
-    with pytest.raises(UsageError, match="'missing' is the old name of 'missing_values': use 'missing_values' only"):
-        load_scenario(scenario_file(base=base.replace("missing", "missing_values = 'error'\nmissing")))
 
 
 def test_a_folder_beside_the_scenario_is_found_without_a_slash(

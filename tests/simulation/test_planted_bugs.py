@@ -73,7 +73,6 @@ FOUND_BY = {
     "invented-peers-taken": (2, "F1: "),
     "old-fleet-roster-taken": (14, "F1: "),
     "new-keys-not-barred": (2, "F2: "),
-    "newer-job-for-an-older-peer": (8, "R1: "),
     "facts-not-verified": (2, "S12: "),
     "late-vote-counted": (18, "S1: "),
     "result-of-an-older-term": (22, "S3: "),

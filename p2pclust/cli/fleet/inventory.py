@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
-from p2pclust.cli.fleet.peer_config import FORMER_NAMES, PeerConfig
+from p2pclust.cli.fleet.peer_config import PeerConfig
 from p2pclust.cli.fleet.peer_keys import source
 from p2pclust.errors import UsageError
 from p2pclust.hosts.inventory import Host, Inventory, InventoryDevice
 from p2pclust.jobs.explain import explain
-from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, renamed, wrong_value
+from p2pclust.jobs.fields import TomlTable, device_name, not_empty, refuse, wrong_value
 from p2pclust.jobs.overlay_keys import OverlaySpec
 from p2pclust.jobs.toml_files import read_toml
 from p2pclust.overlay import make_overlay
@@ -45,8 +45,6 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 def _settings(value: dict[str, Any]) -> dict[str, Any]:
     keys = [field.alias or name for name, field in PeerConfig.model_fields.items()]
     known = [key for key in keys if key not in _DECIDED]
-    for former, name in FORMER_NAMES.items():
-        value = renamed(value, former, name, "settings")
     for key in value:
         if key in _DECIDED:
             raise wrong_value(f"{key} is not a setting: the inventory has a place of its own for it")

@@ -44,24 +44,11 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
 
 def client_of(peer: str | None, bundle: Path | None, roster: Path | None) -> Connection:
     """Return a client of the peer that the options, or else the environment, name."""
-    from p2pclust.hosts.client import DEFAULT, ENVIRONMENT, FORMER_ENVIRONMENT, Connection  # noqa: PLC0415
-    from p2pclust.peer.operate.server import FORMER_SOCKET, SOCKET  # noqa: PLC0415
+    from p2pclust.hosts.client import DEFAULT, ENVIRONMENT, Connection  # noqa: PLC0415
 
     named = os.environ.get("P2PCLUST_BUNDLE")
     key = bundle if bundle is not None else Path(named) if named else None
-    address = peer or os.environ.get(ENVIRONMENT)
-    if not address and (address := os.environ.get(FORMER_ENVIRONMENT)):
-        _warn_of_name("environment", FORMER_ENVIRONMENT, ENVIRONMENT)
-    client = Connection(address or DEFAULT, key, roster)
-    if address and Path(address).name == FORMER_SOCKET and client.path is not None and client.path.name == SOCKET:
-        _warn_of_name("--peer", address, str(client.path))
-    return client
-
-
-def _warn_of_name(where: str, old: str, new: str) -> None:
-    from p2pclust.jobs.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
-
-    warn_of_name(where, old, new)
+    return Connection(peer or os.environ.get(ENVIRONMENT) or DEFAULT, key, roster)
 
 
 def status(

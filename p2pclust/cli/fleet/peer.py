@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from p2pclust._version import __version__
-from p2pclust.cli.show.options import FormerMissing, column, renamed_option
+from p2pclust.cli.show.options import column
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import note
 from p2pclust.errors import UsageError
@@ -52,7 +52,6 @@ def peer(
     missing_values: Annotated[
         str | None, typer.Option(metavar="error|drop", help="Refuse missing values, or omit their rows.")
     ] = None,
-    missing: FormerMissing = None,
     links: Annotated[
         list[str] | None, typer.Option("--link", metavar="NAME", help="A neighbour; default all. May be repeated.")
     ] = None,
@@ -60,9 +59,6 @@ def peer(
     control: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="The control address for operators on the network; default none."),
-    ] = None,
-    door: Annotated[
-        str | None, typer.Option("--door", metavar="HOST:PORT", hidden=True, help="Former name of --control.")
     ] = None,
     timing: Annotated[
         str | None, typer.Option(metavar="default|wan|fast", help="Must be the same on all peers.")
@@ -101,9 +97,7 @@ def peer(
     options = {
         "name": name, "listen": listen, "join": join, "roster": roster, "bundle": bundle, "data": data,
         "columns": columns_of(columns), "id_column": column(id_column), "state_dir": state_dir,
-        "missing_values": renamed_option("--missing", missing, "--missing-values", missing_values),
-        "control": renamed_option("--door", door, "--control", control),
-        "timing": timing, "fitness": fitness, "links": links,
+        "missing_values": missing_values, "control": control, "timing": timing, "fitness": fitness, "links": links,
     }  # fmt: skip
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     told = {key: value for key, value in given.items() if value is not None}

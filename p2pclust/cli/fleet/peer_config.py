@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
@@ -31,8 +31,6 @@ from p2pclust.transport.bundle import check_enrolled, load_bundle, newest_roster
 from p2pclust.transport.insecure import beyond_this_device, insecure_bundle
 from p2pclust.transport.roster import Roster
 
-#: Keys that were called otherwise in the release before.
-FORMER_NAMES: Final = {"missing": "missing_values", "door": "control"}
 _FILES = ("roster", "bundle", "state_dir", "overlay")
 
 
@@ -174,9 +172,6 @@ def load_config(
         Called with the rows, if they are read.
     """
     document: dict[str, Any] = {} if file is None else read_toml(file)
-    for former, name in FORMER_NAMES.items():
-        document = fields.renamed(document, former, name, str(file))
-        settings = fields.renamed_settings(settings, former, name)
     folder = Path() if file is None else file.parent
     privacy = document.get("privacy")
     for table, key in [(document, key) for key in (*_FILES, "data")] + [(privacy, "ledger")]:

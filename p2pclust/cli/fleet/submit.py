@@ -138,7 +138,8 @@ def submit(
         def submitted(named: str, names: Sequence[str]) -> None:
             console.print(f"submitted {named} for {counted(len(names), 'peers')}: {', '.join(names)}", soft_wrap=True)
 
-        request = submission.as_all_can(client, request, spec.roster or (), choose_kernel=spec.kernel == AUTO)
+        if spec.kernel == AUTO:
+            request = submission.with_common_kernel(client, request, spec.roster or ())
         named = submission.submit(client, request, spec.roster or (), within, submitted, request_id or "")
         console.print("accepted: a majority has it on disk", soft_wrap=True)
         first = f"{named}/1" if spec.every else named

@@ -14,7 +14,6 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Replaces one value of the file; may be repeated."),
 ]
-FormerMissing = Annotated[str | None, typer.Option("--missing", metavar="error|drop", hidden=True, help="Former name.")]
 ScenarioSeed = Annotated[int | None, typer.Option(metavar="N", help="Replaces the scenario's seed.")]
 
 
@@ -69,21 +68,3 @@ def columns(text: str | None) -> list[str | int] | None:
     if text is None:
         return None
     return [column(part.strip()) or "" for part in text.split(",")]
-
-
-def renamed_option(old: str, old_value: str | None, new: str, value: str | None) -> str | None:
-    """Return the value of an option that was called otherwise in the release before, with a warning; refuse both.
-
-    Examples
-    --------
-    >>> renamed_option("--missing", None, "--missing-values", "drop")
-    'drop'
-    """
-    if old_value is None:
-        return value
-    if value is not None:
-        raise UsageError(f"{old} is the former name of {new}: say {new} only")
-    from p2pclust.jobs.fields import warn_of_name  # noqa: PLC0415 - imports pydantic
-
-    warn_of_name("options", old, new)
-    return old_value

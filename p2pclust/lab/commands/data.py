@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p2pclust.cli.show.options import AsJson, FormerMissing, column, group, key_values, renamed_option
+from p2pclust.cli.show.options import AsJson, column, group, key_values
 from p2pclust.cli.show.options import columns as columns_of
 from p2pclust.cli.show.output import note, put_json, stderr, stdout
 from p2pclust.errors import UsageError
@@ -163,7 +163,6 @@ def split(
         str | None,
         typer.Option(metavar="error|drop", help="For files: refuse a missing value (default), or leave its row out."),
     ] = None,
-    missing: FormerMissing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON object.")] = False,
 ) -> None:
     """Split a data set among peers: write one NPZ file for each, a manifest, and a picture of the split.
@@ -189,7 +188,7 @@ def split(
         group_column=column(group_column),
         id_column=column(id_column),
         columns=columns_of(columns),
-        missing_values=renamed_option("--missing", missing, "--missing-values", missing_values) or "error",
+        missing_values=missing_values or "error",
         options=options,
     )
     settings = {

@@ -31,7 +31,6 @@ RECOVERIES: Final = (
     "message relayed through others", "refuted", "blob pulled", "wrong blob noticed",
     "cancelled", "newer roster taken", "state refuted", "state not checked", "keys renewed", "pads refused",
     "began without this peer", "state of another epoch taken", "another aggregator within", "contributed without",
-    "peer upgraded",
 )  # fmt: skip
 _LEAST: Final = 20
 _OF_SEEDS: Final = 1000

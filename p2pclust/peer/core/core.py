@@ -187,7 +187,7 @@ class Core:
         return self._ctx.rosters
 
     def kernel_of(self, name: str) -> str:
-        """Return the best kernel that a peer has published; empty if none, as peers of older releases."""
+        """Return the best kernel that a peer has published; empty if none."""
         fact = self.facts.get(name, KERNEL)
         known = {kernel.encode(): kernel for kernel in KERNELS}
         return "" if fact is None else known.get(fact.value, NUMPY)

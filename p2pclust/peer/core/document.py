@@ -17,7 +17,6 @@ from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.engine.job import RECEIVER
 from p2pclust.protocols.gossip.averaging import tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask
@@ -163,18 +162,6 @@ class Document:
             self.id, treatment.secure_sums if treatment.secure else None, named.digest, rosters.keys(named, self.roster),
             bool(treatment.verify), as_mask(self.index(name) for name in barred),
         )  # fmt: skip
-
-    @cached_property
-    def knows_branches(self) -> bool:
-        """Whether all peers of the roster read the short form of a tree: releases that round what they receive do.
-
-        Otherwise the core looks at nothing in `job`, which may be malformed here.
-        """
-        try:
-            plain = msgpack.unpackb(self.job)
-        except ValueError:
-            return False
-        return isinstance(plain, dict) and plain.get("rounding") == RECEIVER
 
     @cached_property
     def named(self) -> tuple[str, str | None]:

@@ -94,9 +94,7 @@ class Open(JobMessage):
     state: tuple[Frame, ...]  # empty where the state is a blob
     # Where sums come together along a tree, peers of the tree hand this message on:
     aggregator: int = -1  # its roster index; -1 where it sends this itself
-    parents: tuple[int, ...] = ()  # of each roster index: the parent that it sends its sums to; -1 for none
-    # Where all peers know the short form, the receiver's parent is the sender, and instead of `parents` it gets
-    height: Later = 0  # of the whole tree
+    height: Later = 0  # of the whole tree; the receiver's parent is the sender
     below: tuple[Later, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
 
 

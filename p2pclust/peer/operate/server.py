@@ -35,8 +35,6 @@ from p2pclust.transport.zap import CONTROL_DOMAIN
 
 #: The Unix socket, in the state directory.
 SOCKET: Final = "control"
-#: What peers of the release before call it.
-FORMER_SOCKET: Final = "door"
 #: The name of a caller on the Unix socket: the user who runs the peer.
 HERE: Final = "this device"
 #: Largest frame of a question; the largest question holds a job document.

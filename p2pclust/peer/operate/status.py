@@ -60,7 +60,7 @@ class MemberStatus:
     linked: bool  # whether it is a neighbour of this peer
     heard_s: float | None  # seconds since it was last heard; None: never
     why: str  # why it is not alive, or why nothing can be sent to it straight; else empty
-    kernel: str = ""  # the best that it has for passes over its rows; empty if it has published none
+    kernel: str = ""  # the best that it has for passes over its rows; empty if it is not known
 
 
 @dataclass(frozen=True)

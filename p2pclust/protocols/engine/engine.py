@@ -9,7 +9,7 @@ the same bits. The rules, once:
   the limit of rounds.
 - The job fails when every roster peer abstained by itself (in this stage where one is asked; in the present run of
   empty rounds otherwise), or after ten empty rounds in a row.
-- Additive contributions are rounded once, at the peer, to integers on a grid that follows from the state.
+- Additive contributions are rounded once, by the peer that receives them, to integers on a grid that follows from the state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from p2pclust.protocols.engine.base import (
     WithWorkspace,
 )
 from p2pclust.protocols.engine.fixed_point import GridError, check_all, quantise_all
-from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
@@ -133,11 +133,11 @@ def sent(
 ) -> Contribution:  # fmt: skip
     """Return what a peer sends as its contribution, and abstain as :func:`contribution` does.
 
-    Where the job says that receivers round, these are float64 of a third of the bytes; :class:`ContributionReader` returns
-    the same limbs for them.
+    Of an additive stage without noise these are float64, which have a third of the bytes; :class:`ContributionReader`
+    returns the same limbs for them.
     """
     protocol = job.protocols[state.stage]
-    if job.rounding != RECEIVER or not isinstance(protocol, Additive) or protocol.noisy:
+    if not isinstance(protocol, Additive) or protocol.noisy:
         return contribution(job, state, local, peer, n_peers, workspace)
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=False)
     with _on_the_grid(raw):

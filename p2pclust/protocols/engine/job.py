@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgpack
 
@@ -28,10 +28,6 @@ from p2pclust.protocols.secure.secured import Secured
 from p2pclust.tools.spelling import did_you_mean
 
 Status = Literal["running", "done", "failed"]
-
-#: Which peer rounds a contribution to the grid of sums.
-SENDER: Final = "sender"
-RECEIVER: Final = "receiver"
 
 _VERSION = 1
 _FIELDS = (10, 11, 12)  # the last ones are the secured part and the proof
@@ -87,9 +83,6 @@ class Job:
     kernel : {"numpy", "c1"}
         What does every peer's passes over its rows; with another one the last bits differ. See
         :mod:`p2pclust.clustering.kernels`.
-    rounding : {"sender", "receiver"}
-        Which peer rounds a contribution to the grid of sums: where the receiver does, it has a third of the bytes. Releases
-        before 0.1 know only the sender; the states have the same bits.
 
     Raises
     ------
@@ -107,7 +100,6 @@ class Job:
     seed: int
     participation: float = 1.0
     kernel: str = NUMPY
-    rounding: str = SENDER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(_with_package(stage) for stage in self.stages))
@@ -121,8 +113,6 @@ class Job:
         object.__setattr__(self, "participation", float(share))
         if self.kernel not in KERNELS:
             raise UsageError(f"job: kernel = {str(self.kernel)[:100]!r}: expected one of {', '.join(KERNELS)}")
-        if self.rounding not in (SENDER, RECEIVER):
-            raise UsageError(f"job: rounding = {str(self.rounding)[:100]!r}: expected {SENDER} or {RECEIVER}")
         _ = self.protocols  # Every stage is checked now, not when its turn comes.
 
     @cached_property
@@ -160,39 +150,33 @@ class Job:
         )
 
     def here(self, kernel: str = AUTO) -> Job:
-        """Return the same job as peers of this installation do it best: with its kernel, and rounded by receivers.
+        """Return the same job with a kernel of this installation, by default its best.
 
         Examples
         --------
-        >>> Job((Stage("range"),), seed=7).here("numpy").rounding
-        'receiver'
+        >>> Job((Stage("range"),), seed=7).here("numpy").kernel
+        'numpy'
         """
-        return replace(self, kernel=named(kernel), rounding=RECEIVER)
+        return replace(self, kernel=named(kernel))
 
-    def as_all_can(self, kernels: Iterable[str], *, choose_kernel: bool = True) -> Job:
-        """Return the same job as all peers of a job roster can do it best.
+    def with_common_kernel(self, kernels: Iterable[str]) -> Job:
+        """Return the same job with the best kernel that all peers of a job roster have.
 
         Parameters
         ----------
         kernels : iterable of str
-            The best kernel that each peer has published; empty of a peer that published none, as those of older releases,
-            which know neither other kernels nor receivers that round.
-        choose_kernel : bool
-            Whether the job gets the best kernel that all have.
+            The best kernel that each peer has published; empty where a peer's kernel is not known.
 
         Examples
         --------
         >>> job = Job((Stage("range"),), seed=7)
-        >>> job.as_all_can(["numpy", "c1"]).rounding, job.as_all_can(["c1", ""]).rounding
-        ('receiver', 'sender')
+        >>> job.with_common_kernel(["c1", "c1"]).kernel, job.with_common_kernel(["c1", ""]).kernel
+        ('c1', 'numpy')
         """
-        common = set(kernels)
-        job = self if "" in common else replace(self, rounding=RECEIVER)
-        return replace(job, kernel=C1) if choose_kernel and common == {C1} else job
+        return replace(self, kernel=C1) if set(kernels) == {C1} else self
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job document, as plain values."""
-        later = {"kernel": (self.kernel, NUMPY), "rounding": (self.rounding, SENDER)}  # unknown to older releases
         return {
             "stages": [
                 {"protocol": stage.protocol, "parameters": dict(stage.parameters)}
@@ -201,7 +185,8 @@ class Job:
             ],
             "seed": self.seed,
             "participation": self.participation,
-        } | {name: value for name, (value, usual) in later.items() if value != usual}
+            "kernel": self.kernel,
+        }
 
     @classmethod
     def from_dict(cls, document: object) -> Job:
@@ -212,7 +197,7 @@ class Job:
         UsageError
             For a missing or unknown key, a value of the wrong type, or anything that :class:`Job` refuses.
         """
-        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel", "rounding"))
+        given = _keys(document, "job", required=("stages", "seed"), optional=("participation", "kernel"))
         stages = given["stages"]
         if not isinstance(stages, list | tuple) or len(stages) > _MAX_STAGES:
             raise UsageError(f"job: stages: expected a list of at most {_MAX_STAGES}")
@@ -227,10 +212,7 @@ class Job:
             if not isinstance(package, str) or len(package) > _MAX_PACKAGE:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
-        return cls(
-            tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY),
-            given.get("rounding", SENDER),
-        )  # fmt: skip
+        return cls(tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY))
 
 
 def _with_package(stage: Stage) -> Stage:

@@ -13,7 +13,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import GridError, fits, is_unit, quantise_all
-from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.stored_arrays import Stored
 
@@ -142,7 +142,7 @@ class ContributionReader:
             for name, slot in protocol.expects(state.arrays).items()
         }
         self._names = list(self._expected)
-        if isinstance(protocol, Additive) and job.rounding == RECEIVER:
+        if isinstance(protocol, Additive):
             self._rounded = _Rounding(
                 {name: slot.shape for name, slot in protocol.expects(state.arrays).items()},
                 protocol.units(state.arrays), protocol.limbs, n_peers,

@@ -16,7 +16,8 @@ from p2pclust.hosts.submission import FinishedJob
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 TWIN = "two processes use the key of a, at a:1 and at h:2: end one of them"
-MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True}
+MEMBER = {"name": "b", "status": "alive", "incarnation": 1, "address": "b:1", "heard_s": 0.1, "why": "", "linked": True,
+          "kernel": "c1"}  # fmt: skip
 
 
 def a_job(number: int, phase: str = "done", **changed: Any) -> dict[str, Any]:
@@ -45,7 +46,8 @@ class FakeClient:
 
     def ask(self, _verb: str, **_fields: Any) -> dict[str, Any]:
         return {
-            "peer": "a", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "", "twin": TWIN,
+            "peer": "a", "kernel": "c1", "address": "a:1", "version": "1", "uptime_s": 5.0, "rss_mb": 40.0, "waiting": "",
+            "twin": TWIN,
             "fleet": {"alive": 2, "enrolled": 2, "serial": 1, "majority": 2}, "members": [MEMBER], "jobs": self.jobs,
             "data": {"rows": 3, "columns": 2, "problem": ""},
         }  # fmt: skip
@@ -155,33 +157,6 @@ def test_a_peers_folder_is_as_good_as_the_state_directory_in_it(tmp_path: Path) 
     assert Connection(tmp_path).state_dir == Connection(state).state_dir == state
     (tmp_path / "control").touch()
     assert Connection(tmp_path).state_dir == tmp_path
-
-
-def test_a_peer_of_the_release_before_is_found_by_its_socket(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "door").touch()
-    for address in (tmp_path, state, state / "door", state / "control"):
-        assert Connection(address).path == state / "door"
-    (state / "control").touch()
-    assert Connection(tmp_path).path == Connection(state).path == state / "control"
-
-
-def test_the_former_names_of_the_control_address_work_with_a_warning(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("P2PCLUST_CONTROL", raising=False)
-    monkeypatch.setenv("P2PCLUST_DOOR", str(tmp_path))
-    now = "now: the old name works in this release only\n"
-    ended = cli("status")
-    assert ended.err.startswith(
-        f"warning: environment: 'P2PCLUST_DOOR' is called 'P2PCLUST_CONTROL' {now}error: no peer"
-    )
-    monkeypatch.setenv("P2PCLUST_CONTROL", str(tmp_path / "other"))
-    assert "P2PCLUST_DOOR" not in cli("status").err
-    (tmp_path / "control").touch()
-    ended = cli("status", "--peer", f"{tmp_path}/door")
-    assert ended.err.startswith(f"warning: --peer: '{tmp_path}/door' is called '{tmp_path}/control' {now}error: ")
 
 
 def watched(cli: Cli, client: type[FakeClient], *events: dict[str, Any]) -> list[str]:

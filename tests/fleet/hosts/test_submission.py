@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from p2pclust.errors import FleetError
-from p2pclust.hosts.submission import as_all_can, fetch, result_of, submit
+from p2pclust.hosts.submission import fetch, result_of, submit, with_common_kernel
 from p2pclust.jobs.request import JobRequest
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
@@ -73,37 +73,15 @@ def test_a_job_has_the_kernel_that_all_its_peers_have(
         {"name": name, "status": "dead" if name == "dead" else "alive", "kernel": kernels[name]} for name in others
     ]
     door = FakeConnection(answers={"status": [{"peer": own, "kernel": kernels[own], "members": members}]})
-    request = as_all_can(door, JobRequest(JOB), roster)  # type: ignore[arg-type]
-    assert request.job == replace(JOB, kernel=expected, rounding="sender" if "unknown" in roster else "receiver")
+    request = with_common_kernel(door, JobRequest(JOB), roster)  # type: ignore[arg-type]
+    assert request.job == replace(JOB, kernel=expected)
 
 
-def test_a_later_turn_may_have_a_peer_of_an_older_release_that_is_down_now() -> None:
-    members = [{"name": "b", "status": "alive", "kernel": "c1"}, {"name": "dead", "status": "dead"}]
+def test_a_later_turn_may_have_a_peer_that_is_down_now_and_lacks_the_kernel() -> None:
+    members = [{"name": "b", "status": "alive", "kernel": "c1"}, {"name": "dead", "status": "dead", "kernel": "numpy"}]
     door = FakeConnection(answers={"status": [{"peer": "a", "kernel": "c1", "members": members}]})
     request = JobRequest(JOB, Treatment(every_s=60.0))
-    assert as_all_can(door, request) == request  # type: ignore[arg-type]
-
-
-def test_with_a_peer_of_an_older_release_the_job_is_as_before() -> None:
-    members = [{"name": "b", "status": "alive"}]
-    door = FakeConnection(answers={"status": [{"peer": "a", "kernel": "c1", "members": members}]})
-    assert as_all_can(door, JobRequest(JOB)).job == JOB  # type: ignore[arg-type]
-
-
-def test_a_kernel_that_a_person_chose_stays() -> None:
-    door = FakeConnection(answers={"status": [{"peer": "a", "kernel": "c1", "members": []}]})
-    request = as_all_can(door, JobRequest(JOB), choose_kernel=False)  # type: ignore[arg-type]
-    assert request.job == replace(JOB, rounding="receiver")
-
-
-def test_only_a_submission_with_an_id_has_that_field() -> None:
-    """A peer of the release before refuses a field that it does not know."""
-    accepted = {"job": "job-1", "roster": ["a"], "accepted": True}
-    for request_id, expected in (("", None), ("mine", "mine")):
-        door = FakeConnection([accepted])
-        submit(door, JobRequest(JOB), request_id=request_id)  # type: ignore[arg-type]
-        ((_, fields),) = door.asked
-        assert fields.get("id") == expected
+    assert with_common_kernel(door, request) == request  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def load(config: Mapping[str, Any], told: Told) -> Any:
 def test_columns_and_missing_values(tmp_path: Path) -> None:
     file, told = tmp_path / "rows.csv", Told()
     file.write_text("time,w,h\nx,1,2\ny,,4\nz,5,6\n", encoding="utf-8")
-    config = {"data": str(file), "columns": ["h", "w"], "missing": "drop"}
+    config = {"data": str(file), "columns": ["h", "w"], "missing_values": "drop"}
     assert load(config, told).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
     assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns as numbers"})
     refused = load(config | {"missing": "error"}, told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import RECEIVER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.wire import ContributionReader
 
@@ -24,11 +23,10 @@ N_PEERS = 20
 
 
 def _opened(protocol: str, n_clusters: int, n_features: int, **parameters: Any) -> tuple[Job, JobState]:
-    """A job in its first clustering round, whose receivers round."""
+    """A job in its first clustering round."""
     box = ([-50.0] * n_features, [50.0] * n_features)
     init = np.random.default_rng(0).normal(size=(n_clusters, n_features))
     job = cluster_job(protocol, n_clusters=n_clusters, bounds=box, init=init, **parameters)
-    job = replace(job, rounding=RECEIVER)
     return job, engine.begin(job)
 
 
@@ -56,14 +54,6 @@ def test_ten_centers_of_64_columns_take_five_kilobytes() -> None:
     X = Local(np.random.default_rng(1).normal(size=(50, 64)))
     assert len(engine.sent(job, state, X, 0, N_PEERS).encode()) < 5_500
     assert len(engine.contribution(job, state, X, 0, N_PEERS).encode()) > 15_000
-
-
-def test_without_that_floats_are_refused() -> None:
-    job, state = _opened("llf-cm", 2, 1)
-    given = engine.sent(job, state, Local([[0.0], [1.0], [2.0]]), 0, N_PEERS).encode()
-    reader = ContributionReader(replace(job, rounding="sender"), state, n_peers=N_PEERS)
-    with pytest.raises(WireError, match="counts is float64"):
-        reader.read(given)
 
 
 def test_a_sum_of_several_is_not_read_as_floats() -> None:

@@ -17,7 +17,6 @@ from p2pclust.data.vertical import split_columns
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import PartitionSpec
 from p2pclust.jobs.explain import explain
-from p2pclust.jobs.fields import renamed, renamed_settings
 from p2pclust.jobs.requests import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.scenario.file.availability import describes_devices
@@ -51,9 +50,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = (), seed: int | N
     """
     file = Path(path)
     document = read_toml(file)
-    if "data" in document:
-        document["data"] = renamed(document["data"], "missing", "missing_values", f"{file}: [data]")
-    for override in renamed_settings(overrides, "data.missing", "data.missing_values"):
+    for override in overrides:
         apply_override(document, override)
     if seed is not None:
         document["seed"] = seed

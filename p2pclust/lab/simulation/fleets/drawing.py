@@ -81,12 +81,6 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
                 faults[-1] = replace(faults[-1], peers=(peer, *[one for one in faults[-1].peers if one != peer]))
     # These two are drawn apart, so that everything else of a seed stays as it was.
     signs_facts = "forged-facts" in swarm.faults or bool(np.random.default_rng([seed, 33]).random() < 0.5)
-    older = (
-        ()
-        if signs_facts or "facts-signed-from-now-on" in swarm.faults
-        else _older(np.random.default_rng([seed, 34]), n)
-    )
-    faults += _upgrades(np.random.default_rng([seed, 35]), older)
     return FleetPlan(
         seed=seed,
         n_peers=n,
@@ -103,26 +97,13 @@ def draw(seed: int, swarm: Bounds = Bounds()) -> FleetPlan:
         core=core,
         lasts_s=lasts_s,
         signs_facts=signs_facts,
-        older=older,
         liar=_liar(np.random.default_rng([seed, 36]), n) if signs_facts else -1,
     )
-
-
-def _older(rng: np.random.Generator, n: int) -> tuple[int, ...]:
-    """Draw the peers of the release before: half of them, in four of ten fleets."""
-    return tuple(sorted(rng.permutation(n)[: (n + 1) // 2].tolist())) if rng.random() < 0.4 else ()
 
 
 def _liar(rng: np.random.Generator, n: int) -> int:
     """Draw the peer that speaks out of turn, in half of the fleets of three or more."""
     return int(rng.integers(n)) if n > 2 and rng.random() < 0.5 else -1
-
-
-def _upgrades(rng: np.random.Generator, older: tuple[int, ...]) -> list[RandomFault]:
-    """Draw when some of them get the newer release, one after another."""
-    upgraded = older[: int(rng.integers(0, len(older) + 1))]
-    at_s = np.sort(rng.uniform(0.0, 4.0, len(upgraded))).tolist()
-    return [RandomFault(at, "upgraded", (peer,), 0.0) for peer, at in zip(upgraded, at_s, strict=True)]
 
 
 def _faults(rng: np.random.Generator, n: int, kinds: list[str], swarm: Bounds, lasts_s: float) -> list[RandomFault]:

@@ -309,11 +309,6 @@ def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names.pop(_name(fleet, fault), None)
 
 
-def _upgrade(fleet: RandomFleet, fault: RandomFault) -> None:
-    """A person ends the peer and starts it again with the newer release."""
-    fleet.upgrade(_name(fleet, fault))
-
-
 def _sign_facts(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.sign_facts()
 
@@ -346,5 +341,4 @@ KINDS: Final[dict[str, FaultKind]] = {
     "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
     "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # the same
-    "upgraded": FaultKind(_upgrade, _nothing, only_named=True),  # the same, of peers of the release before
 }

@@ -24,7 +24,6 @@ from p2pclust.lab.simulation.fleets.forging import Forger
 from p2pclust.lab.simulation.fleets.ghosts import Ghosts
 from p2pclust.lab.simulation.fleets.jobs import KINDS
 from p2pclust.lab.simulation.fleets.plan import FleetPlan
-from p2pclust.lab.simulation.fleets.two_releases import TwoReleases
 from p2pclust.lab.simulation.swarms.fedcref import labelled
 from p2pclust.lab.simulation.swarms.marks import Marks, PhaseCrashes, aggregates
 from p2pclust.lab.simulation.swarms.out_of_turn import OutOfTurn
@@ -35,7 +34,6 @@ from p2pclust.peer.core.core import Core
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.timing import preset
-from p2pclust.protocols.engine.job import RECEIVER, SENDER
 from p2pclust.protocols.engine.local import Local
 
 _SEE_EACH_OTHER_S = 60.0
@@ -64,11 +62,9 @@ class RandomFleet:
         self.plan = plan
         width = len(str(plan.n_peers - 1))
         self.names = [f"p{index:0{width}d}" for index in range(plan.n_peers)]
-        rounding = (SENDER, RECEIVER)[plan.seed % 2 if not plan.older else 0]
         turns = Turns()
         self.jobs = [
-            drawn(job, replace(KINDS[job.kind].job(job, plan.seed + number), rounding=rounding), turns)
-            for number, job in enumerate(plan.jobs)
+            drawn(job, KINDS[job.kind].job(job, plan.seed + number), turns) for number, job in enumerate(plan.jobs)
         ]
         rng = np.random.default_rng([plan.seed, 21])
         self.locals = self._locals(rng)
@@ -85,9 +81,6 @@ class RandomFleet:
         self.world.workers.task_s = plan.compute_s
         self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
         self.world.watch(self.published, self.named_rosters)
-        older = [self.names[index] for index in plan.older]
-        # A repeated job does not ask what a device can do that is enrolled later: see docs/operations.md, Upgrades.
-        self.releases = TwoReleases(self.world, [name for name in older if name not in self._enrolled_later()])
         if plan.signs_facts:  # otherwise peers take what others forge
             self.world.forge = self.forger
         self.refutations = Refutations("" if plan.liar < 0 else self.names[plan.liar])
@@ -202,12 +195,6 @@ class RandomFleet:
         if name not in self.strangers:
             self.world.start(name)
 
-    def upgrade(self, name: str) -> None:
-        """A person installs the newer release on a peer, and restarts it."""
-        if self.releases.upgrade(name):
-            self.marks.counts["peer upgraded"] += 1
-            self.start(name)
-
     def sign_facts(self) -> None:
         """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
         self.published.rosters_differ()
@@ -311,8 +298,7 @@ class RandomFleet:
         named = self.names[job.plan.named] if job.plan.named >= 0 and treatment.collect != "gossip" else ""
         if named in roster:
             treatment = replace(treatment, aggregator=named)
-        mathematics = self.releases.job_for(job.job, self.on_roster(), core).to_dict()
-        return Submit(bytes(msgpack.packb(mathematics)), roster, treatment, str(number))
+        return Submit(bytes(msgpack.packb(job.job.to_dict())), roster, treatment, str(number))
 
     def _cancel(self, number: int) -> None:
         job = self.jobs[number]

@@ -69,7 +69,6 @@ class FleetPlan:
     core: tuple[int, ...]  # the peers that are healed in the end; all, or a majority
     lasts_s: float = FAULTS_WITHIN_S
     signs_facts: bool = False  # whether the fleet roster says that all peers sign their facts
-    older: tuple[int, ...] = ()  # the peers of the release before
     liar: int = -1  # a peer that speaks out of turn
 
     @property
@@ -86,11 +85,9 @@ class FleetPlan:
         facts = "signed facts" if self.signs_facts else "unsigned facts"
         network = f"delay up to {c.delay_s[1]:g} s, loss {c.loss:.0%}, duplicates {c.duplicates:.0%}"
         fleet = f"{self.n_peers} peers, {mesh}, timing {self.timing}, patience {self.patience_s:g} s{small}, {facts}"
-        older = [f"peers {self.older} are of the release before"] if self.older else []
         lies = [f"peer {self.liar} speaks out of turn"] if self.liar >= 0 else []
         return [
             f"{fleet}; {network}; {heals}",
-            *older,
             *lies,
             *(f"job at {job.at_s:.2f} s: {_shown(job)}" for job in self.jobs),
             *(f"crash while {phase}, occurrence {k}, {after} effects later" for phase, k, after in self.phase_crashes),

@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgpack
 import numpy as np
 
-from p2pclust.clustering.kernels import NUMPY
 from p2pclust.lab.simulation.swarms.control_mutants import CLIENT_MUTANTS
 from p2pclust.lab.simulation.swarms.liar_mutants import LIAR_MUTANTS
 from p2pclust.lab.simulation.swarms.shipped import SHIPPED_MUTANTS
@@ -350,7 +349,6 @@ ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "invented-peers-taken": ((HeldRosters, "flaw", _takes_invented_peers),),
     "old-fleet-roster-taken": ((HeldRosters, "flaw", _takes_old_rosters),),
     "new-keys-not-barred": ((HeldRosters, "other_key", _never),),
-    "newer-job-for-an-older-peer": ((Core, "kernel_of", lambda core, name: NUMPY),),
 }
 
 #: The same for worlds in which a peer often aggregates again while a task of its former term runs.

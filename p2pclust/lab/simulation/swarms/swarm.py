@@ -8,7 +8,7 @@ and all peers have restarted: now the job has to end, with the bits of the in-pr
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.job import RECEIVER, SENDER, Job, JobState
+from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
@@ -81,7 +81,7 @@ class Swarm:
             self.world.watch(self.refutations)
         self.phase_crashes = PhaseCrashes(plan.phase_crashes, self.marks)
         self._rng = rng
-        self.job = replace(self._job(), rounding=(SENDER, RECEIVER)[plan.seed % 2])
+        self.job = self._job()
 
     def _overlay(self) -> dict[str, tuple[str, ...]] | None:
         """Each peer's neighbours; None on a full mesh."""

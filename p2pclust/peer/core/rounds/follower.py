@@ -115,11 +115,11 @@ class Follower:
             return  # it may come late, and before the blob of a newer state is here
         if place is not None and here != position:
             self.leave_place()
-        if not message.parents and not message.height:
+        if not message.height:
             self._direct = position
         elif place is not None and place.opened == message:
             place.again()
-        elif message.height or len(message.parents) == len(self._document.roster):
+        else:
             self.leave_place()
             try:
                 self._place = TreeSum(self._job, carrier, message)

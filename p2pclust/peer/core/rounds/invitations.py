@@ -76,12 +76,7 @@ class Invitations:
         branches, tree = opened.branches, opened.tree
         if branches is None or tree is None or index not in branches.children or tree.below[index] & branches.barred:
             return message
-        if self._document.knows_branches:
-            return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
-        parents = tree.parents
-        return replace(
-            message, aggregator=self._me, parents=tuple(parents.get(i, -1) for i in range(len(self._document.roster)))
-        )
+        return replace(message, aggregator=self._me, height=tree.height[self._me], below=tree.pairs(index))
 
     def heartbeat(self, opened: OpenRound | None) -> None:
         """Send a heartbeat to each peer that was not sent an open in the last heartbeat period."""

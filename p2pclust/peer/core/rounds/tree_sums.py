@@ -38,11 +38,6 @@ class Tree:
     below: Mapping[int, int]  # as bits, including the peer itself
     height: Mapping[int, int]  # 0 for a leaf
 
-    @property
-    def parents(self) -> dict[int, int]:
-        """The parent of each peer but the root."""
-        return {child: peer for peer, children in self.children.items() for child in children}
-
     def pairs(self, peer: int) -> tuple[int, ...]:
         """Return the peers below a peer, each followed by its parent, which `branch_of` reads."""
         found: list[int] = []
@@ -60,12 +55,7 @@ class Tree:
 
 @lru_cache(maxsize=16)
 def tree_of(parents: tuple[int, ...], root: int) -> Tree:
-    """Read a tree.
-
-    Raises
-    ------
-    WireError
-        If a parent is not on the roster, or a peer with a parent is not below the root.
+    """Return the tree below a root, from the parent of each roster index; -1 for none.
 
     Examples
     --------
@@ -75,15 +65,11 @@ def tree_of(parents: tuple[int, ...], root: int) -> Tree:
     """
     lists: dict[int, list[int]] = {}
     for peer, parent in enumerate(parents):
-        if parent >= len(parents) or (peer == root and parent != -1):
-            raise WireError(f"tree: {parent} cannot be a parent of {peer}")
         if parent >= 0:
             lists.setdefault(parent, []).append(peer)
     order = [root]
     for peer in order:
         order += lists.get(peer, ())
-    if len(order) != 1 + sum(parent >= 0 for parent in parents):
-        raise WireError("tree: it does not all hang below the aggregator")
     return _tree(order, lists)
 
 
@@ -233,17 +219,10 @@ class TreeSum:
         self._document = job.document
         self.opened = message
         self._me = self._document.index(self._ctx.me)
-        if message.height:
-            self._tree = branch_of(message.below, self._me, len(self._document.roster))
-            if not self._tree.height[self._me] < message.height < len(self._document.roster):
-                raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
-            self._above, self._height = carrier, message.height
-        else:
-            self._tree = tree_of(message.parents, message.aggregator)
-            if message.parents[self._me] < 0:
-                raise WireError("tree: this peer is not in it")
-            self._above = self._document.roster[message.parents[self._me]]
-            self._height = self._tree.height[message.aggregator]
+        self._tree = branch_of(message.below, self._me, len(self._document.roster))
+        if not self._tree.height[self._me] < message.height < len(self._document.roster):
+            raise WireError(f"tree: its height is not {message.height}")  # waits follow from it
+        self._above = carrier
         self._branches = Branches(job.blobs, self._document, self._tree, self._me)
         self._own: Part | None = None
         self._state: Ref | None = None
@@ -257,9 +236,7 @@ class TreeSum:
 
     def _invite(self, child: int) -> None:
         """Hand the message on to a child."""
-        opened = self.opened
-        below = self._tree.pairs(child) if opened.height else ()
-        self._ctx.send(self._document.roster[child], replace(opened, below=below))
+        self._ctx.send(self._document.roster[child], replace(self.opened, below=self._tree.pairs(child)))
 
     def end(self) -> None:
         """Stop the timer: another round began, or the job is over."""
@@ -272,7 +249,7 @@ class TreeSum:
 
     def busy(self) -> bool:
         """Return whether the aggregator should wait for this peer, or for those above it."""
-        patience_s = self._wait_s(self._height)
+        patience_s = self._wait_s(self.opened.height)
         return self._sent is None or self._ctx.now - self._sent_at < patience_s
 
     def refs(self) -> list[Ref]:
@@ -332,7 +309,7 @@ class TreeSum:
         if self._document.treatment.missing != "drop":
             return wait_s
         # The aggregator waits no longer than the deadline.
-        return min(wait_s, self._document.treatment.deadline_s * (1 + height) / (1 + self._height) / 2)
+        return min(wait_s, self._document.treatment.deadline_s * (1 + height) / (1 + self.opened.height) / 2)
 
     def _missing(self) -> list[int]:
         """Return the children that may send more; the aggregator asks the peers below a child that is gone."""

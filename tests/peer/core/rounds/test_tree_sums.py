@@ -13,21 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, Open, Partial
 from p2pclust.peer.core.messages import BlobRequest, Message
 from p2pclust.peer.core.rounds.tree_sums import branch_of, tree_of
 from p2pclust.protocols.engine.workspace import digest_of
 from p2pclust.tools.bit_sets import as_mask, members_of
-
-
-@pytest.fixture(params=[False, True], ids=["parents", "below"], autouse=True)
-def below(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether messages that open a round have what is below each peer, or the parents of all."""
-    monkeypatch.setattr(Document, "knows_branches", request.param)
-    return bool(request.param)
-
 
 LINE = "12 23 34 45"
 RING = "12 23 34 45 15"
@@ -44,31 +35,6 @@ class TestTrees:
         assert tree.height == {0: 3, 1: 0, 2: 2, 3: 1, 4: 0}
         assert tree.without(2) == (3, 4)
         assert tree.without(5) == ()
-
-    @pytest.mark.parametrize(
-        ("parents", "root"),
-        [((-1, 2, 1), 0), ((1, -1), 0), ((-1, 5), 0), ((-1, 1), 0), ((2, 0, 1), 0)],
-        ids=["two in a circle", "the root below", "no such peer", "its own parent", "all in a circle"],
-    )
-    def test_what_is_no_tree_is_refused(self, parents: tuple[int, ...], root: int) -> None:
-        with pytest.raises(WireError, match="tree"):
-            tree_of(parents, root)
-
-    def test_whatever_comes_is_a_tree_or_refused(self) -> None:
-        outcomes: Counter[str] = Counter()
-
-        @given(st.lists(st.integers(-3, 4), min_size=1, max_size=5), st.integers(0, 4))
-        def check(parents: list[int], root: int) -> None:
-            try:
-                tree = tree_of(tuple(parents), root)
-            except WireError:
-                outcomes["refused"] += 1
-                return
-            outcomes["a tree of several" if len(members_of(tree.below[root])) > 1 else "a root"] += 1
-            assert tree.below[root] == as_mask([root, *(peer for peer, parent in enumerate(parents) if parent >= 0)])
-
-        check()
-        assert min(outcomes["refused"], outcomes["a tree of several"]) > 0, outcomes
 
     def test_a_branch_by_hand(self) -> None:
         """Of 0 - 2 - 3 - 4, with 5 below 2, what 2 is sent: its children before theirs."""
@@ -96,6 +62,22 @@ class TestTrees:
     def test_what_is_no_branch_is_refused(self, pairs: tuple[int, ...]) -> None:
         with pytest.raises(WireError, match="tree"):
             branch_of(pairs, 2, 6)
+
+    def test_any_list_is_a_branch_or_refused(self) -> None:
+        outcomes: Counter[str] = Counter()
+
+        @given(st.lists(st.integers(-1, 4), max_size=6))
+        def check(pairs: list[int]) -> None:
+            try:
+                branch = branch_of(tuple(pairs), 0, 4)
+            except WireError:
+                outcomes["refused"] += 1
+                return
+            outcomes["a branch of several" if pairs else "a peer alone"] += 1
+            assert branch.below[0] == as_mask([0, *pairs[::2]])
+
+        check()
+        assert min(outcomes["refused"], outcomes["a branch of several"]) > 0, outcomes
 
     @given(st.data(), st.integers(1, 12))
     def test_a_branch_is_the_part_of_its_tree(self, data: st.DataObject, n_peers: int) -> None:
@@ -307,7 +289,6 @@ class TestHostile:
     @pytest.mark.parametrize(
         "tree",
         [
-            {"parents": (-1, -1, -1, -1, -1)}, {"parents": (-1, 9, 1, 2, 3)}, {"parents": (-1, 0, 3, 2, 0)},
             {"height": 3, "below": (2, 2)}, {"height": 3, "below": (9, 2)}, {"height": 3, "below": (3, 2, 4)},
             {"height": 5, "below": (3, 2, 4, 3)}, {"height": 2, "below": (3, 2, 4, 3)},
         ],
@@ -318,7 +299,7 @@ class TestHostile:
         job = net.submit("p1", toy(2), aggregator="p1", collect="tree")
         net.until(lambda: bool(net.flight))
         opened = next(p.message for p in net.flight if isinstance(p.message, Open))
-        net.arrive("p2", "p3", dataclasses.replace(opened, **({"height": 0, "below": (), "parents": ()} | tree)))
+        net.arrive("p2", "p3", dataclasses.replace(opened, **tree))
         assert [name for name, r in net.reports if r.verb == "bad-tree"] == ["p3"]
         net.manual = lambda message: False
         net.deliver()
