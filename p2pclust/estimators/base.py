@@ -32,7 +32,6 @@ from p2pclust.estimators.inputs import (
 )
 from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import Course, run_job
-from p2pclust.peer.core.treatment import secure_fields
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -141,6 +140,8 @@ class LabellingEstimator(
 
     def _secured(self) -> dict[str, Any]:
         """Return the fields of the treatment of a job with secure sums; empty without."""
+        from p2pclust.jobs.job_keys import secure_fields  # noqa: PLC0415 - imports pydantic
+
         fields = secure_fields(getattr(self, "secure", False))
         refuse(Asked(in_process=self.fleet is None, secure=bool(fields)))
         return fields

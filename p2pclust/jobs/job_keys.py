@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
+from p2pclust.jobs.explain import explain
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_table
-from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, secure_fields
+from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.protocols.engine import exclusions
-from p2pclust.protocols.secure.parameters import LEAST_COHORT, LEAST_GROUPS
+from p2pclust.protocols.secure.parameters import ALL, LEAST_COHORT, LEAST_GROUPS
 from p2pclust.tools.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -35,6 +36,35 @@ class SecureSpec(TomlTable):
     #: For max_weight or robust: into how many fixed groups of at least cohort peers all are dealt; the totals of these
     #: groups are revealed.
     groups: Annotated[int, Field(ge=LEAST_GROUPS)] | None = None
+
+
+def secure_fields(given: bool | Mapping[str, Any] | SecureSpec) -> dict[str, Any]:
+    """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a value that is impossible in every fleet.
+
+    Examples
+    --------
+    >>> secure_fields({"keepers": "all", "cohort": 5})
+    {'secure': True, 'keepers': 4096, 'cohort': 5}
+    >>> secure_fields(False)
+    {}
+    """
+    if isinstance(given, bool):
+        return {"secure": True} if given else {}
+    if not isinstance(given, SecureSpec):
+        if not isinstance(given, Mapping):
+            some = ", ".join(SecureSpec.model_fields)
+            raise UsageError(f"secure: {given!r}: expected true, false, or a table of some of {some}")
+        try:
+            given = SecureSpec.model_validate(dict(given))
+        except ValidationError as error:
+            raise UsageError(explain("secure", error, SecureSpec)) from None
+    named = given.model_dump(exclude_none=True)
+    return {"secure": True} | {name: ALL if value == "all" else value for name, value in named.items()}
 
 
 class PrivateSpec(TomlTable):
@@ -108,8 +138,7 @@ class JobSpec(TomlTable):
     @property
     def secured(self) -> dict[str, Any]:
         """The fields of the treatment of a job with secure sums; empty without."""
-        given = self.secure if isinstance(self.secure, bool) else self.secure.model_dump(exclude_none=True)
-        return secure_fields(given)
+        return secure_fields(self.secure)
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
@@ -159,8 +188,8 @@ def _wrong_parameters(kind: type[Labelling], clusters: int | None, own: Mapping[
     problems = []
     for name, value in own.items():
         if name not in types:
-            has = f": it has {', '.join(types)}" if types else ""
-            problems.append(f"protocol {kind.id!r} has no {name}{did_you_mean(name, [*types, *keys], has)}")
+            meant = did_you_mean(name, [*types, *keys], "")
+            problems.append(f"unknown key {name!r}{meant}" if meant else f"protocol {kind.id!r} has no {name}")
         elif flaw := type_flaw(types[name], value):
             problems.append(f"{name} = {value!r}: {flaw}")
     if not problems:

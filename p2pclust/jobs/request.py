@@ -30,8 +30,8 @@ class JobRequest:
         refuse(self.job.fill_in(replace(treatment.asked, missing=missing)))
         if treatment.secure and (flaw := unfit(self.job, treatment.groups)):
             raise UsageError(flaw)
-        tolerance = treatment.tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)
-        object.__setattr__(self, "treatment", replace(treatment, missing=missing, tolerance=tolerance))
+        tolerance = treatment.gossip_tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)
+        object.__setattr__(self, "treatment", replace(treatment, missing=missing, gossip_tolerance=tolerance))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Literal
 
 from p2pclust.jobs.fields import Bounds
@@ -39,9 +40,7 @@ def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: 
 
 def request_of(spec: JobSpec, job: Job, aggregator: str = "", every_s: float = 0.0) -> JobRequest:
     """Return a job with how the fleet is to do it; `aggregator` is that of the first term, by default elected."""
-    treatment = Treatment(
-        spec.missing, spec.patience_s or 0.0, spec.deadline_s or 0.0, aggregator, spec.collect or "",
-        spec.gossip_tolerance or 0.0, spec.mixing or "", spec.ticks or 0, every_s,
-        verify=spec.verify or "", **spec.secured,
-    )  # fmt: skip
-    return JobRequest(job, treatment, spec.all_to_all)
+    keys = {name: getattr(spec, name) for name in type(spec).model_fields if name != "secure"}
+    given = {**keys, **spec.secured, "aggregator": aggregator, "every_s": every_s}
+    named = {one.name: given[one.name] for one in fields(Treatment) if given.get(one.name) is not None}
+    return JobRequest(job, Treatment(**named), spec.all_to_all)

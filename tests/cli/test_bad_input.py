@@ -86,7 +86,7 @@ def test_what_a_backend_cannot_do(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(IRIS + JOB + fault, encoding="utf-8")
     ended = cli("run", "s.toml", "--backend", "in-process")
     assert ended.code == 2
-    assert ended.err.startswith("error: [[faults]]: the in-process backend has no peers that could fail")
+    assert ended.err.startswith("error: a run in one process excludes [[faults]]: it has no peers that can fail")
 
 
 @pytest.mark.parametrize("protocol", ["fedcref", "uifca"])

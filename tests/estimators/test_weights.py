@@ -135,11 +135,11 @@ def test_weights_that_cannot_be_meant(weights: Any, message: str) -> None:
 def test_what_takes_no_weights_says_so() -> None:
     X = rows(0, 12)
     with pytest.raises(
-        UsageError, match=r"^sample_weight: init = 'careful' does not count weights: take 'split-merge' or"
+        UsageError, match=r"^sample_weight excludes init: it does not count weights: set init = 'split-merge', or"
     ):
         LosslessCMeans(2, init="careful").fit(X, sample_weight=np.ones(12))
     with pytest.raises(
-        UsageError, match=r"^sample_weight: fleet = 'simulated' does not take weights: leave fleet out$"
+        UsageError, match=r"^sample_weight needs a run in one process: peers do not have the weights: leave fleet out$"
     ):
         LosslessCMeans(2, fleet="simulated").fit(X, sample_weight=np.ones(12))
     with pytest.raises(DataError, match=r"^sample_weight: row 2 is -1\.0: expected a finite number, 0 or more$"):

@@ -156,6 +156,6 @@ def test_ids_and_first_centers_reach_processes(home: Path) -> None:
 def test_every_peer_is_indispensable() -> None:
     job = a_job("vertical-cm")
     assert JobRequest(job).treatment.missing == "all"
-    with pytest.raises(UsageError, match="vertical-cm needs every peer's columns in every round: expected 'all'"):
+    with pytest.raises(UsageError, match="a protocol over columns needs missing = 'all'"):
         JobRequest(job, Treatment("wait"))
     assert JobRequest(cluster_job("llf-cm", n_clusters=2)).treatment.missing == "wait"

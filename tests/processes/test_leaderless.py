@@ -24,7 +24,7 @@ def on_a_ring(home: Path, backend: str, *faults: Fault) -> FleetResult:
     rng = np.random.default_rng(0)
     peers = tuple(PeerSpec(name, rng.normal(size=(30, 2)) + 6 * rng.integers(0, 3, (30, 1))) for name in NAMES)
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=4, tol=0.0, seed=0)
-    request = JobRequest(job, Treatment(collect="gossip", tolerance=1e-6))
+    request = JobRequest(job, Treatment(collect="gossip", gossip_tolerance=1e-6))
     return carry_out(
         backend, FleetSpec(peers, (request,), faults=faults, timing="fast", overlay=RING, directory=home)
     )  # fmt: skip

@@ -122,10 +122,10 @@ def test_the_first_of_several_starts_is_that_of_one() -> None:
     [
         (
             {"init": "shared-k-means++"},
-            "n_init = 2: shared-k-means\\+\\+ is one set of first centers: leave n_init out",
+            "n_init excludes init = 'shared-k-means\\+\\+': it makes one set of first centers: leave n_init out",
         ),
-        ({"init": np.zeros((6, 2))}, "n_init = 2: an array is one set of first centers"),
-        ({"accelerate": True}, "with n_init = 2 leave it out"),
+        ({"init": np.zeros((6, 2))}, "n_init excludes an array of first centers"),
+        ({"accelerate": True}, "accelerate excludes n_init: "),
         ({"n_init": 0}, "n_init = 0: expected a whole number from 1 to 100"),
         ({"n_init": 1.5}, "n_init = 1.5"),
     ],

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("gossip_tolerance = 1e-6", "gossip_tolerance is for collect = 'gossip'"),
-        ('collect = "tree"\nmixing = "push-sum"', "mixing is for collect = 'gossip'"),
+        ("gossip_tolerance = 1e-6", "gossip_tolerance needs collect = 'gossip'"),
+        ('collect = "tree"\nmixing = "push-sum"', "mixing needs collect = 'gossip'"),
         ('collect = "gossip"\nmissing = "drop"\ndeadline_s = 1.0', "no aggregator that waits"),
         ('collect = "gossip"\npatience_s = 1.0', "no aggregator that waits"),
         ('collect = "gossip"\ngossip_tolerance = 0.0', "gossip_tolerance"),

@@ -50,13 +50,13 @@ def test_what_a_scenario_may_say(more: str, secured: dict[str, Any], scenario_fi
         ("secure = {keeper = 3}", "keeper"),
         ("secure = {groups = 2}", "groups"),
         ('secure = {groups = 3}\nrobust = "median"\nverify = "all"', "not of groups"),
-        ('secure = {groups = 3}\nrobust = "median"\ncollect = "tree"', "several groups are added up on the way"),
+        ('secure = {groups = 3}\nrobust = "median"\ncollect = "tree"', "groups excludes collect = 'tree'"),
         ("secure = {keepers = 1}", "keepers"),
         ('secure = {keepers = "some"}', "keepers"),
         ("secure = {cohort = 2}", "cohort"),
         ('secure = {burnt = "leave"}', "burnt"),
         ('secure = {leave = "never"}', "leave"),
-        ('secure = true\ncollect = "gossip"', "no aggregator that could fix a set of peers"),
+        ('secure = true\ncollect = "gossip"', "secure sums need an aggregator"),
     ],
 )
 def test_what_does_not_go_together(more: str, words: str, scenario_file: Callable[..., str]) -> None:
@@ -67,7 +67,7 @@ def test_what_does_not_go_together(more: str, words: str, scenario_file: Callabl
 @pytest.mark.parametrize(
     ("more", "backend", "words"),
     [
-        ("secure = true", "in-process", "nothing crosses a link in process"),
+        ("secure = true", "in-process", "a run in one process excludes secure"),
         ("secure = {cohort = 5}", "simulated", r"expected 3 to the number of peers \(4\)"),
         ("secure = {keepers = 5}", "simulated", "expected 2 to 4, the number of peers, or 'all'"),
     ],
@@ -178,7 +178,7 @@ def test_a_liar_within_its_group_moves_no_center_far(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("job", "groups", "words"),
     [
-        ({}, 3, "only max_weight and robust need the totals of groups"),
+        ({}, 3, "groups needs max_weight or robust"),
         ({"robust": "median"}, 0, "set groups of secure"),
     ],
 )

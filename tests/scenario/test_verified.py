@@ -32,9 +32,9 @@ def test_what_does_not_go_together(more: str, words: str, scenario_file: Callabl
 
 
 def test_what_cannot_be_verified_is_refused(scenario_file: Callable[..., str]) -> None:
-    with pytest.raises(UsageError, match="verify: nothing crosses a link in process"):
+    with pytest.raises(UsageError, match="a run in one process excludes verify"):
         check_backend(load_scenario(scenario_file('verify = "all"')), "in-process")
-    with pytest.raises(UsageError, match="verify: nothing crosses a link in process"):
+    with pytest.raises(UsageError, match="a run in one process excludes verify"):
         backend("in-process").result(cluster_job("llf-cm", n_clusters=1), [Local([[0.0]])], Treatment(verify="all"))
     with pytest.raises(UsageError, match="a number for each row"):
         JobRequest(cluster_job("vertical-cm", n_clusters=2), Treatment(missing="all", verify="all"))

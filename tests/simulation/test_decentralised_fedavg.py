@@ -46,7 +46,7 @@ def rows() -> list[np.ndarray]:
 
 def carry_out(name: str, *faults: Fault, ticks: int = 1) -> FleetResult:
     peers = tuple(PeerSpec(n, X) for n, X in zip(NAMES, rows(), strict=True))
-    request = JobRequest(a_job(), Treatment(collect="gossip", tolerance=1e-6, ticks=ticks))
+    request = JobRequest(a_job(), Treatment(collect="gossip", gossip_tolerance=1e-6, ticks=ticks))
     spec = FleetSpec(peers, (request,), timing="fast", overlay=RING, faults=faults)
     return backend(name).carry_out(spec, lambda event: None)
 

@@ -55,7 +55,7 @@ def spec_of(
     job = cluster_job(protocol, n_clusters=3, max_rounds=3, tol=0.0, seed=0)
     graph = GRAPHS.get(kind)
     overlay = None if graph is None else {NAMES[i]: tuple(sorted(NAMES[j] for j in graph[i])) for i in graph}
-    request = JobRequest(job, Treatment(collect="gossip", tolerance=TOLERANCE))
+    request = JobRequest(job, Treatment(collect="gossip", gossip_tolerance=TOLERANCE))
     return FleetSpec(peers, (request,), faults=faults, timing="fast", overlay=overlay, give_up_s=give_up_s)
 
 
@@ -173,7 +173,7 @@ def a_world(n: int) -> tuple[World, Network, Watch, list[str]]:
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=30, tol=0.0, seed=0)
     world.step(
         world.peers[names[0]],
-        Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", tolerance=1e-6)),
+        Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", gossip_tolerance=1e-6)),
     )
     assert world.run_until(world.now + 30.0, lambda: "combined" in [verb for _, _, verb, _ in watch.reports])
     return world, network, watch, names

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 #: Any other option is a parameter of the job, named as in a scenario.
 SUBMIT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FLAGS = ("--secure", "--wait", "--json")  # the options that take no value
-_SECURE = ("keepers", "cohort", "burnt", "leave", "groups")  # the parameters of secure sums
 
 
 def submit(
@@ -118,6 +117,7 @@ def submit(
     """
     from p2pclust.clustering.kernels import AUTO  # noqa: PLC0415
     from p2pclust.hosts import submission  # noqa: PLC0415
+    from p2pclust.jobs.job_keys import SecureSpec  # noqa: PLC0415
     from p2pclust.jobs.submission import request_from  # noqa: PLC0415
 
     options = {
@@ -130,7 +130,7 @@ def submit(
         given["roster"] = [name.strip() for name in roster.split(",") if name.strip()]
     more = parameters(context.args)
     if secure:
-        given["secure"] = {name: more.pop(name) for name in _SECURE if name in more} or True
+        given["secure"] = {name: more.pop(name) for name in SecureSpec.model_fields if name in more} or True
     request, spec = request_from(given | more)
     console = stderr()
     with client_of(peer, bundle, fleet_roster) as client:

@@ -179,7 +179,7 @@ class Driver:
         if not new:
             why = f"refused the job: {record.refused}" if record.refused else "does not answer"
             raise FleetError(f"{name} {why}")
-        new[0].tolerance, new[0].missing = request.treatment.tolerance or None, request.treatment.missing
+        new[0].tolerance, new[0].missing = request.treatment.gossip_tolerance or None, request.treatment.missing
         self._start_clock()
         return new[0]
 

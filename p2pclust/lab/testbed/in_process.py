@@ -37,7 +37,12 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
             links = links_between(names, spec.overlay, treatment.mixing or usual_mixing(treatment.ticks))
             rows = [peer.local() for peer in peers]
             state = run_leaderless(
-                request.job, rows, links, tolerance=treatment.tolerance, ticks=treatment.ticks, on_round=rounds.mixed
+                request.job,
+                rows,
+                links,
+                tolerance=treatment.gossip_tolerance,
+                ticks=treatment.ticks,
+                on_round=rounds.mixed,
             )
         else:
             state = run_in_process(request.job, [peer.local() for peer in peers], rounds.combined, workspaces)
@@ -48,8 +53,8 @@ def carry_out(spec: FleetSpec, on_event: OnEvent) -> FleetResult:
         blobs = {digest: workspaces.blobs[digest] for digest in wanted}
         results.append(
             JobResult(
-                job_id, names, state, (), digests, time.monotonic() - start, notes, blobs, treatment.tolerance or None,
-                rounds.reached, tuple(rounds.ticks),
+                job_id, names, state, (), digests, time.monotonic() - start, notes, blobs,
+                treatment.gossip_tolerance or None, rounds.reached, tuple(rounds.ticks),
             )
         )  # fmt: skip
     nothing = {"messages_sent": 0, "messages_received": 0, "bytes_sent": 0, "bytes_received": 0, "max_rss_mb": None}

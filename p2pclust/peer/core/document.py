@@ -96,7 +96,7 @@ class Document:
                 "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
                 "to know these"
             )
-        if flaw := tolerance_flaw(self.treatment.tolerance, self.peers_links.hops):
+        if flaw := tolerance_flaw(self.treatment.gossip_tolerance, self.peers_links.hops):
             raise UsageError(flaw)
 
     @cached_property
@@ -201,7 +201,7 @@ class Document:
             treatment.deadline_s, treatment.aggregator, self.submitter, self.nonce, treatment.collect,
         ]  # fmt: skip
         if treatment.collect == "gossip":
-            fields += [treatment.tolerance, treatment.mixing, self.links, treatment.ticks]
+            fields += [treatment.gossip_tolerance, treatment.mixing, self.links, treatment.ticks]
         if self.turn is not None:
             fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
         if treatment.keyed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -10,11 +9,9 @@ from p2pclust.errors import UsageError
 from p2pclust.peer.core.timing import PRESETS
 from p2pclust.protocols.engine import exclusions
 from p2pclust.protocols.secure.parameters import (
-    ALL,
     BURNT,
     KEEPERS,
     LEAST_COHORT,
-    LEAST_GROUPS,
     LEAVE,
     SecureSums,
     usual_cohort,
@@ -33,7 +30,7 @@ VERIFY: Final = ("", "all")
 #: here already are read whatever they say.
 LEAST_PATIENCE_S: Final = 0.1
 
-#: The default `Treatment.tolerance` of gossip rounds.
+#: The default `Treatment.gossip_tolerance` of gossip rounds.
 TOLERANCE: Final = 1e-9
 
 #: Followers learn with the next heartbeat at the latest that a turn is over. The slowest heartbeat of all presets counts,
@@ -61,7 +58,7 @@ class Treatment:
         Of term 1; by default, elected.
     collect : {"star", "tree", "gossip"}
         How contributions come together; by default, as the overlay requires.
-    tolerance : float
+    gossip_tolerance : float
         Of ``collect="gossip"``, as the next two: how closely all estimates of a sum agree, relative to the sum of absolute
         values; by default 1e-9.
     mixing : {"push-sum", "metropolis-hastings"}
@@ -96,7 +93,7 @@ class Treatment:
     deadline_s: float = 0.0
     aggregator: str = ""
     collect: str = ""
-    tolerance: float = 0.0
+    gossip_tolerance: float = 0.0
     mixing: str = ""
     ticks: int = 0
     every_s: float = 0.0
@@ -164,9 +161,8 @@ class Treatment:
     @property
     def asked(self) -> exclusions.Asked:
         """What the table of exclusions looks at; patience_s has a value in every document, and counts as unknown."""
-        named = {"gossip_tolerance": self.tolerance, "every": self.every_s}
         given = {name: value for name, value in asdict(self).items() if name != "patience_s"}
-        return exclusions.Asked.of({**given, **named})
+        return exclusions.Asked.of({**given, "every": self.every_s})
 
 
 def every_flaw(every_s: float) -> str:
@@ -180,38 +176,3 @@ def every_flaw(every_s: float) -> str:
     if _LEAST_EVERY_S <= every_s < _FOREVER_S:
         return ""
     return f"expected at least {_LEAST_EVERY_S:g} s, and less than {_FOREVER_S:g} s"
-
-
-def secure_fields(given: bool | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a treatment from what a person gives as ``secure``: true or false, or a table of parameters.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, or a value that is impossible in every fleet.
-
-    Examples
-    --------
-    >>> secure_fields({"keepers": "all", "cohort": 5})
-    {'secure': True, 'keepers': 4096, 'cohort': 5}
-    >>> secure_fields(False)
-    {}
-    """
-    if isinstance(given, bool):
-        return {"secure": True} if given else {}
-    known = ("keepers", "cohort", "burnt", "leave", "groups")
-    if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in known]):
-        what = repr(given) if not isinstance(given, Mapping) else f"unknown key {unknown[0]!r}"
-        raise UsageError(f"secure: {what}: expected true, false, or some of {', '.join(known)}")
-    keepers, cohort = given.get("keepers", KEEPERS), given.get("cohort", LEAST_COHORT)
-    if keepers != "all" and (type(keepers) is not int or keepers < 2):
-        raise UsageError(f"secure: keepers = {keepers!r}: expected a whole number, at least 2, or 'all'")
-    if type(cohort) is not int or cohort < LEAST_COHORT:
-        raise UsageError(f"secure: cohort = {cohort!r}: expected a whole number, at least {LEAST_COHORT}")
-    groups = given.get("groups", LEAST_GROUPS)
-    if type(groups) is not int or groups < LEAST_GROUPS:
-        raise UsageError(f"secure: groups = {groups!r}: expected a whole number, at least {LEAST_GROUPS}")
-    for name, choices in (("burnt", BURNT), ("leave", LEAVE)):
-        if given.get(name, choices[0]) not in choices:
-            raise UsageError(f"secure: {name} = {given[name]!r}: expected one of {', '.join(choices)}")
-    return {"secure": True} | {name: ALL if value == "all" else value for name, value in given.items()}

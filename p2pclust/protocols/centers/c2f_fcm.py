@@ -30,7 +30,7 @@ from p2pclust.protocols.engine.local import Local
 
 @dataclass(frozen=True)
 class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
-    """C2F-FCM.
+    """C2F-FCM: fuzzy c-means at each peer; the local centers are clustered by k-means.
 
     Parameters
     ----------
@@ -39,6 +39,9 @@ class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "c2f-fcm"
+    reveals: ClassVar[str] = (
+        "each round, the centers that fuzzy c-means finds on its own rows (nothing with C (F + 1) / F rows or fewer)"
+    )
     inits: ClassVar[tuple[str, ...]] = inits_from("careful")
 
     tol: float = 5e-3

@@ -40,7 +40,7 @@ from p2pclust.protocols.engine.local import Local
 
 @dataclass(frozen=True)
 class FFCMProtocol(LocalFuzzy):
-    """FFCM.
+    """FFCM (avg_1, avg_2): fuzzy c-means at each peer; the local centers are averaged or clustered.
 
     Parameters
     ----------
@@ -59,6 +59,10 @@ class FFCMProtocol(LocalFuzzy):
     """
 
     id: ClassVar[str] = "ffcm"
+    reveals: ClassVar[str] = (
+        "each round, the centers that fuzzy c-means finds on its own rows, and with averaging = weighted the sum of "
+        "its rows' memberships in each (nothing with C (F + 1) / F rows or fewer)"
+    )
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
 
     averaging: str = "weighted"

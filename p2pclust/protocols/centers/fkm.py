@@ -38,7 +38,7 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 @dataclass(frozen=True)
 class FederatedKMeansProtocol(Iterated):
-    """FKM (Algorithm 1).
+    """FKM (Algorithm 1): k-means at each peer, one step per round; the local means are clustered by their sizes.
 
     Parameters
     ----------
@@ -51,6 +51,10 @@ class FederatedKMeansProtocol(Iterated):
     """
 
     id: ClassVar[str] = "fkm"
+    reveals: ClassVar[str] = (
+        "each round, the means of its rows in each cluster and the numbers of these rows (nothing of a cluster with "
+        "fewer than min_cluster_size rows, but how many such clusters)"
+    )
     inits: ClassVar[tuple[str, ...]] = ("own", *Iterated.inits)
     pooled_name: ClassVar[str] = "k-means"
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")

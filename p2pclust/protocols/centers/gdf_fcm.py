@@ -44,7 +44,7 @@ _FAR_RANGES = 2.0
 
 @dataclass(frozen=True)
 class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
-    """GDF-FCM.
+    """GDF-FCM: fuzzy c-means by gradient descent.
 
     Parameters
     ----------
@@ -58,6 +58,10 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     """
 
     id: ClassVar[str] = "gdf-fcm"
+    reveals: ClassVar[str] = (
+        "each round, its number of rows, and the gradient of its rows' objective at the centers (nothing with C (F "
+        "+ 1) / F rows or fewer)"
+    )
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "lo", "hi")
 

@@ -41,7 +41,7 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 @dataclass(frozen=True)
 class KFedProtocol(Clustering):
-    """k-FED (Algorithms 1 and 2).
+    """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once.
 
     Parameters
     ----------
@@ -54,6 +54,9 @@ class KFedProtocol(Clustering):
     """
 
     id: ClassVar[str] = "k-fed"
+    reveals: ClassVar[str] = (
+        "once, the means of its local clusters (none of fewer than min_cluster_size rows, but how many such clusters)"
+    )
     draws: ClassVar[bool] = True
     inits: ClassVar[tuple[str, ...]] = ("own",)
     pooled_name: ClassVar[str] = "k-means"

@@ -38,7 +38,7 @@ from p2pclust.protocols.engine.local import Local
 
 @dataclass(frozen=True)
 class LosslessCMeansProtocol(Alternating):
-    """LLF-CM (Algorithm 1).
+    """LLF-CM (Algorithm 1): k-means, equal to pooled k-means.
 
     Parameters
     ----------
@@ -49,6 +49,11 @@ class LosslessCMeansProtocol(Alternating):
     """
 
     id: ClassVar[str] = "llf-cm"
+    reveals: ClassVar[str] = (
+        "each round, for each cluster: the number of its own rows in it and their sum (zeros if it is one row); and "
+        "its number of rows, up to the number of clusters. In the end its share of the objective and its rows in "
+        "each cluster. With n_init starts, all of that for each"
+    )
     pooled_name: ClassVar[str] = "k-means"
 
     suppress_singletons: bool = True

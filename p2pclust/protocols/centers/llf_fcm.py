@@ -78,7 +78,7 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 
 @dataclass(frozen=True)
 class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
-    """LLF-FCM (Federated FCM, Algorithms 1 and 2).
+    """LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means, equal to pooled fuzzy c-means.
 
     Parameters
     ----------
@@ -95,6 +95,11 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """
 
     id: ClassVar[str] = "llf-fcm"
+    reveals: ClassVar[str] = (
+        "each round, for each cluster: the sum of its rows' memberships and their weighted sum (nothing with C (F + "
+        "1) / F rows or fewer); and its number of rows, up to the number of clusters. In the end its share of the "
+        "objective and the sums of memberships. With n_init starts, all of that for each"
+    )
     works_on: ClassVar[tuple[str, ...]] = (*Alternating.works_on, "coarse")
 
     @property

@@ -50,7 +50,7 @@ from p2pclust.protocols.engine.privacy import size_gate
 
 @dataclass(frozen=True)
 class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
-    """Fuzzy c-means over batches, with forgetting.
+    """Fuzzy c-means over batches of rows in the order in which they came, with forgetting and a report of drift.
 
     Parameters
     ----------
@@ -73,6 +73,11 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """
 
     id: ClassVar[str] = "stream-fcm"
+    reveals: ClassVar[str] = (
+        "each round, for each cluster: the sum of the memberships of its batch's rows and their weighted sum "
+        "(nothing with (C (F + 1) + 1) / F rows in the batch or fewer); its batch's share of the objective, and its "
+        "number of rows, up to the number of clusters"
+    )
     stops: ClassVar[str] = "every batch was gone through"
     works_on: ClassVar[tuple[str, ...]] = (
         *Fuzzy.works_on, "rows", "coarse", "batch", "past_weights", "past_sums", "opened", "cost", "drift",

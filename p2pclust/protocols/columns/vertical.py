@@ -88,7 +88,7 @@ class VerticalClustering(Clustering, ByColumns):
 
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")
     inits: ClassVar[tuple[str, ...]] = INITS
-    stops: ClassVar[str] = "the distances stand still"
+    stops: ClassVar[str] = "the distances change by less than tol"
     moves: ClassVar[str] = "distances"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
@@ -293,7 +293,7 @@ class CrispVertical(VerticalClustering):
 
 @dataclass(frozen=True)
 class VerticalCMeansProtocol(CrispVertical, _OfOwners):
-    """Vertical LLF-CM (Algorithm 4).
+    """Vertical LLF-CM (Algorithm 4): k-means over peers that hold different columns of the same rows.
 
     Parameters
     ----------
@@ -302,6 +302,11 @@ class VerticalCMeansProtocol(CrispVertical, _OfOwners):
     """
 
     id: ClassVar[str] = "vertical-cm"
+    reveals: ClassVar[str] = (
+        "first, its numbers of rows and columns and a salted digest of its rows' ids; each round, the squared "
+        "distance over its columns of each row to each center (with fewer columns than clusters these give its rows "
+        "away up to shift, rotation and mirror image). All peers get each row's cluster"
+    )
 
 
 @dataclass(frozen=True)
@@ -344,7 +349,7 @@ class FuzzyVertical(VerticalClustering):
 
 @dataclass(frozen=True)
 class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
-    """Vertical LLF-FCM (Algorithm 4).
+    """Vertical LLF-FCM (Algorithm 4): fuzzy c-means over peers that hold different columns of the same rows.
 
     Parameters
     ----------
@@ -355,6 +360,7 @@ class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
     """
 
     id: ClassVar[str] = "vertical-fcm"
+    reveals: ClassVar[str] = "as vertical-cm; all peers get each row's memberships"
 
 
 def _below(labels: NDArray[Any], n_clusters: int) -> NDArray[np.int64]:

@@ -343,7 +343,7 @@ class Labelling(Protocol):
     stops : str
         What its own stop rule means, in a few words for people.
     reveals : str
-        Of a plug-in: what a peer reveals, in a few words for people; `p2pclust protocols` shows it.
+        What a peer reveals, in a few words for people; `p2pclust protocols` shows it.
     """
 
     before: ClassVar[tuple[str, ...]]
@@ -391,7 +391,7 @@ class Clustering(Labelling):
     before: ClassVar[tuple[str, ...]] = ("range", "scaling", "seeding")
     inits: ClassVar[tuple[str, ...]] = _INITS
     pooled_name: ClassVar[str]
-    stops: ClassVar[str] = "the centers stand still"
+    stops: ClassVar[str] = "the centers move by less than tol"
     moves: ClassVar[str] = "centers"
 
     n_clusters: int

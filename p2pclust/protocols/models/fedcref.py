@@ -67,9 +67,17 @@ from p2pclust.protocols.models.stability import stop_reason
 
 @dataclass(frozen=True)
 class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
-    """FedCRef; its parameters are those of :class:`FedCRefParameters`."""
+    """FedCRef: an autoencoder for each cluster of each peer; peers find which are the same, and train together.
+
+    Its parameters are those of :class:`FedCRefParameters`.
+    """
 
     id: ClassVar[str] = "fedcref"
+    reveals: ClassVar[str] = (
+        "a model of each of its clusters and its number of rows; for each cluster and each other peer's model one "
+        "byte (mode refined) or bit (paper); each round of a community, a model trained on its rows and their "
+        "number; how many rows changed, and how many are in each community. No label"
+    )
     before: ClassVar[tuple[str, ...]] = ("range", "scaling")
     stops: ClassVar[str] = "rows keep their clusters, or the associations are at rest"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", *ARRAYS)

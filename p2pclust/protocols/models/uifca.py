@@ -60,7 +60,7 @@ _STARTS = ("random", "peers")
 
 @dataclass(frozen=True)
 class UIFCAProtocol(Labelling):
-    """UIFCA with RealNVP.
+    """UIFCA with RealNVP: one normalizing flow per cluster, trained over all peers; each row belongs to the likeliest.
 
     Parameters
     ----------
@@ -94,6 +94,10 @@ class UIFCAProtocol(Labelling):
     """
 
     id: ClassVar[str] = "uifca"
+    reveals: ClassVar[str] = (
+        "each round, for each cluster that has some of its rows: how many, and the weights of the cluster's model "
+        "after training on them (nothing of a cluster that has one)"
+    )
     draws: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("range", "scaling")
     stops: ClassVar[str] = "all its rounds are done"

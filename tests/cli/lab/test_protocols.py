@@ -4,12 +4,10 @@ import json
 
 from tests.cli.conftest import Cli
 
-from p2pclust.cli.fleet.protocols import PROTOCOLS
 from p2pclust.protocols.engine.registry import CLUSTERING
 
 
 def test_lists_every_clustering_protocol(cli: Cli) -> None:
-    assert list(PROTOCOLS) == list(CLUSTERING)
     ended = cli("protocols")
     assert (ended.code, ended.err) == (0, "")
     for name in CLUSTERING:
@@ -20,7 +18,12 @@ def test_json(cli: Cli) -> None:
     ended = cli("protocols", "--json")
     assert (ended.code, ended.err) == (0, "")
     listed = {item["id"]: item for item in json.loads(ended.out)["protocols"]}
-    assert listed["llf-fcm"]["paper_name"] == "LLF-FCM, Federated FCM"
+    assert list(listed) == list(CLUSTERING)
+    assert all(item["what"] and item["reveals"] != "not declared" and item["stops"] for item in listed.values())
+    assert [name for name, item in listed.items() if item["secure"]] == [
+        "llf-cm", "llf-fcm", "gdf-fcm", "stream-fcm", "vertical-cm", "vertical-fcm",
+    ]  # fmt: skip
+    assert listed["llf-fcm"]["what"].startswith("LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means")
     assert listed["llf-fcm"]["parameters"] == {
         "n_clusters": None,
         "tol": 5e-3,

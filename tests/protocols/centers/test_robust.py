@@ -171,7 +171,7 @@ def test_what_needs_single_contributions_is_not_combined_with_what_hides_them() 
     with pytest.raises(UsageError, match="leave max_weight and robust out, or set groups of secure"):
         cluster_job("llf-cm", n_clusters=2, robust="median", secure=True)
     job = cluster_job("llf-cm", n_clusters=2, robust="median")
-    with pytest.raises(UsageError, match="works on peers' single contributions, which takes an aggregator"):
+    with pytest.raises(UsageError, match="max_weight or robust excludes collect = 'gossip'"):
         JobRequest(job, Treatment(missing="", collect="gossip"))
 
 

@@ -364,7 +364,7 @@ class TestOddPeers:
     @pytest.mark.parametrize(
         ("options", "line"),
         [
-            ({"participation": 0.5}, "vertical-cm needs every peer's columns in every round"),
+            ({"participation": 0.5}, "a protocol over columns excludes participation"),
             ({"bounds": ([0.0], [1.0])}, "every peer scales its own columns"),
             ({"init": "uniform"}, r"expected one of k-means\+\+, rows, random, given"),
             ({"transfer": "float16"}, "expected one of float64, float32"),

@@ -466,7 +466,7 @@ def test_contexts_differ_with_the_fleet_the_job_and_the_state() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"participation": 0.5}, "participation = 0.5 draws other peers in every round"),
+        ({"participation": 0.5}, "secure excludes participation"),
         ({"init": "k-means++"}, "init = 'k-means\\+\\+' shows what one peer proposes"),
     ],
 )

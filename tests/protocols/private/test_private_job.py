@@ -38,18 +38,18 @@ def test_parameters() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"bounds": None}, "privacy: ranges that are found .* declare bounds"),
-        ({"secure": False}, "privacy: without secure sums .* set secure = true"),
+        ({"bounds": None}, "privacy needs bounds: .* declare bounds"),
+        ({"secure": False}, "privacy needs secure: .* set secure = true"),
         ({"init": "k-means++"}, "privacy: init = 'k-means\\+\\+' looks at rows: leave init out, or choose 'uniform'"),
         ({"init": "split-merge"}, "privacy: init = 'split-merge' looks at rows"),
         ({"init": [[1.0], [2.0]]}, "columns"),
         ({"init": [[1.0, 0.0]]}, "1 centers were given for 2 clusters"),
-        ({"n_init": 3}, "privacy: n_init = 3: each further start .* leave it out"),
+        ({"n_init": 3}, "privacy excludes n_init: .* leave n_init out"),
         ({"n_init": True}, "privacy: n_init = True"),
-        ({"accelerate": True}, "privacy: accelerate = True: .* leave it out"),
-        ({"participation": 0.5}, "privacy: participation = 0.5: .* leave it out"),
-        ({"scaling": "zscore"}, "privacy: scaling = 'zscore' .* choose one of none, minmax"),
-        ({"tol": 0.1}, "privacy: tol: .* set max_rounds"),
+        ({"accelerate": True}, "privacy excludes accelerate: .* leave accelerate out"),
+        ({"participation": 0.5}, "privacy excludes participation: .* leave participation out"),
+        ({"scaling": "zscore"}, "privacy excludes scaling = 'zscore': .* set scaling to 'none' or 'minmax'"),
+        ({"tol": 0.1}, "privacy excludes tol: .* set max_rounds"),
         ({"max_rounds": 0}, "rounds = 0"),
         ({"fuzzifier": 2.0}, "privacy: llf-cm has no parameter 'fuzzifier'"),
         ({"privacy": 2}, "privacy: expected"),
@@ -67,7 +67,7 @@ def test_what_cannot_be_private_is_refused_in_one_line(change: dict[str, object]
 
 @pytest.mark.parametrize("protocol", ["llf-fcm", "k-fed", "vertical-cm"])
 def test_other_protocols_are_refused(protocol: str) -> None:
-    with pytest.raises(UsageError, match=f"privacy: {protocol} adds no noise to what its peers send: choose llf-cm"):
+    with pytest.raises(UsageError, match="privacy needs protocol = 'llf-cm': .* choose llf-cm"):
         cluster_job(protocol, **OPTIONS)  # type: ignore[arg-type]
 
 

@@ -173,10 +173,16 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + FLEET + JOB + "suppress_singletons = true\n", "[jobs.0]: protocol 'llf-fcm' has no suppress_singletons"),
     (
         HEAD + FLEET + JOB + 'missing = "drop"\ndeadline_s = 1\npatience_s = 3\n',
-        "[jobs.0]: patience_s is for missing = 'wait' or 'all', not 'drop'",
+        "[jobs.0]: patience_s excludes missing = 'drop': such a round ends at its deadline: set deadline_s instead",
     ),
-    (HEAD + FLEET + JOB + "deadline_s = 3\n", "[jobs.0]: deadline_s is for missing = 'drop', not 'wait'"),
-    (HEAD + FLEET + JOB + 'missing = "drop"\n', "[jobs.0]: missing = 'drop' needs deadline_s"),
+    (
+        HEAD + FLEET + JOB + "deadline_s = 3\n",
+        "[jobs.0]: deadline_s needs missing = 'drop': other rounds have no deadline: set missing = 'drop'",
+    ),
+    (
+        HEAD + FLEET + JOB + 'missing = "drop"\n',
+        "[jobs.0]: missing = 'drop' needs deadline_s: the round ends at its deadline: set deadline_s above 0",
+    ),
     (HEAD + FLEET + JOB + "init = [[1, 2, 3, 4]]\n", "[jobs.0]: init has 1 centers: expected clusters = 3"),
     (
         HEAD + FLEET + JOB + '[[faults]]\nat = {}\ndo = "kill"\nwho = "peer-01"\n',
@@ -499,11 +505,14 @@ def test_backends_refuse_what_they_cannot_do(scenario_file: Write) -> None:
     check_backend(linked, "processes")
     with pytest.raises(UsageError) as error:
         check_backend(linked, "in-process")
-    assert str(error.value) == "meter: link: the in-process backend has no devices: choose another backend"
+    assert (
+        str(error.value)
+        == "a run in one process excludes a description of single devices: it has none: run peers: 'simulated' or 'processes'"
+    )
     faulty = load_scenario(scenario_file('[[faults]]\nat = { seconds = 1 }\ndo = "kill"\nwho = "peer"\n'))
     check_backend(faulty, "processes")
     with pytest.raises(UsageError) as error:
         check_backend(faulty, "in-process")
     assert str(error.value) == (
-        "[[faults]]: the in-process backend has no peers that could fail: choose another backend, or --set 'faults=[]'"
+        "a run in one process excludes [[faults]]: it has no peers that can fail: run peers: 'simulated' or 'processes'; or --set 'faults=[]'"
     )

@@ -44,7 +44,7 @@ def test_how_the_fleet_treats_it() -> None:
     assert (treatment.missing, treatment.deadline_s, treatment.every_s) == ("drop", 2.5, 3600.0)
     assert (spec.roster, spec.every) == (("b", "a"), 3600.0)
     gossip, _ = request_from({"protocol": "llf-cm", "clusters": 2, "collect": "gossip", "mixing": "push-sum"})
-    assert (gossip.treatment.collect, gossip.treatment.tolerance, gossip.treatment.mixing) == (
+    assert (gossip.treatment.collect, gossip.treatment.gossip_tolerance, gossip.treatment.mixing) == (
         "gossip",
         1e-9,
         "push-sum",
@@ -57,7 +57,10 @@ def test_how_the_fleet_treats_it() -> None:
         ({"clusters": 3, "fuzifier": 2}, "submit: unknown key 'fuzifier' (did you mean 'fuzzifier'?)"),
         ({"clusters": 3, "fuzzifier": 2}, "submit: protocol 'llf-cm' has no fuzzifier"),
         ({}, "submit: protocol 'llf-cm' needs clusters"),
-        ({"clusters": 3, "missing": "drop"}, "submit: missing = 'drop' needs deadline_s"),
+        (
+            {"clusters": 3, "missing": "drop"},
+            "submit: missing = 'drop' needs deadline_s: the round ends at its deadline: set deadline_s above 0",
+        ),
         ({"clusters": 3, "tol": "small"}, 'submit: tol = "small": expected a number'),
         (
             {"clusters": 3, "every": "soon"},

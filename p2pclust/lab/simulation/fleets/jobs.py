@@ -118,7 +118,7 @@ def _verified(plan: JobPlan, n: int) -> Treatment:
 
 
 def _gossip(plan: JobPlan, n: int) -> Treatment:
-    return Treatment(plan.missing, collect="gossip", tolerance=1e-9, mixing="push-sum")
+    return Treatment(plan.missing, collect="gossip", gossip_tolerance=1e-9, mixing="push-sum")
 
 
 def _fedcref(plan: JobPlan, n: int) -> Treatment:

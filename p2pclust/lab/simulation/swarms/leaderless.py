@@ -44,7 +44,10 @@ class LeaderlessSwarm(Swarm):
     def _request(self, data: bytes, named: str) -> Submit:
         mixing = MIXINGS[self.plan.seed % len(MIXINGS)]
         return Submit(
-            data, treatment=Treatment(missing=self.plan.missing, collect="gossip", tolerance=_TOLERANCE, mixing=mixing)
+            data,
+            treatment=Treatment(
+                missing=self.plan.missing, collect="gossip", gossip_tolerance=_TOLERANCE, mixing=mixing
+            ),
         )
 
     def _judge_result(self, state: JobState) -> None:

@@ -296,7 +296,7 @@ class GossipJob:
         if instead and not self._final:
             nothing = None if offer.mass is None else np.zeros_like(offer.mass)
             offer = Offer(Answer(self._me, instead), nothing)
-        tolerance = self.document.treatment.tolerance
+        tolerance = self.document.treatment.gossip_tolerance
         self._round = Averaging(
             self.circles.links, self._me, offer.answer, offer.mass, tolerance=tolerance, ticks=self._ticks
         )  # fmt: skip

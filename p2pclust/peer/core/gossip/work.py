@@ -35,7 +35,8 @@ class GossipWork:
         task = CloseGossipRound(
             self._document.job, len(self._document.roster), ref,
             answers=tuple(answer for _, answer in sorted(ended.answers.items())),
-            estimate=ended.estimate if ended.size else None, tolerance=inf if own else self._document.treatment.tolerance,
+            estimate=ended.estimate if ended.size else None,
+            tolerance=inf if own else self._document.treatment.gossip_tolerance,
         )  # fmt: skip
         self._ask(within, task)
 

@@ -116,8 +116,11 @@ class Submissions:
             collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
         )  # fmt: skip
         if treatment.collect == "gossip":
-            tolerance, mixing = treatment.tolerance or TOLERANCE, treatment.mixing or usual_mixing(treatment.ticks)
-            treatment = replace(treatment, tolerance=float(tolerance), mixing=mixing)
+            tolerance, mixing = (
+                treatment.gossip_tolerance or TOLERANCE,
+                treatment.mixing or usual_mixing(treatment.ticks),
+            )
+            treatment = replace(treatment, gossip_tolerance=float(tolerance), mixing=mixing)
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
         stores = tuple(self._membership.store_id(name) for name in roster)
         nonce = f"{int(ctx.rng.integers(2**62)):x}" + (f":{event.request}" if event.request else "")

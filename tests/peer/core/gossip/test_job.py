@@ -45,7 +45,7 @@ def a_world(limits: Limits | None = None, **submit: object) -> tuple[World, str]
         world.start(name)
     assert world.run_until(30.0, lambda: all(p.core is not None and _knows(p) for p in world.peers.values()))
     job = cluster_job("llf-fcm", n_clusters=3, max_rounds=4, tol=0.0, seed=0)
-    event = Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", tolerance=1e-6))
+    event = Submit(msgpack.packb(job.to_dict()), treatment=Treatment(collect="gossip", gossip_tolerance=1e-6))
     world.step(world.peers["p0"], replace(event, **submit))
     assert world.run_until(world.now + 30.0, lambda: all(_jobs(p) for p in world.peers.values()))
     (job_id,) = _jobs(world.peers["p0"])

@@ -107,8 +107,8 @@ def test_the_peer_that_was_asked_counts_for_the_majority_that_accepts(n: int) ->
 @pytest.mark.parametrize(("asked", "agreed"), [(0.0, TOLERANCE), (1e-3, 1e-3)])
 def test_a_gossip_job_has_the_tolerance_that_was_asked_for(asked: float, agreed: float) -> None:
     net = met()
-    job = net.submit("p1", toy(1), collect="gossip", tolerance=asked)
-    assert net.core("p1").jobs.jobs[job].document.treatment.tolerance == agreed
+    job = net.submit("p1", toy(1), collect="gossip", gossip_tolerance=asked)
+    assert net.core("p1").jobs.jobs[job].document.treatment.gossip_tolerance == agreed
 
 
 def test_a_repeated_job_is_found_by_its_id_many_turns_later() -> None:

@@ -226,7 +226,7 @@ def test_the_document_says_which_turn_it_is() -> None:
     assert Document.decode(document.encode()) == document
     assert census_of(document).turn == Turn("series-1", 4, True)
     assert Document.decode(census_of(document).encode()).census
-    gossip = replace(document, treatment=replace(treatment, collect="gossip", tolerance=1e-9, mixing="push-sum"))
+    gossip = replace(document, treatment=replace(treatment, collect="gossip", gossip_tolerance=1e-9, mixing="push-sum"))
     assert Document.decode(gossip.encode()) == gossip
 
 
