@@ -122,7 +122,7 @@ class Context:
 
         On a full mesh every peer is a neighbour; if `to` was last heard through a relay, the message goes through it. On any
         other overlay a message about a job that is repeated goes by one other way, too, if it carries frames: the usual way
-        may lose large messages only, while probes get through. Without a known route nothing is sent: a peer that waits for an answer asks again. A
+        may lose large messages only. Without a known route nothing is sent: a peer that waits for an answer asks again. A
         `direct` message takes the link to a neighbour even if that link is broken, because it tries the link.
         """
         relays = self.relays_to(to, direct=direct)
