@@ -1,7 +1,8 @@
 """The server of the page: whole snapshots as server-sent events, from a thread and an event loop of its own.
 
 Needs the extra ``live`` (aiohttp). There is one slot, with the newest snapshot: a browser that reads slowly skips those in
-between, so that it can neither slow the run down nor fill the memory.
+between, so that it can neither slow the run down nor fill the memory. Differences would need a snapshot as well, after a
+loss, for a late browser and for a seek.
 """
 
 from __future__ import annotations

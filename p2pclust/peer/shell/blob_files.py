@@ -2,7 +2,8 @@
 
 A chunk is written and not synced: if a crash loses it, it is fetched again. A blob is synced once, by
 :meth:`BlobFiles.sync`, after all of it was hashed and before the peer announces it; a row that names it is written even
-later. So a row that was synced never names a blob that was not.
+later. So a row that was synced never names a blob that was not. Rows of the store would not do: a synced row for each chunk
+keeps the event loop busy, and rows that are not synced would defeat the check for lost commits (``wal.py``).
 """
 
 from __future__ import annotations

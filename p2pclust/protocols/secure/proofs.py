@@ -1,7 +1,9 @@
 """Signed answers, and the proof of a state: from which signed answers it follows (docs/verified-rounds.md).
 
 In a job with ``verify = "all"`` each peer's device signs what the peer answers to a state. The aggregator puts the answers
-into the next state, as its proof, and every peer makes that state again from them before it adopts it.
+into the next state, as its proof, and every peer makes that state again from them before it adopts it. The proof is a part
+of the state, so every way on which a state travels brings it along, and a peer's disk keeps both together. Contributions
+could not be asked for in doubt: they are gone when their round is over.
 """
 
 from __future__ import annotations

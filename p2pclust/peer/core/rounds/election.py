@@ -249,7 +249,8 @@ class Election:
     def _offer(self, candidate: str, position: tuple[int, int]) -> None:
         """Let a candidate catch up that is refused for the same older register a second time.
 
-        It may be the only candidate that reaches a majority. The first time, a better one may still stand.
+        It may be the only candidate that reaches a majority. The first time, a better one may still stand. It is safe:
+        the state was opened in that term by its only aggregator, and taking it over does not count as adopting it.
         """
         if self._up_to_date(*position):
             self._refused.pop(candidate, None)
