@@ -36,8 +36,7 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 
 DIRTINESS = 0.3

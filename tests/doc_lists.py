@@ -119,14 +119,14 @@ _ASKED = ("n_clusters", "scaling", "tol", "max_rounds")
 
 
 def own_rows() -> list[str]:
-    """Return a table of the parameters that are each protocol's own."""
-    rows = ["| protocol | parameters |", "|---|---|"]
+    """Return a list of the parameters that are each protocol's own."""
+    rows = []
     for name in registry.CLUSTERING:
         own = registry.parameters_of(registry.protocol_class(name)).items()
         shown = [
             f"`{key}`" if value is None else f"`{key} = {json.dumps(value)}`" for key, value in own if key not in _ASKED
         ]
-        rows.append(f"| `{name}` | {', '.join(shown)} |")
+        rows.append(f"- `{name}`: {', '.join(shown)}")
     return rows
 
 

@@ -35,7 +35,7 @@ from p2pclust.estimators.running import Course, run_job
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.exclusions import Asked, refuse
+from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
 from p2pclust.protocols.engine.reasons import NO_DATA
@@ -143,7 +143,7 @@ class LabellingEstimator(
         from p2pclust.jobs.job_keys import secure_fields  # noqa: PLC0415 - imports pydantic
 
         fields = secure_fields(getattr(self, "secure", False))
-        refuse(Asked(in_process=self.fleet is None, secure=bool(fields)))
+        refuse(JobOptions(in_process=self.fleet is None, secure=bool(fields)))
         return fields
 
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:

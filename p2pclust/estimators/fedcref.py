@@ -21,9 +21,8 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job, require_extras
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
-from p2pclust.protocols.engine.runner import one_thread, run_in_process
+from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_process
 from p2pclust.protocols.engine.workspace import Workspace
-from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError
 from p2pclust.estimators.base import RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, is_list_of_peers, seed_from
-from p2pclust.protocols.engine.exclusions import Asked, refuse
+from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.measuring.doubts import objective_of
 
@@ -55,7 +55,7 @@ class WeighingEstimator(RowsEstimator):
         if sample_weight is None:
             return super().fit(X, y)
         init = self.init if isinstance(self.init, str) and self.init != "split-merge" else ""
-        refuse(Asked(weighted=True, in_process=self.fleet is None, init=init))
+        refuse(JobOptions(weighted=True, in_process=self.fleet is None, init=init))
         seed = seed_from(self.random_state)
         arrays, parts = self._held(X, y, seed)
         weights = _weights_of_peers(sample_weight, arrays, parts, of_peers=is_list_of_peers(X))

@@ -38,7 +38,7 @@ class SecureSpec(TomlTable):
     groups: Annotated[int, Field(ge=LEAST_GROUPS)] | None = None
 
 
-def secure_fields(given: bool | Mapping[str, Any] | SecureSpec) -> dict[str, Any]:
+def secure_fields(given: Any) -> dict[str, Any]:
     """Return the fields of a treatment from what a person gives as ``secure``: true or false, or their parameters.
 
     Raises
@@ -161,10 +161,10 @@ class JobSpec(TomlTable):
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        refuse(problems + list(exclusions.problems(self._asked(kind))))
+        refuse(problems + list(exclusions.problems(self._options(kind))))
         return self
 
-    def _asked(self, kind: type[Labelling]) -> exclusions.Asked:
+    def _options(self, kind: type[Labelling]) -> exclusions.JobOptions:
         from p2pclust.protocols.engine import base  # noqa: PLC0415 - as in fields.known_protocol
 
         keys = {name: getattr(self, name) for name in type(self).model_fields}
@@ -176,7 +176,7 @@ class JobSpec(TomlTable):
             "one_by_one": bool(self.own.get("max_weight") or self.own.get("robust")),
             "n_init": issubclass(kind, base.SideBySide) and self.own.get("n_init", 1),
         }
-        return exclusions.Asked.of({**keys, **self.own, **self.secured, **traits})
+        return exclusions.JobOptions.of({**keys, **self.own, **self.secured, **traits})
 
 
 def _wrong_parameters(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ class JobRequest:
     def __post_init__(self) -> None:
         treatment = self.treatment
         missing = treatment.missing or ("all" if self.job.by_columns else "wait")
-        refuse(self.job.fill_in(replace(treatment.asked, missing=missing)))
+        refuse(self.job.fill_in(replace(treatment.options, missing=missing)))
         if treatment.secure and (flaw := unfit(self.job, treatment.groups)):
             raise UsageError(flaw)
         tolerance = treatment.gossip_tolerance or (TOLERANCE if treatment.collect == "gossip" else 0.0)

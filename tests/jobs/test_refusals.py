@@ -13,10 +13,10 @@ from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.submission import request_from
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.exclusions import EXCLUSIONS, Asked, Exclusion, problems, refuse
+from p2pclust.protocols.engine.exclusions import EXCLUSIONS, JobOptions, Exclusion, problems, refuse
 
 FILE = Path(__file__).parent / "refusals.txt"
-WORDS = {one.name for one in fields(Asked) if one.type == "str | None"}
+WORDS = {one.name for one in fields(JobOptions) if one.type == "str | None"}
 
 
 def sides(rule: Exclusion) -> tuple[str, str, str]:
@@ -41,11 +41,11 @@ def test_refusals_are_those_of_the_file() -> None:
 @pytest.mark.parametrize("rule", EXCLUSIONS, ids=lambda rule: rule.rule)
 def test_each_rule_fires_and_only_where_it_should(rule: Exclusion) -> None:
     left, verb, right = sides(rule)
-    assert {left.partition(" = ")[0], right.partition(" = ")[0]} <= {one.name for one in fields(Asked)}
-    broken = Asked(**given(left), **given(right, holds=verb == "excludes"))  # type: ignore[arg-type]
+    assert {left.partition(" = ")[0], right.partition(" = ")[0]} <= {one.name for one in fields(JobOptions)}
+    broken = JobOptions(**given(left), **given(right, holds=verb == "excludes"))  # type: ignore[arg-type]
     assert rule.words in [problem.partition(": ")[0] for problem in problems(broken)]
-    assert not rule.breaks(Asked(**given(left), **given(right, holds=verb == "needs")))  # type: ignore[arg-type]
-    assert not rule.breaks(Asked(**given(left)))  # type: ignore[arg-type] # the other side is not known
+    assert not rule.breaks(JobOptions(**given(left), **given(right, holds=verb == "needs")))  # type: ignore[arg-type]
+    assert not rule.breaks(JobOptions(**given(left)))  # type: ignore[arg-type] # the other side is not known
     assert rule.why
     assert rule.instead
 
@@ -70,7 +70,7 @@ def test_every_way_in_asks_the_table() -> None:
 
 
 def test_options_that_are_not_known_break_nothing() -> None:
-    refuse(Asked())
-    assert Asked.of({"n_init": 1, "participation": 1.0, "init": [[0.0]], "strange": 1}) == Asked(
+    refuse(JobOptions())
+    assert JobOptions.of({"n_init": 1, "participation": 1.0, "init": [[0.0]], "strange": 1}) == JobOptions(
         n_init=False, participation=False, init="given"
     )

@@ -21,10 +21,9 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import _run_child
+from p2pclust.protocols.engine.runner import Workspaces, _run_child
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state
 from p2pclust.protocols.engine.workspace import Workspace
-from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.association import Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed

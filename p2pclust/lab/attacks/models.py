@@ -30,9 +30,8 @@ from p2pclust.protocols.engine.arrays import State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import one_thread, run_in_process
+from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_process
 from p2pclust.protocols.engine.workspace import Workspace
-from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.uifca import UIFCAProtocol
 

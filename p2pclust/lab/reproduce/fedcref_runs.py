@@ -26,7 +26,7 @@ from p2pclust.lab.reproduce.model import Value
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.engine.runner import Workspaces
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, majority

@@ -13,8 +13,7 @@ from p2pclust.errors import FleetError
 from p2pclust.lab.testbed import backend
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 
 Floats = NDArray[np.float64]
 

@@ -12,9 +12,8 @@ from p2pclust.lab.testbed.record import Record
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.gossip.leaderless import run_leaderless
 from p2pclust.protocols.gossip.push_sum import GossipLinks, usual_mixing
 from p2pclust.tools.workers import n_cores

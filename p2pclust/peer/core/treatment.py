@@ -144,7 +144,7 @@ class Treatment:
             raise UsageError("patience_s and deadline_s: expected seconds, patience_s above 0")
         if self.verify not in VERIFY:
             raise UsageError(f"verify = {self.verify!r}: expected 'all', or leave it out")
-        exclusions.refuse(self.asked)
+        exclusions.refuse(self.options)
         if type(self.ticks) is not int or not 0 <= self.ticks <= _MOST_TICKS:
             raise UsageError(f"ticks = {self.ticks!r}: expected a whole number from 0 to {_MOST_TICKS}")
         if type(self.secure) is not bool or not all(type(number) is int for number in self._numbers):
@@ -159,10 +159,10 @@ class Treatment:
         return self.keepers, self.cohort, self.groups
 
     @property
-    def asked(self) -> exclusions.Asked:
+    def options(self) -> exclusions.JobOptions:
         """What the table of exclusions looks at; patience_s has a value in every document, and counts as unknown."""
         given = {name: value for name, value in asdict(self).items() if name != "patience_s"}
-        return exclusions.Asked.of({**given, "every": self.every_s})
+        return exclusions.JobOptions.of({**given, "every": self.every_s})
 
 
 def every_flaw(every_s: float) -> str:

@@ -223,7 +223,7 @@ def _verifier(job: Job, task: BeginJob | StateTask, keys: JobKeys | None, life: 
 def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
     job = job_of(task.job)
     if task.keys is not None and task.keys.verify:
-        exclusions.refuse(job.fill_in(exclusions.Asked(verify=True)))
+        exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
     if task.keys is None or task.keys.secure is None:
         return made(job, engine.begin(job), task.n_peers, blobs)
     if flaw := secure_rounds.unfit(job, task.keys.secure.groups):

@@ -27,7 +27,7 @@ from p2pclust.protocols.centers.robust import ROBUST, robust_totals
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
 from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
-from p2pclust.protocols.engine.exclusions import Asked, refuse
+from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
@@ -209,7 +209,7 @@ class Alternating(Iterated, Additive, SideBySide):
         )
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
-        refuse(Asked(accelerate=self.accelerate, one_by_one=self.one_by_one, n_init=self.n_init > 1))
+        refuse(JobOptions(accelerate=self.accelerate, one_by_one=self.one_by_one, n_init=self.n_init > 1))
 
     @property
     def lossless(self) -> bool:

@@ -105,7 +105,7 @@ def cluster_job(
     kind = clustering_class(protocol)
     parameters = {name: _scalar(value) for name, value in parameters.items()}
     exclusions.refuse(
-        exclusions.Asked.of({
+        exclusions.JobOptions.of({
             **parameters, "protocol": kind.id, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol is not None,
             "participation": _scalar(participation), "privacy": privacy, "secure": secure, "groups": groups,
             "by_columns": issubclass(kind, ByColumns),

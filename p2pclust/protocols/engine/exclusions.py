@@ -15,8 +15,8 @@ from p2pclust.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is known of a job that is asked for; None is not known, and false, 0 or empty is not given.
+class JobOptions:
+    """What is known of a job's options: None is not known, and false, 0 or empty is not given.
 
     The first four follow from the protocol, the next five from how it is run; the others are named as in a scenario.
     """
@@ -80,7 +80,7 @@ _UNUSED: Final = {"n_init": 1, "participation": 1.0}
 class Exclusion:
     """One row of the table: "A excludes B" or "A needs B", why, and what to do.
 
-    A and B are names of :class:`Asked`, alone (given) or with a value.
+    A and B are names of :class:`JobOptions`, alone (given) or with a value.
     """
 
     rule: str
@@ -95,12 +95,12 @@ class Exclusion:
             text = re.sub(rf"\b{name}(?!\w)", words, text)
         return text
 
-    def breaks(self, asked: Asked) -> bool:
+    def breaks(self, options: JobOptions) -> bool:
         """Return whether a job breaks the rule, as far as it is known."""
         left, verb, right = _RULE.fullmatch(self.rule).groups()  # type: ignore[union-attr] # a test reads every rule
-        if not _holds(left, asked):
+        if not _holds(left, options):
             return False
-        other = _holds(right, asked)
+        other = _holds(right, options)
         return bool(other) if verb == "excludes" else other is False
 
 
@@ -119,9 +119,9 @@ _WORDS: Final = {
 }
 
 
-def _holds(side: str, asked: Asked) -> bool | None:
+def _holds(side: str, options: JobOptions) -> bool | None:
     name, _, value = side.partition(" = ")
-    found = getattr(asked, name)
+    found = getattr(options, name)
     return None if found is None else found == value.strip("'") if value else bool(found)
 
 
@@ -196,18 +196,18 @@ EXCLUSIONS: Final = (
 )  # fmt: skip
 
 
-def problems(asked: Asked) -> Iterator[str]:
+def problems(options: JobOptions) -> Iterator[str]:
     """Yield each rule that a job breaks, in one line.
 
     Examples
     --------
-    >>> list(problems(Asked(secure=True, collect="gossip")))
+    >>> list(problems(JobOptions(secure=True, collect="gossip")))
     ["secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"]
     """
-    return (f"{one.words}: {one.why}: {one.instead}" for one in EXCLUSIONS if one.breaks(asked))
+    return (f"{one.words}: {one.why}: {one.instead}" for one in EXCLUSIONS if one.breaks(options))
 
 
-def refuse(asked: Asked) -> None:
+def refuse(options: JobOptions) -> None:
     """Raise UsageError with the first rule that a job breaks."""
-    for problem in problems(asked):
+    for problem in problems(options):
         raise UsageError(problem)

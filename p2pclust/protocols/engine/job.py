@@ -19,7 +19,7 @@ from p2pclust.clustering.kernels import AUTO, C1, KERNELS, NUMPY, named
 from p2pclust.errors import P2PClustError, PluginError, UsageError, WireError
 from p2pclust.protocols.engine.arrays import Arrays, Payload, State, is_canonical, unpack_canonical
 from p2pclust.protocols.engine.base import Additive, ByColumns, Protocol, Remembering, WithWorkspace
-from p2pclust.protocols.engine.exclusions import Asked
+from p2pclust.protocols.engine.exclusions import JobOptions
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import build, main_stage, package_of
 from p2pclust.protocols.engine.round_log import MAX_ITEMS, MAX_TEXT, RoundRecord, is_count, read_log
@@ -139,10 +139,10 @@ class Job:
         """Whether peers keep notes of their own, which contain their part of the result."""
         return any(isinstance(protocol, WithWorkspace) for protocol in self.protocols)
 
-    def fill_in(self, asked: Asked) -> Asked:
-        """Return what is asked for, with what follows from the stages of this job."""
+    def fill_in(self, options: JobOptions) -> JobOptions:
+        """Return these options with what follows from the stages of this job."""
         return replace(
-            asked,
+            options,
             by_columns=self.by_columns,
             with_models=self.has_workspace,
             row_by_row=any(isinstance(protocol, Remembering) for protocol in self.protocols),

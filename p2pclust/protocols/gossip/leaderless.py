@@ -20,7 +20,7 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
-from p2pclust.protocols.engine.exclusions import Asked, problems, refuse
+from p2pclust.protocols.engine.exclusions import JobOptions, problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
@@ -56,7 +56,7 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
     protocol = job.protocols[state.stage]
     mass = None
     try:
-        if problem := next(problems(job.fill_in(Asked(collect="gossip"))), ""):
+        if problem := next(problems(job.fill_in(JobOptions(collect="gossip"))), ""):
             raise Abstain(f"failed: {problem}")
         if isinstance(protocol, Additive):
             size = sum(math.prod(shape) for shape in _shapes(protocol, state).values())
@@ -175,7 +175,7 @@ def run_leaderless(
     >>> summaries.raw_centers(state).round(9).tolist()
     [[0.5], [8.5]]
     """
-    refuse(job.fill_in(Asked(collect="gossip")))
+    refuse(job.fill_in(JobOptions(collect="gossip")))
     if flaw := tolerance_flaw(tolerance, links.hops):
         raise UsageError(flaw)
     if len(links.members) != len(locals) or not links.connected:

@@ -16,8 +16,7 @@ from p2pclust.hosts.submission import FinishedJob, drift
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job, continued
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import conclude, run_in_process
-from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.engine.runner import Workspaces, conclude, run_in_process
 
 ROSTER = ["a", "b"]
 

@@ -12,9 +12,8 @@ from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
-from p2pclust.protocols.engine.runner import run_in_process
+from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 from p2pclust.protocols.engine.workspace import Run, Workspace, digest_of
-from p2pclust.protocols.engine.workspaces import Workspaces
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 

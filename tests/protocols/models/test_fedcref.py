@@ -21,9 +21,9 @@ from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
+from p2pclust.protocols.engine.runner import Workspaces
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
-from p2pclust.protocols.engine.workspaces import Workspaces
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol

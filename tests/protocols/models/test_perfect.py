@@ -8,8 +8,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.registry import CLUSTERING
-from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.workspaces import Workspaces
+from p2pclust.protocols.engine.runner import Workspaces, run_in_process
 from p2pclust.protocols.models.fedcref_agreed import Agreed
 from p2pclust.protocols.models.perfect import KnownLocal, PerfectAssociations, majority
 

@@ -67,7 +67,7 @@ def test_what_cannot_be_private_is_refused_in_one_line(change: dict[str, object]
 
 @pytest.mark.parametrize("protocol", ["llf-fcm", "k-fed", "vertical-cm"])
 def test_other_protocols_are_refused(protocol: str) -> None:
-    with pytest.raises(UsageError, match="privacy needs protocol = 'llf-cm': .* choose llf-cm"):
+    with pytest.raises(UsageError, match=r"privacy needs protocol = 'llf-cm': .* choose llf-cm"):
         cluster_job(protocol, **OPTIONS)  # type: ignore[arg-type]
 
 

@@ -214,7 +214,7 @@ def check_backend(scenario: Scenario, backend: str) -> None:
         require()
     overlay = scenario.fleet.overlay
     exclusions.refuse(
-        exclusions.Asked(
+        exclusions.JobOptions(
             in_process=backend == "in-process",
             devices=describes_devices(scenario.fleet),
             overlay=overlay.kind != "full" or overlay.trace is not None,
