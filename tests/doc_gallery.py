@@ -1,4 +1,4 @@
-"""The gallery, `docs/gallery.md`, is made from the scenarios, the sweeps, and the notebooks of what was found in them.
+"""The gallery, `docs/gallery.md`, is made from the scenarios, the sweeps, and the questions of the two notebooks.
 
 ``python -m tests.doc_lists`` writes its lists anew; ``python -m tests.doc_pictures`` takes the pictures of scenarios.
 """
@@ -16,7 +16,6 @@ from p2pclust.lab.scenario.file.examples import examples
 __all__ = ["Entry", "entries", "rows_of_experiments", "rows_of_scenarios"]
 
 ROOT = Path(__file__).parents[1]
-_LONGEST = 150  # characters of a finding, which ends with a sentence
 
 _ENTRY = re.compile(r"^### (?P<title>.+?)\n(?P<body>.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
@@ -33,7 +32,6 @@ class Entry:
     heading: str
     question: str
     command: str
-    finding: str
     #: Of the notebook's own pictures the first one, with its text; empty if there is none.
     picture: str
 
@@ -48,7 +46,7 @@ def entries(notebook: str) -> dict[str, Entry]:
         picture = re.search(r"!\[[^\]]*\]\([^)]+\)", match["body"])
         found[command["name"]] = Entry(
             command["name"], match["title"], _paragraph(match["body"], "Question"), command["command"],
-            _beginning(_paragraph(match["body"], "Found")), picture[0] if picture else "",
+            picture[0] if picture else "",
         )  # fmt: skip
     return found
 
@@ -75,8 +73,7 @@ def rows_of_experiments() -> list[str]:
 
 def _shown(picture: str, entry: Entry, page: str) -> list[str]:
     anchor = re.sub(r"[^\w\- ]", "", entry.heading.lower()).strip().replace(" ", "-")
-    parts = (f"### {entry.heading}", picture, f"*Question.* {entry.question}", f"*Found.* {entry.finding}")
-    parts += (f"`{entry.command}` ([more]({page}#{anchor}))",)
+    parts = (f"### {entry.heading}", picture, entry.question, f"`{entry.command}` ([finding]({page}#{anchor}))")
     return [line for part in parts for line in ("", part)]
 
 
@@ -85,13 +82,3 @@ def _paragraph(body: str, word: str) -> str:
     match = re.search(_PARAGRAPH.replace("{word}", word), body, re.MULTILINE | re.DOTALL)
     assert match is not None, f"an entry of a notebook has no *{word}.*:\n{body[:200]}"
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(match[1].split()))
-
-
-def _beginning(text: str) -> str:
-    """Return the first sentences of a text."""
-    first, *others = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
-    for sentence in others:
-        if len(first) + len(sentence) > _LONGEST or sentence.endswith(":"):
-            break
-        first += f" {sentence}"
-    return first

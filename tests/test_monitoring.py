@@ -24,8 +24,8 @@ DASHBOARD = json.loads((FOLDER / "grafana" / "fleet.json").read_text(encoding="u
 RULES = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 #: Of all series that Prometheus asks for itself.
 OF_SCRAPES = {"instance", "job"}
-ROWS = re.findall(r"^\| `(p2pclust_\w+)` \| (\w+) \| (.*) \| .+ \|$", PAGE, re.MULTILINE)
-LABELS = {name: {*re.findall(r"`(\w+)`", labels)} for name, _, labels in ROWS}
+ROWS = re.findall(r"^- `(p2pclust_\w+)`(?: \((.+?)\))?: .+$", PAGE, re.MULTILINE)
+LABELS = {name: {*re.findall(r"`(\w+)`", labels)} for name, labels in ROWS}
 
 
 def expressions() -> Iterator[str]:
@@ -58,7 +58,7 @@ def test_metrics_and_labels_of_an_expression_exist(expression: str) -> None:
 
 
 def test_the_page_has_the_alerts_of_the_file() -> None:
-    rows = re.findall(r"^\| `([A-Z]\w+)` \| (\w*) ?\| (.+) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^- `([A-Z]\w+)`(?: after (\w+))?: (.+)$", PAGE, re.MULTILINE)
     assert rows == [(rule["alert"], rule.get("for", ""), rule["annotations"]["description"]) for rule in RULES]
 
 

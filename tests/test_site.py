@@ -65,7 +65,7 @@ def test_an_entry_of_a_notebook_is_read() -> None:
     )
     assert doc_gallery.entries(text) == {
         "one": doc_gallery.Entry(
-            "one", "A title?", "Does it work?", "p2pclust run scenarios/one.toml", "Yes.", "![a picture](p.svg)"
+            "one", "A title?", "Does it work?", "p2pclust run scenarios/one.toml", "![a picture](p.svg)"
         )
     }
 

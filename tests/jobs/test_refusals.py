@@ -13,7 +13,7 @@ from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.submission import request_from
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.exclusions import EXCLUSIONS, JobOptions, Exclusion, problems, refuse
+from p2pclust.protocols.engine.exclusions import EXCLUSIONS, Exclusion, JobOptions, problems, refuse
 
 FILE = Path(__file__).parent / "refusals.txt"
 WORDS = {one.name for one in fields(JobOptions) if one.type == "str | None"}

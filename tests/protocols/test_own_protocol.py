@@ -40,7 +40,8 @@ from runs import until
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own-protocol.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "own-protocol.md").read_text(encoding="utf-8")
 PEERS = [
     np.random.default_rng(peer).normal(size=(30, 2)) + 4.0 * (np.arange(30) % 3)[:, np.newaxis] for peer in range(3)
 ]
@@ -62,7 +63,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("own")
     (home / "package").mkdir()
     files = {"pyproject.toml": listings("toml")[0]}
-    files |= dict(zip(("noisy_cm.py", "hist_medians.py"), listings("python"), strict=True))
+    (files["noisy_cm.py"],) = listings("python")
+    files["hist_medians.py"] = (DOCS / "own-protocol" / "hist_medians.py").read_text(encoding="utf-8")
     for name, text in files.items():
         (home / "package" / name).write_text(text, encoding="utf-8")
     install = ["install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--no-compile", "--target"]

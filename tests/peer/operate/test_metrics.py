@@ -61,14 +61,18 @@ def test_names_follow_prometheus_s_conventions() -> None:
 def test_the_page_tells_every_figure_as_it_comes() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
     rows = re.findall(
-        r"^\| `(p2pclust_\w+)` \| (\w+) \| (.*) \| (.+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE
+        r"^- `(p2pclust_\w+?)(_total)?`(?: \((.+?)\))?: (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE
     )
     families = read(TOLD, events=("elected",))
     told = {
         family.samples[0].name: (family.type, sorted(family.samples[0].labels), family.documentation)
         for family in families.values()
     }
-    assert {name: (kind, sorted(re.findall(r"`(\w+)`", labels)), what) for name, kind, labels, what in rows} == told
+    shown = {
+        name + total: ("counter" if total else "gauge", sorted(re.findall(r"`(\w+)`", labels)), what)
+        for name, total, labels, what in rows
+    }
+    assert shown == told
 
 
 def test_a_peer_of_which_nothing_is_known_yet() -> None:
