@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import json
@@ -52,16 +51,6 @@ def report_classes() -> list[type[Report]]:
     """Return the reports of the core, by their words."""
     found = {cls.verb: cls for base in (Report, JobReport) for cls in base.__subclasses__()}
     return [found[verb] for verb in sorted(found) if verb != JobReport.verb]
-
-
-def report_rows() -> list[str]:
-    """Return a list of the fields of the core's reports, by their words, beside `job` and `within`."""
-    rows = []
-    for cls in report_classes():
-        names = [field.name for field in dataclasses.fields(cls) if field.name not in ("job", "within")]
-        if names:
-            rows.append(f"- `{cls.verb}`: {', '.join(f'`{name}`' for name in names)}")
-    return rows
 
 
 def name_rows() -> list[str]:
@@ -138,7 +127,6 @@ def exclusion_rows() -> list[str]:
 
 
 LISTS: dict[str, Callable[[], list[str]]] = {
-    "reports": report_rows,
     "verbs": verb_rows,
     "job": lambda: key_rows(job_keys.JobSpec),
     "secure": lambda: key_rows(job_keys.SecureSpec),
