@@ -22,7 +22,6 @@ from tests import doc_gallery
 from p2pclust.jobs import job_keys
 from p2pclust.peer.core import round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
-from p2pclust.peer.operate.questions import VERBS
 from p2pclust.protocols.engine import exclusions, registry
 
 ROOT = Path(__file__).parents[1]
@@ -35,16 +34,6 @@ def first_line(thing: object) -> str:
     text = inspect.getdoc(thing) or ""
     line = " ".join(text.split("\n\n", 1)[0].split())
     return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`")
-
-
-def verb_rows() -> list[str]:
-    """Return the questions that a control address answers: a list, because some have many fields."""
-    words = {str: "text", bytes: "bytes", int: "int", float: "float", bool: "bool", list: "texts"}
-    rows = []
-    for verb, known in VERBS.items():
-        fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())
-        rows.append(f"- `{verb}`: {known.meaning}. Fields: {fields or 'none'}.")
-    return rows
 
 
 def report_classes() -> list[type[Report]]:
@@ -127,7 +116,6 @@ def exclusion_rows() -> list[str]:
 
 
 LISTS: dict[str, Callable[[], list[str]]] = {
-    "verbs": verb_rows,
     "job": lambda: key_rows(job_keys.JobSpec),
     "secure": lambda: key_rows(job_keys.SecureSpec),
     "own": own_rows,
