@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
@@ -29,13 +29,6 @@ ROOT = Path(__file__).parents[1]
 _MARKED = re.compile(r"(?P<begin><!-- generated: (?P<name>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
-def first_line(thing: object) -> str:
-    """Return the first paragraph of a docstring, as one line without Sphinx's roles."""
-    text = inspect.getdoc(thing) or ""
-    line = " ".join(text.split("\n\n", 1)[0].split())
-    return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`")
-
-
 def report_classes() -> list[type[Report]]:
     """Return the reports of the core, by their words."""
     found = {cls.verb: cls for base in (Report, JobReport) for cls in base.__subclasses__()}
@@ -43,19 +36,15 @@ def report_classes() -> list[type[Report]]:
 
 
 def name_rows() -> list[str]:
-    """Return the names on the pages of the Python reference with their meanings, a list for each page."""
+    """Return the names on the pages of the Python reference, an item of a list for each page."""
     rows: list[str] = []
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         text = page.read_text(encoding="utf-8")
-        paths = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
-        if paths:
-            rows += ["", f"## [{text.splitlines()[0].removeprefix('# ')}]({page.name})", ""]
-        for path in paths:
-            module, _, name = path.rpartition(".")
-            meaning = first_line(getattr(importlib.import_module(module), name))
-            # Aliases such as `State` have the docstring of the class that they stand for, or none.
-            rows.append(f"- `{name}`: {meaning}")
-    return rows[1:]
+        names = re.findall(r"^::: \S+\.(\w+)$", text, re.MULTILINE)
+        if names:
+            item = f"- [{text.splitlines()[0].removeprefix('# ')}]({page.name}): {', '.join(f'`{name}`' for name in names)}"
+            rows += textwrap.wrap(item, 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return rows
 
 
 def key_rows(model: type[BaseModel]) -> list[str]:
