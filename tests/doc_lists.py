@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
@@ -22,29 +21,11 @@ from tests import doc_gallery
 from p2pclust.jobs import job_keys
 from p2pclust.peer.core import round_reports  # noqa: F401 - its classes are found through their base
 from p2pclust.peer.core.reports import JobReport, Report
-from p2pclust.peer.operate.questions import VERBS
 from p2pclust.protocols.engine import exclusions, registry
 
 ROOT = Path(__file__).parents[1]
 
 _MARKED = re.compile(r"(?P<begin><!-- generated: (?P<name>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
-
-
-def first_line(thing: object) -> str:
-    """Return the first paragraph of a docstring, as one line without Sphinx's roles."""
-    text = inspect.getdoc(thing) or ""
-    line = " ".join(text.split("\n\n", 1)[0].split())
-    return re.sub(r":\w+:`([^`]+)`", r"`\1`", line).replace("``", "`")
-
-
-def verb_rows() -> list[str]:
-    """Return the questions that a control address answers: a list, because some have many fields."""
-    words = {str: "text", bytes: "bytes", int: "int", float: "float", bool: "bool", list: "texts"}
-    rows = []
-    for verb, known in VERBS.items():
-        fields = ", ".join(f"`{name}` {words[kind]}" for name, (kind, _) in known.fields.items())
-        rows.append(f"- `{verb}`: {known.meaning}. Fields: {fields or 'none'}.")
-    return rows
 
 
 def report_classes() -> list[type[Report]]:
@@ -53,30 +34,16 @@ def report_classes() -> list[type[Report]]:
     return [found[verb] for verb in sorted(found) if verb != JobReport.verb]
 
 
-def report_rows() -> list[str]:
-    """Return a list of the fields of the core's reports, by their words, beside `job` and `within`."""
-    rows = []
-    for cls in report_classes():
-        names = [field.name for field in dataclasses.fields(cls) if field.name not in ("job", "within")]
-        if names:
-            rows.append(f"- `{cls.verb}`: {', '.join(f'`{name}`' for name in names)}")
-    return rows
-
-
 def name_rows() -> list[str]:
-    """Return the names on the pages of the Python reference with their meanings, a list for each page."""
+    """Return the names on the pages of the Python reference, an item of a list for each page."""
     rows: list[str] = []
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
         text = page.read_text(encoding="utf-8")
-        paths = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
-        if paths:
-            rows += ["", f"## [{text.splitlines()[0].removeprefix('# ')}]({page.name})", ""]
-        for path in paths:
-            module, _, name = path.rpartition(".")
-            meaning = first_line(getattr(importlib.import_module(module), name))
-            # Aliases such as `State` have the docstring of the class that they stand for, or none.
-            rows.append(f"- `{name}`: {meaning}")
-    return rows[1:]
+        names = re.findall(r"^::: \S+\.(\w+)$", text, re.MULTILINE)
+        if names:
+            item = f"- [{text.splitlines()[0].removeprefix('# ')}]({page.name}): {', '.join(f'`{name}`' for name in names)}"
+            rows += textwrap.wrap(item, 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return rows
 
 
 def key_rows(model: type[BaseModel]) -> list[str]:
@@ -137,8 +104,6 @@ def exclusion_rows() -> list[str]:
 
 
 LISTS: dict[str, Callable[[], list[str]]] = {
-    "reports": report_rows,
-    "verbs": verb_rows,
     "job": lambda: key_rows(job_keys.JobSpec),
     "secure": lambda: key_rows(job_keys.SecureSpec),
     "own": own_rows,

@@ -22,10 +22,10 @@ def test_every_list_is_in_one_page() -> None:
 
 
 def test_a_list_is_written_anew() -> None:
-    old = "# Page\n<!-- generated: reports -->\n- `gone`: `peer`\n<!-- end -->\nText.\n"
+    old = "# Page\n<!-- generated: secure -->\n- `gone`: `peer`\n<!-- end -->\nText.\n"
     new = doc_lists.renewed(old)
-    assert "- `fenced`: `peer`, `term`, `own_term`" in new
+    assert "| `keepers` | " in new
     assert "`gone`" not in new
-    assert new.startswith("# Page\n<!-- generated: reports -->\n")
+    assert new.startswith("# Page\n<!-- generated: secure -->\n")
     assert new.endswith("\n<!-- end -->\nText.\n")
     assert doc_lists.renewed(new) == new

@@ -109,7 +109,7 @@ class Connection:
         self._folder = None
 
     def ask(self, verb: str, /, within_s: float = 10.0, **fields: Any) -> dict[str, Any]:
-        """Send one request and return the answer; ``docs/wire.md`` lists the verbs and their fields.
+        """Send one request and return the answer; ``peer/operate/questions.py`` has the verbs and their fields.
 
         Raise UsageError if the request is not valid; FleetError if no peer listens there, or it does not answer in time, or
         it cannot do what was requested.

@@ -1,6 +1,6 @@
 """Reports: what people, logs, tests and armed faults may need to know, one class for each. No report contains data rows.
 
-The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md lists them all with their fields).
+The verb of a report is its word in logs and in ``events.jsonl`` (docs/logs.md explains them all).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ and answers.
 
 A question is a header ``ask`` and one frame, a msgpack map of its fields. An answer is a header ``answer`` and frames that
 together are a msgpack map; ``last`` says whether another one follows. A question that cannot be answered is ``refused``,
-with an exit code for the command that asked and one line of text. `docs/wire.md` has the tables.
+with an exit code for the command that asked and one line of text. `docs/wire.md` describes the format.
 """
 
 from __future__ import annotations

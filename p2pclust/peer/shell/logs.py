@@ -1,6 +1,6 @@
 """A peer's log: one line for each event, for people or for programs.
 
-`docs/logs.md` has the meaning of each word and what to do about it; a test keeps that table complete.
+`docs/logs.md` has the meaning of each word and what to do about it; a test keeps that page complete.
 """
 
 from __future__ import annotations
