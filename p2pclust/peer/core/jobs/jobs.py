@@ -78,7 +78,7 @@ class Jobs:
             context, membership, facts, self.table, self.cancels, self._tombstones, stored.get(PAUSES, {})
         )
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
-        #: In the order in which this peer learnt of them; those from a store of an older version come first.
+        #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         for job_id, data in sorted(

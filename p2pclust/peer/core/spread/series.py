@@ -78,10 +78,7 @@ class Series:
         self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
         over = []
         for series in names:
-            documents = self._table.turns(series)
-            numbers = [document.turn.number for document in documents if document.turn and not document.census]
-            self._tombstones.advance(series, max(numbers))  # older stores have documents only
-            for document in documents:
+            for document in self._table.turns(series):
                 if document.turn and document.turn.number == self._tombstones.newest(series):
                     self.tell(document)
                 if self._table.ended(document.id):
