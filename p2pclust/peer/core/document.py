@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 import msgpack
@@ -18,9 +18,10 @@ from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.gossip.averaging import tolerance_flaw
-from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.gossip.push_sum import GossipLinks
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
@@ -101,12 +102,16 @@ class Document:
                 "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
                 "to know these"
             )
+        from p2pclust.protocols.gossip.averaging import tolerance_flaw  # noqa: PLC0415 - of gossip jobs only
+
         if flaw := tolerance_flaw(self.treatment.tolerance, self.peers_links.hops):
             raise UsageError(flaw)
 
     @cached_property
     def peers_links(self) -> GossipLinks:
         """The links of a gossip job, by roster index."""
+        from p2pclust.protocols.gossip.push_sum import GossipLinks  # noqa: PLC0415 - of gossip jobs only
+
         n = len(self.roster)
         if not self.links:
             return GossipLinks(

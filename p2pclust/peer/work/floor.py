@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from p2pclust.peer.core.tasks import JobKeys
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of, unfit
-from p2pclust.protocols.private.ledger import MostJobs
 from p2pclust.protocols.secure.parameters import SecureSums
 
 #: Keys of the configuration that the device's ledger has rules from.
@@ -73,6 +71,8 @@ class Floor:
         given = {name: value for name, value in config.items() if name not in _OF_LEDGER}
         given |= {"protocols": tuple(config.get("protocols", ())), "private": "budget" in config}
         if "jobs" in config:
+            from p2pclust.protocols.private.ledger import MostJobs  # noqa: PLC0415 - of devices with this rule only
+
             given["jobs"] = str(MostJobs.from_dict(config["jobs"]))
         return cls(**given)
 
@@ -88,9 +88,13 @@ class Floor:
         `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
         The rules about several jobs are those of the device's ledger.
         """
-        private, secure = mu_squared_of(job) > 0.0, None if keys is None else keys.secure
-        if (private or secure is not None) and (flaw := unfit(job, 0 if secure is None else secure.groups)):
-            return flaw
+        private = any(isinstance(one, Additive) and one.mu_squared > 0.0 for one in job.protocols)
+        secure = None if keys is None else keys.secure
+        if private or secure is not None:
+            from p2pclust.protocols.engine.secure_rounds import unfit  # noqa: PLC0415 - of such jobs only
+
+            if flaw := unfit(job, 0 if secure is None else secure.groups):
+                return flaw
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
 from p2pclust.peer.core.job_table import JobTable
 from p2pclust.peer.core.jobs.abstentions import Abstentions
@@ -46,6 +45,9 @@ from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import Outcome
 from p2pclust.peer.core.tokens import JobToken
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob
 
 #: Prefixes of the keys of facts that concern jobs.
 FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
@@ -317,6 +319,8 @@ class Jobs:
             self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self, self._facts
         )  # fmt: skip
         if document.treatment.collect == "gossip":
+            from p2pclust.peer.core.gossip.job import GossipJob  # noqa: PLC0415 - few peers have such a job
+
             return GossipJob(job, note)
         return AggregatedJob(job, self._fitness, note, pads)
 

@@ -11,7 +11,6 @@ from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
-from p2pclust.protocols.gossip.push_sum import usual_mixing
 
 
 @dataclass(frozen=True)
@@ -116,6 +115,8 @@ class Submissions:
             collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
         )  # fmt: skip
         if treatment.collect == "gossip":
+            from p2pclust.protocols.gossip.push_sum import usual_mixing  # noqa: PLC0415
+
             tolerance, mixing = treatment.tolerance or TOLERANCE, treatment.mixing or usual_mixing(treatment.ticks)
             treatment = replace(treatment, tolerance=float(tolerance), mixing=mixing)
         treatment = treatment.secured_for(len(roster)) if treatment.secure else treatment
