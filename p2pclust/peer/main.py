@@ -38,9 +38,8 @@ from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.surroundings import Surroundings, log_of
-from p2pclust.peer.work.floor import Floor
+from p2pclust.peer.work.floor import Floor, size_flaw
 from p2pclust.peer.work.rows import load_rows
-from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle

@@ -15,7 +15,7 @@ from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch
 from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
@@ -22,6 +22,30 @@ from p2pclust.tools.bit_sets import as_mask
 
 if TYPE_CHECKING:
     from p2pclust.protocols.gossip.push_sum import GossipLinks
+
+
+def majority(n_peers: int) -> int:
+    """Return how many of a fixed roster, dead or alive, are a majority.
+
+    Examples
+    --------
+    >>> [majority(n) for n in (1, 2, 3, 4, 5)]
+    [1, 2, 2, 3, 3]
+    """
+    return n_peers // 2 + 1
+
+
+def has_majority(names: Iterable[str], roster: tuple[str, ...]) -> bool:
+    """Return whether the names are a majority of the roster; a name counts once, and only if it is on the roster.
+
+    Examples
+    --------
+    >>> has_majority(["a", "a", "z"], ("a", "b", "c")), has_majority(["a", "c"], ("a", "b", "c"))
+    (False, True)
+    """
+    needed, different = majority(len(roster)), set(names)
+    return len(different) >= needed and len(different & set(roster)) >= needed
+
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"

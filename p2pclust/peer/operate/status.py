@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from p2pclust.errors import P2PClustError
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.members.member_table import Member
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb

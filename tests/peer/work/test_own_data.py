@@ -29,7 +29,11 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
     reason = f"{file}: row 3, column 2 (w): empty: {what_to_do}"
     assert told == [("data-refused", {"reason": reason})]
     assert refused.problem == "its data cannot be used (row 3, column 2)"
-    assert load(config | {"missing_values": {"fill": {"w": 9.0}}}, told).X.tolist() == [[2.0, 1.0], [4.0, 9.0], [6.0, 5.0]]
+    assert load(config | {"missing_values": {"fill": {"w": 9.0}}}, told).X.tolist() == [
+        [2.0, 1.0],
+        [4.0, 9.0],
+        [6.0, 5.0],
+    ]
 
 
 @pytest.mark.parametrize("columns", [None, [2]])

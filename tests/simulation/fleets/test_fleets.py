@@ -22,9 +22,9 @@ from p2pclust.lab.simulation.fleets.run import SWARMS, run
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.core import Identity
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.messages import FactDelta
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.protocols.engine.local import Local
 

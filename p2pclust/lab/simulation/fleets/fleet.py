@@ -31,8 +31,8 @@ from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import paper_roster
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.local import Local
 
