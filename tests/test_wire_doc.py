@@ -13,7 +13,7 @@ from p2pclust.peer.core import (
     codec,
     job_messages,  # noqa: F401 (its classes are message kinds)
 )
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Message, Name, Signature, Update
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Message, Name, OptionalInt, Signature, Update
 from p2pclust.transport import wire
 
 PAGE = (Path(__file__).parents[1] / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ KINDS = list({cls.kind: cls for cls in ALL}.values())
 #: What the page calls the types of fields.
 WORDS: dict[Any, str] = {
     int: "int", bool: "bool", str: "text", bytes: "bytes", Name: "name", Digest: "digest", Update: "update",
-    Frame: "frame", Later: "later", Signature: "signature",
+    Frame: "frame", OptionalInt: "optional", Signature: "signature",
 }  # fmt: skip
 
 
@@ -64,8 +64,7 @@ def test_the_page_has_the_parts_of_an_update() -> None:
 
 def test_the_page_has_the_limits() -> None:
     limits = {
-        "major version": wire.WIRE_VERSION,
-        "minor version": wire.WIRE_MINOR,
+        "version": wire.WIRE_VERSION,
         "frames behind the header": wire.MAX_FRAMES,
         "header, bytes": wire.MAX_HEADER_BYTES,
         "control message, bytes": wire.MAX_CONTROL_BYTES,

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet, filled_in
-from p2pclust.data.delimited import read_csv_table
 from p2pclust.data.table import Choice, Column, Missing, TextRows, Titles, finished, unreadable
 from p2pclust.errors import DataError
 from p2pclust.tools.files import regular
@@ -104,6 +103,8 @@ def read_chosen(file: Path, choice: Choice) -> DataSet:
 def read_as(file: Path, suffix: str, choice: Choice) -> DataSet:
     """Read one file in the format of a suffix, whatever its name."""
     if suffix == ".csv":
+        from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415 - a peer reads one format
+
         return read_csv_table(file, choice.names).to_data(choice)
     if suffix == ".arff":
         from p2pclust.data.arff import read_arff  # noqa: PLC0415 - few peers have such a file
@@ -196,7 +197,11 @@ def read_table(file: Path) -> TextRows:
         return read_parquet_table(file)
     if suffix not in SUFFIXES and file.exists():
         raise DataError(f"{file}: unknown kind of file {suffix!r}: expected {', '.join(SUFFIXES)}")
-    return read_csv_table(file) if suffix not in (".npz", ".npy") else _numpy_table(file, named=suffix == ".npz")
+    if suffix in (".npz", ".npy"):
+        return _numpy_table(file, named=suffix == ".npz")
+    from p2pclust.data.delimited import read_csv_table  # noqa: PLC0415
+
+    return read_csv_table(file)
 
 
 def _numpy_table(file: Path, *, named: bool) -> TextRows:

@@ -111,8 +111,6 @@ def order(verb: str, names: Sequence[str], wait_s: float, deadline_s: float) -> 
     answer = _ask({"do": verb, "names": names, "deadline_s": deadline_s})
     if answer.get("ending"):
         raise FleetError("the fleet is being brought down")
-    if "refused" not in answer:
-        raise FleetError("the supervisor there is of an older version: run `fleet down`, then `fleet up`")
     if not answer["refused"]:
         _until_done(verb, names, before, wait_s, deadline_s)
     peers = _peers()

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,22 +32,21 @@ from p2pclust.peer.operate.device import memory_bytes, restrain
 from p2pclust.peer.shell.allow_list import AllowList, begin
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.logs import Watch
-from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile
 from p2pclust.peer.shell.shell import Shell, exit_code, explain
 from p2pclust.peer.shell.signing import RosterSigner
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME as TASKS
 from p2pclust.peer.shell.task_deaths import TaskDeaths
 from p2pclust.peer.surroundings import Surroundings, log_of
-from p2pclust.peer.work.floor import Floor
+from p2pclust.peer.work.floor import Floor, size_flaw
 from p2pclust.peer.work.rows import load_rows
-from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.sizes import size_flaw
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.private.ledger import Budget, MostJobs
 from p2pclust.tools.platforms import allow_files
 from p2pclust.transport.bundle import Bundle
 from p2pclust.transport.zeromq import ZmqLinks
+
+if TYPE_CHECKING:
+    from p2pclust.peer.work.secrets import Secrets
 
 _FILES, _FILES_EACH = 30, 3  # that a peer opens at least, and for each link
 _GOODBYE_S = 0.5
@@ -159,6 +158,9 @@ def _secrets(config: Mapping[str, Any], bundle: Bundle, store: Store) -> Secrets
     """Return what secure sums need of this device; nothing in a fleet without keys."""
     if config.get("insecure"):
         return None
+    from p2pclust.peer.shell.privacy_file import LEDGER, PrivacyFile  # noqa: PLC0415 - of a fleet with keys only
+    from p2pclust.peer.work.secrets import Secrets  # noqa: PLC0415
+    from p2pclust.protocols.private.ledger import Budget, MostJobs  # noqa: PLC0415
 
     def sign(data: bytes) -> bytes:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415

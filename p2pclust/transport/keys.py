@@ -37,7 +37,6 @@ class _Edit:
     directory: Path
     fleet_public: bytes
     entries: dict[str, RosterPeer]
-    signs_facts: bool  # whether the roster says that all peers sign their facts
     bundles: dict[str, Bundle] = field(default_factory=dict)
 
     def make_keys(self, name: str, role: str, expires: str) -> None:
@@ -77,9 +76,9 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
         key = load_signing_key(directory / FLEET_KEY, passphrase)
         public = key.public_key().public_bytes_raw()
         roster = load_roster(directory / ROSTER, public)
-        edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers}, roster.signs_facts)
+        edit = _Edit(directory, public, {peer.name: peer for peer in roster.peers})
         yield edit
-        newer = sign(key, roster.serial + 1, edit.entries.values(), signs_facts=edit.signs_facts)
+        newer = sign(key, roster.serial + 1, edit.entries.values(), signs_facts=roster.signs_facts)
         # Bundles come first: after a crash before the roster is written the names are still free, and the next try
         # replaces the files.
         for file, bundle in zip(edit.files, edit.bundles.values(), strict=True):
@@ -90,7 +89,7 @@ def _editing(directory: Path | str, passphrase: str | None) -> Iterator[_Edit]:
 def init_fleet(directory: Path | str, passphrase: str | None = None) -> bytes:
     """Make a fleet: its signing key, encrypted with the passphrase if there is one, and an empty signed roster.
 
-    Its peers sign their facts. One of a version that cannot refuses the roster.
+    Its peers sign their facts.
 
     Returns the fleet's public key (32 bytes). A directory that already holds a fleet is refused.
     """
@@ -186,13 +185,6 @@ def revoke(directory: Path | str, names: Sequence[str], passphrase: str | None =
             del edit.entries[peer.name]
     for name in names:
         (Path(directory) / f"{name}.bundle").unlink(missing_ok=True)  # its keys are no longer valid
-    return load_public_roster(directory)
-
-
-def sign_facts(directory: Path | str, passphrase: str | None = None, *, on: bool = True) -> Roster:
-    """Let the roster say that every peer signs its facts, or that they do not; return the new one, to be given to a peer."""
-    with _editing(directory, passphrase) as edit:
-        edit.signs_facts = on
     return load_public_roster(directory)
 
 

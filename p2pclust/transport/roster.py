@@ -1,9 +1,8 @@
 """The signed fleet roster: the members of a fleet, their roles, and the last days of their keys.
 
 It is public, one JSON document, and the allow-list of every peer: the highest serial with a valid signature is in force, and
-a key that is not on it is refused. Format 2 adds roles and expiry to format 1, which is still read. Format 3 has the entries
-of format 2, and says that every peer of the fleet signs its facts: a peer of a version that cannot do that refuses it. The
-signature covers the format as well, so that one cannot be passed off as the other.
+a key that is not on it is refused. It also says whether every peer of the fleet signs its facts, which is fixed when the
+fleet is made. The signature covers the format, so that a roster of one cannot be passed off as a roster of another.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 #: The roles: an operator's machine may control peers, but is not a peer and counts for no majority.
 PEER, OPERATOR = "peer", "operator"
 
-_FORMAT: Final = 2
-_SIGNS_FACTS: Final = 3
+_FORMAT: Final = 1
 #: An entry has two keys of 40 and 64 characters and up to five commas; around all entries there are few.
 _ENTRY_BYTES: Final = 150
 _COMMAS: Final = 6
@@ -72,6 +70,8 @@ class RosterPeer:
 class Roster:
     """The members of a fleet, signed with the fleet's key; entries are sorted by name.
 
+    `signs_facts` says whether every peer of the fleet signs its facts.
+
     Examples
     --------
     >>> from p2pclust.transport.keys import throwaway_fleet
@@ -86,12 +86,7 @@ class Roster:
     serial: int
     peers: tuple[RosterPeer, ...]
     signature: bytes
-    format: int = _FORMAT
-
-    @property
-    def signs_facts(self) -> bool:
-        """Whether every peer of the fleet signs its facts."""
-        return self.format == _SIGNS_FACTS
+    signs_facts: bool = False
 
     @cached_property
     def _by_name(self) -> dict[str, RosterPeer]:
@@ -180,17 +175,15 @@ def from_document(document: object) -> Roster:
     """Make a roster from the content of its file; see `parse`."""
     if not isinstance(document, dict):
         raise ValueError("it is not an object")
-    shape = {"fleet_id": str, "serial": int, "peers": list, "signature": str}
-    number = document.get("format", 1)
-    if type(number) is not int or number not in (1, _FORMAT, _SIGNS_FACTS):
-        raise ValueError(f"its format is {number!r:.20}, this version reads 1 to {_SIGNS_FACTS}")
-    if "format" in document:
-        shape["format"] = int
+    if (number := document.get("format")) != _FORMAT:
+        raise ValueError(f"its format is {number!r:.20}, this version of p2pclust reads format {_FORMAT}")
+    shape = {"format": int, "fleet_id": str, "serial": int, "signs_facts": bool, "peers": list, "signature": str}
     # bool is an int to isinstance, hence the comparison of types.
     if document.keys() != shape.keys() or any(type(document[key]) is not kind for key, kind in shape.items()):
-        raise ValueError("it needs exactly a fleet_id, a serial, peers and a signature")
-    peers = tuple(_entry(entry, number) for entry in document["peers"])
-    roster = Roster(document["fleet_id"], document["serial"], peers, bytes.fromhex(document["signature"]), number)
+        raise ValueError("it needs exactly a format, a fleet_id, a serial, signs_facts, peers and a signature")
+    peers = tuple(_entry(entry) for entry in document["peers"])
+    signature = bytes.fromhex(document["signature"])
+    roster = Roster(document["fleet_id"], document["serial"], peers, signature, document["signs_facts"])
     if len(roster._by_name) != len(peers) or len(roster._by_key) != len(peers):
         raise ValueError("it lists a name or a key twice")
     return roster
@@ -215,7 +208,7 @@ def sign(
     """Make a roster and sign it with the fleet's key."""
     fleet_id = fleet_id_of(key.public_key().public_bytes_raw())
     entries = tuple(sorted(peers, key=lambda peer: peer.name))
-    unsigned = Roster(fleet_id, serial, entries, b"", _SIGNS_FACTS if signs_facts else _FORMAT)
+    unsigned = Roster(fleet_id, serial, entries, b"", signs_facts)
     return replace(unsigned, signature=key.sign(_to_sign(unsigned)))
 
 
@@ -228,19 +221,20 @@ def _body(roster: Roster) -> dict[str, Any]:
         if peer.expires:
             entry["expires"] = peer.expires
         entries.append(entry)
-    body: dict[str, Any] = {"fleet_id": roster.fleet_id, "serial": roster.serial, "peers": entries}
-    return body if roster.format == 1 else body | {"format": roster.format}
+    return {
+        "format": _FORMAT, "fleet_id": roster.fleet_id, "serial": roster.serial, "signs_facts": roster.signs_facts,
+        "peers": entries,
+    }  # fmt: skip
 
 
 def _to_sign(roster: Roster) -> bytes:
     # The first words keep a signature over a roster from being valid for any other document.
     body = json.dumps(_body(roster), sort_keys=True, separators=(",", ":"))
-    return f"p2pclust fleet roster {roster.format}\n{body}".encode()
+    return f"p2pclust fleet roster {_FORMAT}\n{body}".encode()
 
 
-def _entry(entry: object, number: int) -> RosterPeer:
-    known = _KEYS if number == 1 else _KEYS | {"role", "expires"}
-    if not isinstance(entry, dict) or not _KEYS <= entry.keys() <= known:
+def _entry(entry: object) -> RosterPeer:
+    if not isinstance(entry, dict) or not _KEYS <= entry.keys() <= _KEYS | {"role", "expires"}:
         raise ValueError("a peer needs a name, a curve_public and a sign_public")
     if not all(isinstance(value, str) for value in entry.values()):
         raise ValueError("the values of a peer's entry must be text")

@@ -16,10 +16,8 @@ import msgpack
 
 from p2pclust.errors import WireError
 
-#: The major version, in every header; changes when messages of the old one can no longer be understood.
+#: In every header; a release raises it if peers with the version before could not understand its messages.
 WIRE_VERSION: Final = 1
-#: The minor version, sent in digests of facts; raised with every new kind of message or optional field.
-WIRE_MINOR: Final = 5
 #: Frames that may follow the header.
 MAX_FRAMES: Final = 8
 #: One megabyte of tiny maps would build a million objects, so a header stays far below that.
@@ -33,7 +31,7 @@ _HEADER_LENGTH: Final = 3
 
 
 class OtherVersionError(WireError):
-    """The sender uses another major version of the wire format, or another protocol."""
+    """The sender uses another version of the wire format, or another protocol."""
 
     def __init__(self, version: object) -> None:
         # Lists may be nested so deeply that Python cannot write them.

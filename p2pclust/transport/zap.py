@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import zmq
 from zmq.utils import z85
 
-from p2pclust.transport.drain import Drain
+from p2pclust.transport.channel import Drain
 
 DOMAIN = b"p2pclust"
 """Set on the listening socket, with ``ZAP_ENFORCE_DOMAIN``: without both, libzmq admits any key when no handler answers."""

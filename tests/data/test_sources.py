@@ -22,7 +22,7 @@ def test_a_file_and_a_folder_are_read_as_everywhere(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("w,h\n3,4\n")
     (tmp_path / "a.csv").write_text("w,h\n1,?\n")
     assert read_source({"data": str(tmp_path / "b.csv"), "columns": ["h"]}).X.tolist() == [[4.0]]
-    assert read_source({"data": str(tmp_path), "missing": {"fill": 0.0}}).X.tolist() == [[1.0, 0.0], [3.0, 4.0]]
+    assert read_source({"data": str(tmp_path), "missing_values": {"fill": 0.0}}).X.tolist() == [[1.0, 0.0], [3.0, 4.0]]
 
 
 def test_a_folder_names_the_file_that_is_not_as_the_others(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import decode
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.members.refusals import Refusals
+from p2pclust.peer.core.members.verdicts import Refusals
 from p2pclust.peer.core.reports import Report
 
 

@@ -24,7 +24,7 @@ from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.shell.compute import Worker
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import NAME, TaskDeaths
-from p2pclust.peer.work.sizes import bytes_of, size_flaw
+from p2pclust.peer.work.floor import bytes_of, size_flaw
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.local import Local

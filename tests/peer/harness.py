@@ -201,9 +201,10 @@ class Net:
     def __init__(
         self, n: int = 3, *, timing: Timing = PRESETS["fast"], limits: Limits = Limits(),  # noqa: B008
         manual: Callable[[Message], bool] = lambda message: False, fitness: Mapping[str, float] | None = None,
-        links: str = "", known: bool = True, kernels: Mapping[str, str] | None = None,
+        links: str = "", known: bool = True, kernels: Mapping[str, str] | None = None, signs_facts: bool = False,
     ) -> None:  # fmt: skip
         self.now = 0.0
+        self.signs_facts = signs_facts
         self.timing, self.limits, self.manual = timing, limits, manual
         self.names = tuple(f"p{i + 1}" for i in range(n))
         self.peers = {name: Peer(name, Disk(f"store-{name}")) for name in self.names}
@@ -242,7 +243,7 @@ class Net:
             )
             identity = Identity(
                 name, addresses[name], tuple(roster.peers), addresses, self._fitness.get(name, 0.5), overlay, links,
-                serial=roster.serial, keys=roster.peers, signs_facts=roster.signs_facts,
+                serial=roster.serial, keys=roster.peers, signs_facts=self.signs_facts,
                 kernel=self._kernels.get(name, ""),
             )  # fmt: skip
             rng = np.random.default_rng([self.names.index(name), peer.life])

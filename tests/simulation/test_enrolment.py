@@ -17,10 +17,10 @@ from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer, paper_roster
 from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.effects import Compute, Effect, Send
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.messages import RosterCopy
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.tasks import CombineRound
 from p2pclust.peer.core.timing import Limits, preset
 from p2pclust.protocols.engine.compose import cluster_job

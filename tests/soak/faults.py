@@ -12,7 +12,7 @@ import numpy as np
 from tests.soak.peers import Peers
 
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 
 
 @dataclass(frozen=True)

@@ -34,35 +34,21 @@ def test_roles_and_days_go_to_a_file_and_back() -> None:
     assert again.peers[2].expires_at == datetime(2027, 2, 1, tzinfo=UTC).timestamp()
 
 
-def test_format_1_is_still_read() -> None:
-    roster = Roster(rosters.fleet_id_of(PUBLIC), 4, tuple(ENTRIES), b"", format=1)
-    old = replace(roster, signature=KEY.sign(rosters._to_sign(roster)))
-    document = json.loads(old.to_bytes())
-    assert sorted(document) == ["fleet_id", "peers", "serial", "signature"]
-    assert signed_by(old.to_bytes(), PUBLIC).names == ("a", "b", "c")
-
-
-def test_a_signature_of_one_format_is_none_of_the_other() -> None:
-    roster = signed(*ENTRIES)
-    assert is_signed(roster, PUBLIC)
-    assert not is_signed(replace(roster, format=1), PUBLIC)
-
-
-def test_format_3_says_that_peers_sign_their_facts_and_only_the_fleet_can_say_so() -> None:
-    old, new = signed(*ENTRIES), sign(KEY, 8, ENTRIES, signs_facts=True)
-    assert (old.format, old.signs_facts, new.format, new.signs_facts) == (2, False, 3, True)
-    assert signed_by(new.to_bytes(), PUBLIC) == new
-    assert new.valid_at(0.0).signs_facts
-    assert not is_signed(replace(new, format=2), PUBLIC)
-    assert not is_signed(replace(old, format=3), PUBLIC)
+def test_the_signature_covers_the_format_and_whether_peers_sign_their_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    roster = sign(KEY, 8, ENTRIES, signs_facts=True)
+    assert signed_by(roster.to_bytes(), PUBLIC) == roster
+    assert roster.valid_at(0.0).signs_facts
+    assert not is_signed(replace(roster, signs_facts=False), PUBLIC)
+    monkeypatch.setattr(rosters, "_FORMAT", 2)
+    assert not is_signed(roster, PUBLIC)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": 4}, "its format is 4, this version reads 1 to 3"),
-        ({"format": True}, "its format is True"),
-        ({"format": 1}, "a peer needs a name"),
+        ({"format": 2}, "its format is 2, this version of p2pclust reads format 1"),
+        ({"format": True}, "it needs exactly a format"),
+        ({"signs_facts": 1}, "it needs exactly a format"),
         ({"peers": [{"role": "peer"}]}, "not a role that a roster may name"),
         ({"peers": [{"role": "king"}]}, "'king' is not a role"),
         ({"peers": [{"role": 1}]}, "must be text"),

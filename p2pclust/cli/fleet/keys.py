@@ -168,27 +168,6 @@ def rotate(
     _remind(fleet, len(names))
 
 
-@app.command("sign-facts", short_help="Let all peers sign what they publish.")
-def sign_facts(
-    fleet: Fleet = Path("fleet"),
-    off: Annotated[bool, typer.Option("--off", help="Let peers take facts without signatures again.")] = False,
-) -> None:
-    """Let the roster say that every peer signs the facts that it publishes, so that no peer can forge another's.
-
-    Rosters of new fleets say so. Use it for an older fleet when all of its peers run this version or a later one: an older
-    one refuses the new roster, and other peers ignore what it publishes.
-
-    \b
-    Example:
-      p2pclust keys sign-facts --fleet fleet
-    """
-    from p2pclust.transport.keys import sign_facts as change  # noqa: PLC0415
-
-    roster = change(fleet, _unlock(fleet), on=not off)
-    note(f"roster {roster.serial}: peers {'need not sign' if off else 'sign'} their facts")
-    _remind(fleet, 0)
-
-
 @app.command(short_help="Show the entries of the roster.")
 def show(
     fleet: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The fleet's directory.")] = Path("fleet"),
@@ -216,7 +195,6 @@ def show(
                 "fleet": roster.fleet_id,
                 "public_key": public.hex(),
                 "serial": roster.serial,
-                "signs_facts": roster.signs_facts,
                 "devices": rows,
             }
         )
@@ -245,8 +223,6 @@ def publish(fleet: Fleet = Path("fleet"), peer: PeerOption = None, bundle: Bundl
 def _print_roster(roster: Roster, public: bytes, rows: Sequence[dict[str, str]]) -> None:
     console, columns = stdout(), ("name", "role", "fingerprint", "expires")
     console.print(f"roster {roster.serial} of the fleet {public.hex()}", soft_wrap=True)
-    if not roster.signs_facts:
-        console.print("its peers do not sign facts: see `p2pclust keys sign-facts`")
     console.print(table_of(columns, ([row[column] or "never" for column in columns] for row in rows)))
 
 

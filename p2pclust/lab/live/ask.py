@@ -15,7 +15,7 @@ from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch
 from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState
@@ -49,7 +49,7 @@ class AnswerReader:
     _jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     _passed: set[str] = field(default_factory=set)  # jobs that had ended before
     _terms: dict[str, int] = field(default_factory=dict)  # the newest of each job that was an event
-    _links: Any = ()  # of the last answer that had them
+    _links: Any = ()  # of the last answer
 
     def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what is new in an answer to ``status``."""
@@ -94,10 +94,9 @@ class AnswerReader:
                 yield {"verb": "member", "peer": own, "member": name, "status": status}
 
     def _of_links(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        links = answer.get("links", self._links)  # older peers do not say
-        if links != self._links:
-            self._links = links
-            yield {"verb": "overlay", "links": links}
+        if answer["links"] != self._links:
+            self._links = answer["links"]
+            yield {"verb": "overlay", "links": self._links}
 
     def _of_jobs(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         listed = [job for job in answer["jobs"] if not job["within"]]

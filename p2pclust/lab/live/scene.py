@@ -81,8 +81,7 @@ def recorded(directory: Path) -> tuple[Scene, list[Mapping[str, Any]]]:
     Raises
     ------
     UsageError, DataError
-        If the folder holds no log of a run, or one that cannot be read. A log of a release before this one does not say
-        what its fleet was.
+        If the folder holds no log of a run, or one that cannot be read.
     """
     file = directory / "events.jsonl" if directory.is_dir() else directory
     if not file.is_file():

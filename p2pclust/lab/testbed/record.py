@@ -10,7 +10,7 @@ from p2pclust.jobs.request import JobResult
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import Event, OnEvent
 from p2pclust.overlay.routes import Ways, mutual
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 

@@ -1,8 +1,8 @@
 """Messages as bytes, and the check that received ones must pass.
 
 The annotations of a message are its schema: `decode` wants these fields, of exactly these types, within these limits, and
-raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header. Between minor versions of the
-wire format, a field that has a default may be missing, and one that is not known here is passed over.
+raises `WireError` otherwise. Fields of type `Frame` travel as raw frames behind the header. A field that is not known here
+is ignored, so that a later release can add one that peers without it do not need.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core import job_messages  # noqa: F401 (its classes are message kinds)
-from p2pclust.peer.core.messages import Digest, JobMessage, Later, Message, Name, Signature, Update, frames_field
+from p2pclust.peer.core.messages import Digest, JobMessage, Message, Name, OptionalInt, Signature, Update, frames_field
 from p2pclust.tools.spelling import printable
 from p2pclust.transport.wire import MAX_FRAMES, pack, unpack
 
@@ -84,28 +84,22 @@ def _tuple_of(check: _Check) -> _Check:
 
 
 def _update(value: Any) -> Update:
-    if type(value) is not list or len(value) < len(_UPDATE):
+    if type(value) is not list or len(value) != len(_UPDATE):
         raise WireError("expected a member update")
-    # What follows was added by a later minor version.
-    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=False)))
+    return Update(*(check(item) for check, item in zip(_UPDATE, value, strict=True)))
 
 
 _UPDATE: Final[tuple[_Check, ...]] = (_name, _name, _int, _short, _short, _short)
 _CHECKS: Final[dict[Any, _Check]] = {
-    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, Later: _int,
+    int: _int, bool: _bool, str: _text, bytes: _bytes, Name: _name, Digest: _digest, Update: _update, OptionalInt: _int,
     Signature: _signature,
 }  # fmt: skip
 
 
-def _later(cls: type[Message]) -> frozenset[str]:
-    """The fields that are sent only where they say something."""
-    hints = get_type_hints(cls, include_extras=True)
-    return frozenset(name for name, hint in hints.items() if hint in (Later, tuple[Later, ...], tuple[Signature, ...]))
-
-
-def _optional(cls: type[Message]) -> frozenset[str]:
-    """The fields that a peer of an older minor version may not send."""
-    return frozenset(f.name for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING)
+def _absent_if_empty(cls: type[Message]) -> frozenset[str]:
+    """The fields that are sent only where they are not 0 or empty."""
+    absent = (OptionalInt, tuple[OptionalInt, ...], tuple[Signature, ...])
+    return frozenset(name for name, hint in get_type_hints(cls, include_extras=True).items() if hint in absent)
 
 
 def _schema(cls: type[Message]) -> tuple[tuple[tuple[str, _Check], ...], str | None]:
@@ -129,8 +123,7 @@ KINDS: Final[dict[str, type[Message]]] = {
     cls.kind: cls for base in (Message, JobMessage) for cls in base.__subclasses__() if cls is not JobMessage
 }
 _SCHEMAS: Final = {kind: _schema(cls) for kind, cls in KINDS.items()}
-_LATER: Final = {kind: _later(cls) for kind, cls in KINDS.items() if _later(cls)}
-_OPTIONAL: Final = {kind: _optional(cls) for kind, cls in KINDS.items()}
+_OPTIONAL: Final = {kind: _absent_if_empty(cls) for kind, cls in KINDS.items()}
 
 
 #: An update as it is sent.
@@ -152,7 +145,7 @@ def encode(message: Message) -> list[bytes]:
         value = getattr(message, name)
         updates = type(value) is tuple and value and type(value[0]) is Update  # a tuple has values of one type
         header[name] = [_plain(update) for update in value] if updates else value
-    for name in _LATER.get(message.kind, ()):
+    for name in _OPTIONAL[message.kind]:
         if not header[name]:
             del header[name]
     return pack(message.kind, header, getattr(message, frames) if frames else ())

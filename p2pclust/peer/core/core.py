@@ -59,14 +59,13 @@ from p2pclust.peer.core.messages import (
     RosterOffer,
     RosterRequest,
 )  # fmt: skip
-from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced, OtherMinorVersion
+from p2pclust.peer.core.reports import BadLinks, NeighbourReplaced
 from p2pclust.peer.core.routing import LINKS, Routing
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.facts import FITNESS, KERNEL, Fact, Facts
 from p2pclust.peer.core.tasks import Contributed, PadsTaken, StateMade, Summed, Verified
 from p2pclust.peer.core.timing import Limits, Timing
 from p2pclust.peer.core.tokens import JobToken, Token, VerifyToken
-from p2pclust.transport.wire import WIRE_MINOR, WIRE_VERSION
 
 #: The machine that receives each kind of message; the other kinds are about one job.
 _RECEIVERS: Final[dict[type[Message], str]] = {
@@ -147,7 +146,6 @@ class Core:
         keys = identity.keys or _without_keys(identity.roster)
         self.enrolment = Enrolment(self._ctx, self.membership, self, keys, tables.get(ROSTERS, {}))
         self._newcomers: dict[str, None] = {}  # enrolled in this life, so they are on no map from the start
-        self._minors: dict[str, int] = {}  # peers whose wire format has, or had, another minor version
         self._running: dict[Token, None] = {}  # tasks that have not ended
         self._receivers: dict[str, Membership | Facts | Blobs | Enrolment] = {
             "membership": self.membership,
@@ -284,19 +282,9 @@ class Core:
         if receiver is None:
             self.jobs.receive(source, message)
             return
-        if isinstance(message, MemberSync | FactDigest | FactDelta):
-            if not via:
-                self.enrolment.heard(source, message.serial)
-            if isinstance(message, FactDigest) and self._minors.get(source, WIRE_MINOR) != message.minor:
-                self._tell_version(source, message.minor)
+        if isinstance(message, MemberSync | FactDigest | FactDelta) and not via:
+            self.enrolment.heard(source, message.serial)
         self._receivers[receiver].receive(source, message)
-
-    def _tell_version(self, name: str, minor: int) -> None:
-        """Report the minor version of a peer's wire format; peers of different minor versions understand each other."""
-        self._minors[name] = minor
-        if self._ctx.serial:
-            own = f"{WIRE_VERSION}.{WIRE_MINOR}"
-            self._ctx.report(OtherMinorVersion(member=name, theirs=f"{WIRE_VERSION}.{minor}", ours=own))
 
     def _linked(self, name: str, *, up: bool) -> None:
         """Act on a link that appeared or vanished, then publish this peer's links."""
@@ -365,10 +353,6 @@ class Core:
         self.jobs.renewed(name)
         if self._ctx.signs_facts:
             self.facts.forget(name)  # its old key signed them; it publishes them again, since new keys need a restart
-
-    def facts_are_signed(self) -> None:
-        """Require signatures on facts from now on."""
-        self.facts.require_signatures()
 
     def named_rosters(self) -> Iterable[bytes]:
         """Return the digests of the rosters that the documents of jobs name."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 import msgpack
@@ -17,13 +18,40 @@ from p2pclust.peer.core.fleet_roster import HeldRosters, RosterName
 from p2pclust.peer.core.routing import Routing
 from p2pclust.peer.core.tasks import JobKeys
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.gossip.averaging import tolerance_flaw
-from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.gossip.push_sum import GossipLinks
+
+
+def majority(n_peers: int) -> int:
+    """Return how many of a fixed roster, dead or alive, are a majority.
+
+    Examples
+    --------
+    >>> [majority(n) for n in (1, 2, 3, 4, 5)]
+    [1, 2, 2, 3, 3]
+    """
+    return n_peers // 2 + 1
+
+
+def has_majority(names: Iterable[str], roster: tuple[str, ...]) -> bool:
+    """Return whether the names are a majority of the roster; a name counts once, and only if it is on the roster.
+
+    Examples
+    --------
+    >>> has_majority(["a", "a", "z"], ("a", "b", "c")), has_majority(["a", "c"], ("a", "b", "c"))
+    (False, True)
+    """
+    needed, different = majority(len(roster)), set(names)
+    return len(different) >= needed and len(different & set(roster)) >= needed
+
 
 #: In the place of a job's mathematics: the roster agrees on the next document of a series (peer/core/spread/series.py).
 CENSUS: Final = b"census"
 
+#: The values of the treatment, in the order of a document, with their types.
+_TREATMENT: Final = {field.name: type(field.default) for field in dataclass_fields(Treatment)}
 _MAX_PEERS: Final = 4096
 _DIGEST_BYTES: Final = 32
 _MAX_NAME: Final = 64
@@ -41,8 +69,10 @@ class Turn:
     fixed: bool  # whether the submitter named the job roster; otherwise it is all peers present when a turn begins
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.series) <= _MAX_NAME or type(self.number) is not int or self.number < 0:
-            raise UsageError("series: expected a name and a number from 0")
+        if type(self.series) is not str or not 0 < len(self.series) <= _MAX_NAME:
+            raise UsageError("series: expected a name")
+        if type(self.number) is not int or self.number < 0:
+            raise UsageError("series: expected a number from 0")
         if type(self.fixed) is not bool:
             raise UsageError("fixed: expected true or false")
 
@@ -96,12 +126,16 @@ class Document:
                 "collect = 'gossip' needs links between the peers of the roster that connect all of them, and the submitter "
                 "to know these"
             )
+        from p2pclust.protocols.gossip.averaging import tolerance_flaw  # noqa: PLC0415 - of gossip jobs only
+
         if flaw := tolerance_flaw(self.treatment.gossip_tolerance, self.peers_links.hops):
             raise UsageError(flaw)
 
     @cached_property
     def peers_links(self) -> GossipLinks:
         """The links of a gossip job, by roster index."""
+        from p2pclust.protocols.gossip.push_sum import GossipLinks  # noqa: PLC0415 - of gossip jobs only
+
         n = len(self.roster)
         if not self.links:
             return GossipLinks(
@@ -195,22 +229,12 @@ class Document:
         UsageError
             If the document is too large to be a fact.
         """
-        treatment = self.treatment
+        turn = None if self.turn is None else [self.turn.series, self.turn.number, self.turn.fixed]
+        named = None if self.fleet_roster is None else [self.fleet_roster.serial, self.fleet_roster.digest]
         fields = [
-            self.job, list(self.roster), list(self.store_ids), treatment.missing, treatment.patience_s,
-            treatment.deadline_s, treatment.aggregator, self.submitter, self.nonce, treatment.collect,
+            self.job, self.roster, self.store_ids, [getattr(self.treatment, name) for name in _TREATMENT],
+            self.submitter, self.nonce, self.links, turn, named,
         ]  # fmt: skip
-        if treatment.collect == "gossip":
-            fields += [treatment.gossip_tolerance, treatment.mixing, self.links, treatment.ticks]
-        if self.turn is not None:
-            fields.append([self.turn.series, self.turn.number, treatment.every_s, self.turn.fixed])
-        if treatment.keyed:
-            keyed = [treatment.keepers, treatment.cohort, treatment.burnt, treatment.leave]
-            more = [treatment.verify, treatment.secure] if treatment.verify else []
-            more = ["", True, treatment.groups] if treatment.groups else more
-            fields.append(msgpack.packb([*keyed, *more]))
-        if self.fleet_roster is not None:
-            fields.append([self.fleet_roster.serial, self.fleet_roster.digest])
         data: bytes = msgpack.packb(fields)
         if len(data) > _MAX_BYTES:
             raise UsageError(f"the job document has {len(data)} bytes, at most {_MAX_BYTES} are possible")
@@ -235,52 +259,25 @@ class Document:
         if len(data) > _MAX_BYTES:
             raise WireError("job document too large")
         try:
-            fields = list(msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0))
-            serial, digest = fields.pop() if _names_a_roster(fields) else (None, b"")
-            keyed = fields.pop() if len(fields) > 10 and type(fields[-1]) is bytes else None
-            keepers, cohort, burnt, leave, verify, secure, groups = _keyed_fields(keyed)
-            job, roster, stores, missing, patience_s, deadline_s, aggregator, submitter, nonce, collect = fields[:10]
-            rest = fields[10:] if collect == "gossip" else [0.0, "", b"", 0, *fields[10:]]
-            series, number, every_s, fixed = rest.pop() if len(rest) == 5 else (None, 0, 0.0, False)
-            tolerance, mixing, links, ticks = rest
-            if not isinstance(job, bytes) or not all(type(x) is str for x in (*roster, *stores)):
+            fields = msgpack.unpackb(data, raw=False, strict_map_key=True, max_ext_len=0)
+            job, roster, stores, treated, submitter, nonce, links, turn, named = fields
+            if [type(value) for value in treated] != list(_TREATMENT.values()):
                 raise WireError("job document: wrong types")
-            if not all(
-                type(x) is str
-                for x in (missing, aggregator, submitter, nonce, collect, mixing, burnt, leave, verify, series or "")
-            ):
+            if not all(type(value) is str for value in (*roster, *stores, submitter, nonce)):
                 raise WireError("job document: wrong types")
-            if not all(type(x) is float for x in (patience_s, deadline_s, tolerance, every_s)):
+            serial, digest = (None, b"") if named is None else named
+            if not all(type(value) is bytes for value in (job, links, digest)) or type(serial) not in (int, type(None)):
                 raise WireError("job document: wrong types")
-            if type(links) is not bytes or type(digest) is not bytes or type(serial) not in (int, type(None)):
-                raise WireError("job document: wrong types")
-            treatment = Treatment(
-                missing, patience_s, deadline_s, aggregator, collect, tolerance, mixing, ticks, every_s,
-                secure, keepers, cohort, burnt, leave, verify, groups,
+            return cls(
+                job, tuple(roster), tuple(stores), Treatment(*treated), submitter, nonce, links,
+                None if turn is None else Turn(*turn), None if serial is None else RosterName(serial, digest),
             )  # fmt: skip
-            turn = None if series is None else Turn(series, number, fixed)
-            named = None if serial is None else RosterName(serial, digest)
-            return cls(job, tuple(roster), tuple(stores), treatment, submitter, nonce, links, turn, named)
         except (ValueError, TypeError, UsageError, msgpack.UnpackException, RecursionError) as error:
             raise WireError(f"job document: {error}") from None
 
 
 #: The documents that some peer of this process uses, by their bytes.
 _read: WeakValueDictionary[bytes, Document] = WeakValueDictionary()
-
-
-def _names_a_roster(fields: Sequence[Any]) -> bool:
-    """Return whether the last field of a document names a fleet roster; a list of four says which turn it is."""
-    return len(fields) > 10 and type(fields[-1]) is list and len(fields[-1]) == 2
-
-
-def _keyed_fields(data: bytes | None) -> tuple[int, int, str, str, str, bool, int]:
-    """Return keepers, cohort, burnt, leave, verify, secure and groups of a document."""
-    if data is None:
-        return 0, 0, "", "", "", False, 0
-    keepers, cohort, burnt, leave, *more = msgpack.unpackb(data)
-    verify, secure, groups = {0: ["", True, 0], 2: [*more, 0]}.get(len(more), more)
-    return keepers, cohort, burnt, leave, verify, secure, groups
 
 
 def pack_links(roster: Sequence[str], neighbours: Mapping[str, Sequence[str]]) -> bytes:

@@ -78,7 +78,6 @@ class RosterRead(Event):
     peers: Mapping[str, str] = field(default_factory=dict)  # name -> a text that changes with its keys
     reason: str = ""  # why it is not valid
     devices: Mapping[str, bytes] | None = None  # the device keys of the peers on it; None in a fleet without keys
-    signs_facts: bool = False  # whether it says that all peers sign their facts
 
 
 @dataclass(frozen=True, slots=True)

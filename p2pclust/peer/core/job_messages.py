@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Later, Name
+from p2pclust.peer.core.messages import Digest, Frame, JobMessage, Name, OptionalInt
 
 # -- documents, election, rounds ---------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Open(JobMessage):
     state: tuple[Frame, ...]  # empty where the state is a blob
     # Where sums come together along a tree, peers of the tree hand this message on:
     aggregator: int = -1  # its roster index; -1 where it sends this itself
-    height: Later = 0  # of the whole tree; the receiver's parent is the sender
-    below: tuple[Later, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
+    height: OptionalInt = 0  # of the whole tree; the receiver's parent is the sender
+    below: tuple[OptionalInt, ...] = ()  # the peers below the receiver, each with its parent, which is named before it
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ Frame = Annotated[bytes, "frame"]
 Name = Annotated[str, "name"]
 #: A blake2b-256 digest.
 Digest = Annotated[bytes, "digest"]
-#: A number that a later minor version of the wire format added: not sent where it is 0, and 0 where it did not come.
-Later = Annotated[int, "later"]
-#: An Ed25519 signature, or empty. A later minor version added lists of them: not sent where there are none.
+#: A number that is absent from the header where it is 0. A list of such numbers is absent where it is empty.
+OptionalInt = Annotated[int, "optional"]
+#: An Ed25519 signature, or empty. A list of signatures is absent where it is empty.
 Signature = Annotated[bytes, "signature"]
 
 #: A message that was handed on so often goes in circles: peers may know different overlays for a moment.
@@ -120,7 +120,7 @@ class MemberSync(Message):
     kind = "member-sync"
     answer: bool
     updates: tuple[Update, ...]
-    serial: Later = 0  # of the sender's fleet roster
+    serial: OptionalInt = 0  # of the sender's fleet roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,7 @@ class FactDigest(Message):
     owners: tuple[str, ...]
     versions: tuple[int, ...]
     prints: tuple[int, ...]  # of all keys and versions of an owner together
-    serial: Later = 0  # of the sender's fleet roster
-    minor: Later = 0  # of the wire format that the sender speaks
+    serial: OptionalInt = 0  # of the sender's fleet roster
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ class FactDelta(Message):
     versions: tuple[int, ...]
     values: tuple[Frame, ...]
     signatures: tuple[Signature, ...] = ()  # of the owner, one for each fact; none in a fleet that does not sign facts
-    serial: Later = 0  # of the sender's fleet roster
+    serial: OptionalInt = 0  # of the sender's fleet roster
 
 
 # -- the fleet roster --------------------------------------------------------------------------------------------------

@@ -98,15 +98,6 @@ class StoreForgot(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class OtherMinorVersion(Report, verb="wire-version"):
-    """A member uses another minor version of the wire format."""
-
-    member: str
-    theirs: str
-    ours: str
-
-
-@dataclass(frozen=True, slots=True)
 class LinkBroken(Report, verb="link-broken"):
     """On a sparse overlay a neighbour lives, but does not answer over its link: messages go around it."""
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.protocols.gossip.averaging import Answer
-from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker
+
+if TYPE_CHECKING:
+    from p2pclust.protocols.gossip.averaging import Answer
+    from p2pclust.protocols.gossip.leaderless import Offer
 
 
 @dataclass(frozen=True, slots=True)

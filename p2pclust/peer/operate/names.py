@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.gossip.job import GossipJob
-from p2pclust.peer.core.rounds.job import AggregatedJob
 
-AnyJob = AggregatedJob | GossipJob
-Jobs = Mapping[str, AnyJob]
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob
+    from p2pclust.peer.core.rounds.job import AggregatedJob
+
+    AnyJob = AggregatedJob | GossipJob
+    Jobs = Mapping[str, AnyJob]
 
 _JOB, _SERIES = "job-", "series-"
 

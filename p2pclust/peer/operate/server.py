@@ -26,8 +26,7 @@ import zmq
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.transport.bundle import Bundle
-from p2pclust.transport.channel import CURVE_OVERHEAD, set_common_options
-from p2pclust.transport.drain import Drain
+from p2pclust.transport.channel import CURVE_OVERHEAD, Drain, set_common_options
 from p2pclust.transport.links import parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES, pack, unpack

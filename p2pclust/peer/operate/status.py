@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from p2pclust.errors import P2PClustError
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.members.member_table import Member
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.peer.operate.device import kernel_kib, max_rss_mb
-from p2pclust.peer.operate.names import AnyJob, name_of
+from p2pclust.peer.operate.names import name_of
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.checks import SCALINGS
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED
 from p2pclust.protocols.engine.registry import main_stage
-from p2pclust.protocols.engine.secure_rounds import exposed_peers
 from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.engine.summaries import with_names
 
 if TYPE_CHECKING:
     from p2pclust.peer.core.core import Core
+    from p2pclust.peer.operate.names import AnyJob
     from p2pclust.peer.shell.compute import DataStatus
     from p2pclust.peer.shell.shell import Shell
     from p2pclust.peer.work.floor import Floor
@@ -273,6 +273,8 @@ def _exposed(job: AnyJob, outcome: Ending) -> tuple[list[str], list[str]]:
     """Return the exposed peers, and the keepers that report more than the state; both know something after the end."""
     if outcome.state is None or not isinstance(job, AggregatedJob):
         return [], []
+    from p2pclust.protocols.engine.secure_rounds import exposed_peers  # noqa: PLC0415 - of jobs with secure sums only
+
     roster, named = job.document.roster, exposed_peers(outcome.state)
     reports = job.reported_sets.by_keeper() if job.ledger.finished else {}
     every = exposed_peers(outcome.state, [one for sets in reports.values() for one in sets])

@@ -155,9 +155,8 @@ class AllowList:
         except ValueError as error:
             return RosterRead(source, b"", False, reason=str(error))
         return RosterRead(
-            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=self._devices(read),
-            signs_facts=read.signs_facts,
-        )  # fmt: skip
+            source, read.to_bytes(), True, read.serial, _keys(read.valid_at(self._wall())), devices=self._devices(read)
+        )
 
     def _take(self, roster: Roster) -> None:
         for entry in self.roster.peers:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,13 @@ from p2pclust.peer.core.tokens import JobToken, Token
 from p2pclust.peer.shell.store import Store
 from p2pclust.peer.shell.task_deaths import MOST_DEATHS, TaskDeaths
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess, job_of
 from p2pclust.peer.work.tasks import Life, perform
 from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.local import Lie, Local
+
+if TYPE_CHECKING:
+    from p2pclust.peer.work.secrets import Secrets
 
 _MOST_JOBS = 1024  # to remember; there are never as many unfinished ones
 _MOST_KINDS = 256  # of tasks, to remember how long they took

@@ -24,7 +24,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
         "accepted", "cancel", "cancelling", "catches-up", "combined", "control", "data", "deposed", "document-held",
         "elected", "finished",
         "job", "keys-exchanged", "left", "link-mended", "mdns", "member", "metrics", "not-checked", "proposer", "refuted",
-        "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted", "wire-version",
+        "relayed", "replaced", "roster", "roster-unchanged", "series-ended", "started", "submitted",
         "without",
     ),
     "warning": (

@@ -112,10 +112,10 @@ class Shell:
             self._watch("malformed", {"from": source, "reason": str(error)})
 
     def _report_version(self, source: str, theirs: str) -> None:
-        """Report once that a peer speaks another major version: it will repeat its messages."""
+        """Report once that a peer speaks another wire version: it will repeat its messages."""
         if self._other_versions.get(source) != theirs:
             self._other_versions[source] = theirs
-            hint = "peers of different major versions do not see each other: install the same release on both"
+            hint = "peers of different wire versions do not see each other: install the same release on both"
             self._watch("other-version", {"member": source, "theirs": theirs, "ours": str(WIRE_VERSION), "hint": hint})
 
     def step(self, event: Event) -> None:

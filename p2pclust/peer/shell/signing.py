@@ -31,13 +31,14 @@ class RosterSigner:
         self._bundle = bundle
         self._fleet_id = roster.fleet_id
         self._secret: Ed25519PrivateKey | None = None
+        #: Whether all peers of the fleet sign their facts.
+        self.signs_facts = roster.signs_facts
         self._signed: dict[str, tuple[int, bytes]] = {}  # by key of an own fact: its newest version, and the signature
         self.set_roster(roster)
 
     def set_roster(self, roster: Roster) -> None:
         """Replace the roster: signatures of peers that are not on it are invalid."""
         self._keys = {peer.name: peer.sign_public for peer in roster.peers}
-        self._signs_facts = roster.signs_facts
 
     def sign(self, target: str, frames: Sequence[bytes]) -> bytes:
         """Sign a message from this peer to `target`."""
@@ -52,11 +53,6 @@ class RosterSigner:
         return statement(b"p2pclust relay", self._fleet_id, origin, target, frames)
 
     # -- facts --------------------------------------------------------------------------------------------------------
-
-    @property
-    def signs_facts(self) -> bool:
-        """Whether the roster says that all peers sign their facts."""
-        return self._signs_facts
 
     def sign_fact(self, fact: Fact) -> bytes:
         """Sign a fact of this peer; each version once."""

@@ -16,7 +16,7 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgpack
@@ -35,10 +35,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (name TEXT, key TEXT, value BLOB NOT NULL, checksum BLOB NOT NULL,
                                  PRIMARY KEY (name, key)) WITHOUT ROWID;
 """
-#: Functions that bring a store of each schema to the next, in one transaction with its number (SQLite's `user_version`).
-#: The first stores had no number; otherwise they equal schema 1.
-#: Those of schema 2 have a log, of which releases that know schema 1 only would lose the commits.
-_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (lambda db: None, lambda db: None)
+#: The number of this format, of the rows and of the log, in SQLite's `user_version`.
+_FORMAT = 1
 _FILE = "store.sqlite3"
 _BLOBS = "blobs"
 _COMMITS = "store.commits"
@@ -65,7 +63,7 @@ def _checksum(*parts: object) -> bytes:
 
 
 def _number_of(path: Path) -> int:
-    """Read the number of a store's schema without opening the file as a database; 0 if there is no file."""
+    """Read the number of a store's format without opening the file as a database; 0 if there is no file."""
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -73,10 +71,11 @@ def _number_of(path: Path) -> int:
     return int.from_bytes(header[60:64], "big") if header.startswith(b"SQLite format 3\0") else 0
 
 
-def _refuse_newer(path: Path, number: int) -> None:
-    if number > len(_MIGRATIONS):
+def _refuse_other(path: Path, number: int) -> None:
+    """Raise if the number is of another format; a new file has none, which is 0."""
+    if number not in (0, _FORMAT):
         raise FleetError(
-            f"{path} was written by a newer release of p2pclust (schema {number}, this one knows {len(_MIGRATIONS)}): "
+            f"{path} was written by another release of p2pclust (format {number}, this one reads {_FORMAT}): "
             "install that release again; the store was left as it is"
         )
 
@@ -108,7 +107,7 @@ class Store:
         self._lock = threading.Lock()
         try:
             make_folder(directory)
-            _refuse_newer(self.path, _number_of(self.path))  # before it is opened, which could change the file
+            _refuse_other(self.path, _number_of(self.path))  # before it is opened, which could change the file
             try:
                 self._open()
             except sqlite3.DatabaseError as error:
@@ -138,7 +137,10 @@ class Store:
             self._read_log()
             self._check_registers()
             self._commit(())
-            self._migrate()
+            (number,) = self._db.execute("PRAGMA user_version").fetchone()
+            _refuse_other(self.path, number)
+            if number != _FORMAT:
+                self._db.execute(f"PRAGMA user_version = {_FORMAT}")
             # Start with an empty log: the rest of a transaction that was cut off before the restart could not be
             # distinguished from new commits. This also syncs a commit that a killed peer had written but not synced.
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -153,10 +155,9 @@ class Store:
         """Take what was committed since the database was written last."""
         self._n_commits = int(self._get("self", "commits") or b"0")
         key = self._get("self", "log_key")
-        if key is None:  # a new store, or one of an older release
+        if key is None:
             key = os.urandom(32)
-            new = [] if self._get("self", "store_id") else [("self", "store_id", _new_id())]
-            self._commit([*new, ("self", "log_key", key)])
+            self._commit([("self", "store_id", _new_id()), ("self", "log_key", key)])
         self._row_log = RowLog(self._row_log_path, key, self._log_bytes)
         records, damaged = self._row_log.read(self._n_commits)
         if damaged:
@@ -194,17 +195,6 @@ class Store:
         for digest in sorted(adopted_blobs(self._tables().get("register", {}))):
             if not self.blobs.intact(digest):
                 raise sqlite3.DatabaseError("a state that was adopted is damaged")
-
-    def _migrate(self) -> None:
-        """Bring the rows of an older release to this one's schema, or leave everything as it is."""
-        (number,) = self._db.execute("PRAGMA user_version").fetchone()
-        _refuse_newer(self.path, number)
-        if number == len(_MIGRATIONS):
-            return
-        with _transaction(self._db, self.path):
-            for migration in _MIGRATIONS[number:]:
-                migration(self._db)
-            self._db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
 
     def _put_aside(self) -> None:
         number = 1

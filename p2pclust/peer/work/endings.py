@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import (
@@ -15,7 +16,6 @@ from p2pclust.peer.core.tasks import (
     StateChecked,
     StateRefuted,
 )
-from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON
@@ -23,6 +23,9 @@ from p2pclust.protocols.engine.stored_arrays import Stored
 from p2pclust.protocols.secure.cancel_proof import CancelProof
 from p2pclust.transport.roster import fleet_id_of
 from p2pclust.transport.signatures import fact_statement, verified
+
+if TYPE_CHECKING:
+    from p2pclust.peer.work.secrets import Secrets
 
 
 class NotKnownError(WireError):

@@ -1,6 +1,7 @@
 """What a device asks of every job, whatever its author asks for: ``[privacy]`` of a peer's configuration.
 
-A job below the floor gets nothing from this device: it abstains, by name and with the reason.
+A job below the floor gets nothing from this device: it abstains, by name and with the reason. A job that would take too
+much of the device's memory is refused when it is submitted, and when its document comes, before any task.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.tasks import JobKeys
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.peer.work.states import job_of
+from p2pclust.protocols.engine.base import Additive, Labelling
 from p2pclust.protocols.engine.job import Job
 from p2pclust.protocols.engine.registry import asked_as
-from p2pclust.protocols.engine.secure_rounds import mu_squared_of, unfit
-from p2pclust.protocols.private.ledger import MostJobs
 from p2pclust.protocols.secure.parameters import SecureSums
 
 #: Keys of the configuration that the device's ledger has rules from.
@@ -73,6 +74,8 @@ class Floor:
         given = {name: value for name, value in config.items() if name not in _OF_LEDGER}
         given |= {"protocols": tuple(config.get("protocols", ())), "private": "budget" in config}
         if "jobs" in config:
+            from p2pclust.protocols.private.ledger import MostJobs  # noqa: PLC0415 - of devices with this rule only
+
             given["jobs"] = str(MostJobs.from_dict(config["jobs"]))
         return cls(**given)
 
@@ -88,9 +91,13 @@ class Floor:
         `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.
         The rules about several jobs are those of the device's ledger.
         """
-        private, secure = mu_squared_of(job) > 0.0, None if keys is None else keys.secure
-        if (private or secure is not None) and (flaw := unfit(job, 0 if secure is None else secure.groups)):
-            return flaw
+        private = any(isinstance(one, Additive) and one.mu_squared > 0.0 for one in job.protocols)
+        secure = None if keys is None else keys.secure
+        if private or secure is not None:
+            from p2pclust.protocols.engine.secure_rounds import unfit  # noqa: PLC0415 - of such jobs only
+
+            if flaw := unfit(job, 0 if secure is None else secure.groups):
+                return flaw
         return next(filter(None, self._reasons(job, secure, n_rows, private=private)), "")
 
     def _reasons(self, job: Job, secure: SecureSums | None, n_rows: int, *, private: bool) -> Iterator[str]:
@@ -122,3 +129,54 @@ class Floor:
         if n_rows < self.min_cell:
             return f"it has fewer rows than the {self.min_cell} of a cluster that this device sends anything of"
         return ""
+
+
+#: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.
+_SHARE: Final = 0.5
+_NUMBER_BYTES: Final = 8
+#: A state is held as it came, as numbers, and as the next one is made, beside the contributions of the peers.
+_COPIES: Final = 4
+
+
+def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
+    """Return about how many bytes the largest state of a job takes with the contributions of all peers.
+
+    Parameters
+    ----------
+    n_columns : int
+        Of the device's own rows, 0 if they are not known; a job that declares bounds names its own number.
+
+    Examples
+    --------
+    >>> from p2pclust.protocols.engine.compose import cluster_job
+    >>> job = cluster_job("llf-cm", n_clusters=2**20, n_init=100, init="uniform", bounds=([0.0], [1.0]))
+    >>> bytes_of(job, n_peers=3, n_columns=1) // 10**9
+    23
+    """
+    declared = [len(lo) for stage in job.protocols if isinstance(lo := getattr(stage, "lo", None), tuple)]
+    columns = max([1, n_columns, *declared])
+    most = 0
+    for stage in job.protocols:
+        sets, starts = getattr(stage, "n_clusters", None), getattr(stage, "n_init", 1)
+        if isinstance(sets, int):
+            limbs = stage.limbs if isinstance(stage, Additive) else 1
+            most = max(most, sets * starts * (columns + 1) * limbs)
+    return _NUMBER_BYTES * most * (n_peers + _COPIES)
+
+
+def size_flaw(job: bytes, n_peers: int, n_columns: int, memory_bytes: float) -> str:
+    """Return why a job is too large for a device with so much memory, or an empty string.
+
+    What is no job here is not judged: other checks refuse it.
+    """
+    try:
+        taken = bytes_of(job_of(job), n_peers, n_columns)
+    except (UsageError, WireError):
+        return ""
+    if taken <= _SHARE * memory_bytes:
+        return ""
+    return (
+        f"the job is too large for this device: states and contributions of {n_peers} peers take about "
+        f"{taken / 1e6:,.0f} MB, and half of its memory is {_SHARE * memory_bytes / 1e6:,.0f} MB: fewer clusters, starts "
+        "(n_init) or peers"
+    )

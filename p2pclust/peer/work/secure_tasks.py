@@ -35,7 +35,7 @@ from p2pclust.protocols.engine.base import Abstain, Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
-from p2pclust.protocols.engine.reasons import LEFT_OUT, NO_DATA, NOT_DRAWN, UNUSABLE
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS, NO_DATA, NOT_DRAWN, SMALL_CLASS, UNUSABLE
 from p2pclust.protocols.engine.sums import Peers, added_up
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.private.ledger import PeerSet
@@ -112,7 +112,7 @@ def contribute_padded(
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     pair = secrets.pair(keys, task.me, part)
     if pair is None:
-        return NoResult(secure_rounds.NEW_KEYS)
+        return NoResult(NEW_KEYS)
     assert task.pads is not None
     sets = secure_rounds.segments_of(job, state, part.asked)
     # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
@@ -154,7 +154,7 @@ def _hides(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], 
     known, members = secrets.known_sets(keys, part, pads), sum(sets)
     # Of a class that is exposed already, nothing more is said by the sum of other peers.
     more = exposed((*known, *sets), secure.cohort) & (members | ~exposed(known, secure.cohort))
-    return secure_rounds.SMALL_CLASS if more else ""
+    return SMALL_CLASS if more else ""
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:

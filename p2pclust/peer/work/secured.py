@@ -13,7 +13,6 @@ from p2pclust.peer.core.tasks import (
     AddUp,
     CancelJob,
     CombineRound,
-    Continued,
     ContinueJob,
     Contribute,
     Contributed,
@@ -31,10 +30,9 @@ from p2pclust.peer.core.tasks import (
 )
 from p2pclust.peer.work import secure_tasks
 from p2pclust.peer.work.endings import showing
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, one_by_one, whole
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, made, next_turn, one_by_one, whole
 from p2pclust.protocols.engine import secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
@@ -58,7 +56,7 @@ def perform_secured(
             after = showing(secure_rounds.cancelled(state, task.cancel.by), task)
             outcome = made(job, after, task.n_peers, blobs, secured=secured)
         case ContinueJob():
-            outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+            outcome = next_turn(job, state)
         case Contribute() if secure_rounds.secured_of(state).wants_keys:
             outcome = secure_tasks.answer_with_key(job, state, task, keys, local, secrets)
         case Contribute():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
@@ -13,6 +13,7 @@ from p2pclust.errors import WireError
 from p2pclust.peer.core.tasks import (
     AddUp,
     CombineRound,
+    Continued,
     DescribeState,
     JobKeys,
     Outcome,
@@ -23,8 +24,6 @@ from p2pclust.peer.core.tasks import (
     SumPadded,
 )
 from p2pclust.peer.core.timing import Limits
-from p2pclust.peer.work import secure_tasks
-from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.base import Additive, Protocol
@@ -33,7 +32,10 @@ from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.sums import Peers, added_up
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.gossip import leaderless
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.tasks import SecureInfo
+    from p2pclust.peer.work.secrets import Secrets
 
 #: Lists within lists of a job's mathematics: of stages, of parameters, of rows of numbers.
 _MOST_NESTED: Final = 16
@@ -126,7 +128,11 @@ def info_of(
 ) -> StateInfo:  # fmt: skip
     """Return what the core must know of a state: it never reads the state itself."""
     final = state.status != "running"
-    secure = None if secured is None else secure_tasks.info_of(job, state, secured.keys, secured.secrets)
+    secure: SecureInfo | None = None
+    if secured is not None:
+        from p2pclust.peer.work import secure_tasks  # noqa: PLC0415 - imports what only such jobs need
+
+        secure = secure_tasks.info_of(job, state, secured.keys, secured.secrets)
     record = state.log[-1] if before is not None and state.log else None
     return StateInfo(
         final=final,
@@ -135,7 +141,7 @@ def info_of(
         asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
         one=not final and job.protocols[state.stage].asks == "one",
         additive=final or (_adds_up(job.protocols[state.stage]) and not (secure and secure.wants_keys)),
-        settles=final or not leaderless.ticks_of(job, state, 1),
+        settles=final or engine.settles(job, state),
         news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
         abstained=dict(record.abstained) if record is not None else {},
         contributors=record.contributors if record is not None else (),
@@ -175,6 +181,13 @@ def describe(
         # Its bytes are canonical, so encoding it again would only make the same blob.
         return StateMade(task.state, info_of(job, state, task.n_peers, secured=secured))
     return made(job, state, task.n_peers, blobs, secured=secured)
+
+
+def next_turn(job: Job, state: JobState) -> Continued:
+    """Return the mathematics of the next turn of a repeated job."""
+    from p2pclust.protocols.engine.compose import continued  # noqa: PLC0415 - of repeated jobs only
+
+    return Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
 
 
 def add_up(job: Job, state: JobState, task: AddUp, blobs: BlobAccess) -> Outcome:

@@ -1,7 +1,8 @@
 """The mathematics that a core asks for: one function from a task to its outcome.
 
 The core holds states and contributions as bytes; here they are decoded, computed with, and encoded again. The shell runs
-this in a worker thread, the simulator in virtual time.
+this in a worker thread, the simulator in virtual time. What only some jobs need, as those with secure sums, verified rounds
+or without an aggregator, is imported with the first task of such a job.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -21,7 +23,6 @@ from p2pclust.peer.core.tasks import (
     CheckState,
     CloseGossipRound,
     CombineRound,
-    Continued,
     ContinueJob,
     Contribute,
     Contributed,
@@ -44,25 +45,23 @@ from p2pclust.peer.core.tasks import (
     WantedBlob,
     WantedJob,
 )
-from p2pclust.peer.work import secure_tasks
 from p2pclust.peer.work.endings import check_end, showing, signed_cancel
 from p2pclust.peer.work.floor import Floor
-from p2pclust.peer.work.secrets import Secrets
-from p2pclust.peer.work.secured import perform_secured
-from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, one_by_one
-from p2pclust.peer.work.verified import Verifier
-from p2pclust.protocols.engine import engine, exclusions, secure_rounds
+from p2pclust.peer.work.states import BlobAccess, SecuredJob, add_up, describe, job_of, made, next_turn, one_by_one
+from p2pclust.protocols.engine import engine, exclusions
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, WithWorkspace
-from p2pclust.protocols.engine.compose import continued
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN, without_values
 from p2pclust.protocols.engine.stored_arrays import Pieces
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Workspace, digest_of
-from p2pclust.protocols.gossip import leaderless
 from p2pclust.tools.spelling import printable
+
+if TYPE_CHECKING:
+    from p2pclust.peer.work.secrets import Secrets
+    from p2pclust.peer.work.verified import Verifier
 
 _MAX_REASON = 200  # of an abstention: it travels in every acknowledgement and in the state's log
 _MAX_REMEMBERED = 2  # jobs; one may have a number for each row and cluster
@@ -193,6 +192,8 @@ def _perform_unproved(
     job: Job, state: JobState, task: StateTask, local: Local, blobs: BlobAccess, life: Life
 ) -> Outcome:  # fmt: skip
     if task.keys is not None and task.keys.secure is not None:
+        from p2pclust.peer.work.secured import perform_secured  # noqa: PLC0415
+
         return perform_secured(job, state, task, local, blobs, _secured(task.keys, life))
     if state.secured is not None:
         raise WireError("job state: a secured part in a job without secure sums")
@@ -217,6 +218,8 @@ def _verifier(job: Job, task: BeginJob | StateTask, keys: JobKeys | None, life: 
     assert keys is not None
     if life.secrets is None:
         raise UsageError("verify: this peer has no keys")
+    from p2pclust.peer.work.verified import Verifier  # noqa: PLC0415
+
     return Verifier(job, task.n_peers, keys, life.secrets)
 
 
@@ -226,6 +229,8 @@ def _begin(task: BeginJob, blobs: BlobAccess, life: Life) -> Outcome:
         exclusions.refuse(job.fill_in(exclusions.JobOptions(verify=True)))
     if task.keys is None or task.keys.secure is None:
         return made(job, engine.begin(job), task.n_peers, blobs)
+    from p2pclust.protocols.engine import secure_rounds  # noqa: PLC0415
+
     if flaw := secure_rounds.unfit(job, task.keys.secure.groups):
         raise UsageError(flaw)
     secured = _secured(task.keys, life)
@@ -243,7 +248,7 @@ def _perform_plain(
         case CancelJob():
             outcome = made(job, showing(engine.cancelled(state, task.cancel.by), task), task.n_peers, blobs)
         case ContinueJob():
-            outcome = Continued(bytes(msgpack.packb(continued(job, state).to_dict())))
+            outcome = next_turn(job, state)
         case Contribute():
             outcome = _contribute(job, state, task, local, blobs)
         case AddUp():
@@ -251,6 +256,8 @@ def _perform_plain(
         case CombineRound():
             outcome = _combine(job, state, task, blobs, memories)
         case MakeOffer():
+            from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
+
             proposer = leaderless.proposer_of(job, state, task.members, task.n_peers)
             outcome = Offered(leaderless.offer(job, state, local, task.me, task.n_peers, proposer))
         case CloseGossipRound():
@@ -270,6 +277,8 @@ def _forgotten(task: ForgetKeys, blobs: BlobAccess, life: Life) -> Outcome:
     _secured(task.keys, life).secrets.forget(task.keys.job)
     if task.state is None:
         return KeysForgotten()
+    from p2pclust.peer.work import secure_tasks  # noqa: PLC0415
+
     job = job_of(task.job)
     return secure_tasks.compared(decode_state(job, blobs.source(job, task.state)), task.sets)
 
@@ -279,6 +288,8 @@ def _close(job: Job, state: JobState, task: CloseGossipRound, blobs: BlobAccess)
     if wishes:  # all members have the same answers, so all of them end the job here
         by = wishes[0].removeprefix(CANCELLED)
         return made(job, engine.cancelled(state, by, alone=task.tolerance == inf), task.n_peers, blobs)
+    from p2pclust.protocols.gossip import leaderless  # noqa: PLC0415
+
     answers = {answer.peer: answer for answer in task.answers}
     after = leaderless.next_state(
         job, state, answers, task.estimate, n_peers=task.n_peers, tolerance=task.tolerance

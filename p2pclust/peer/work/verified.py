@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.tasks import (
     CancelJob,
     CheckState,

@@ -91,6 +91,12 @@ def asked(job: Job, state: JobState, n_peers: int) -> tuple[int, ...]:
     return random_streams.participants(job.seed, state.round, n_peers, share)
 
 
+def settles(job: Job, state: JobState) -> bool:
+    """Return whether the coming round of a job without an aggregator ends only when all estimates agree."""
+    steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
+    return job.protocols[state.stage].settles(state.arrays, steps)
+
+
 def wants(job: Job, state: JobState, workspace: Workspace, n_peers: int) -> Wants:
     """Return what a peer needs in its workspace before it can contribute to the coming round; nothing if it is not asked."""
     protocol = job.protocols[state.stage]

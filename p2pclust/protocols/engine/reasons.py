@@ -19,6 +19,10 @@ NOT_ASKED: Final = "not asked"
 LEFT_OUT: Final = "left out"
 #: A peer that is not on the fleet roster any more, or has another key there than in the job: it is not waited for.
 REVOKED: Final = "it was revoked, or has new keys"
+#: With secure sums, a peer that was restarted: it does not contribute before keys are exchanged again.
+NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
+#: With secure sums, a peer that neither contributes nor takes its pads away.
+SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
 #: A peer that has no row.
 NO_DATA: Final = "no data"
 #: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.

@@ -30,10 +30,6 @@ from p2pclust.tools.bit_sets import as_mask, members_of
 
 #: So many times in a row are new keys asked for without a total; then the job fails.
 MOST_RENEWALS: Final = 10
-#: Why a peer that was restarted does not contribute before keys are exchanged again.
-NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
-#: Why a peer neither contributes nor takes its pads away.
-SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
 _GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
 _SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
 _SMALL_GROUP: Final = f"{LEFT_OUT}: too few peers of its group contributed"

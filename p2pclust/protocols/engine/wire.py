@@ -14,7 +14,6 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.fixed_point import GridError, fits, is_unit, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.padded import layout_of
 from p2pclust.protocols.engine.stored_arrays import Stored
 
 #: States of so many jobs are kept to read the next one of each, if they are not larger.
@@ -131,6 +130,8 @@ class ContributionReader:
         self._n_peers = n_peers
         self._rounded: _Rounding | None = None
         if state.secured is not None:
+            from p2pclust.protocols.engine.padded import layout_of  # noqa: PLC0415 - of jobs with secure sums only
+
             self._additive = False  # nothing can be known of padded numbers but how many there are
             self._expected = {PADDED: (np.dtype("int64"), (layout_of(job, state).size,))}
             self._names = [PADDED]

@@ -24,7 +24,6 @@ from p2pclust.protocols.engine.exclusions import JobOptions, problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
-from p2pclust.protocols.engine.runner import one_thread
 from p2pclust.protocols.engine.sums import floats_of
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
@@ -86,8 +85,7 @@ def _shapes(protocol: Additive, state: JobState) -> dict[str, tuple[int, ...]]:
 
 def ticks_of(job: Job, state: JobState, ticks: int) -> int:
     """Return after how many ticks of the coming round each peer continues from its own estimate; 0: when all agree."""
-    steps = sum(1 for record in state.log if record.stage == state.stage and record.contributors)
-    return 0 if job.protocols[state.stage].settles(state.arrays, steps) else ticks
+    return 0 if engine.settles(job, state) else ticks
 
 
 def next_state(
@@ -180,6 +178,8 @@ def run_leaderless(
         raise UsageError(flaw)
     if len(links.members) != len(locals) or not links.connected:
         raise UsageError("collect = 'gossip': expected links that connect all peers")
+    from p2pclust.protocols.engine.runner import one_thread  # noqa: PLC0415 - no peer runs a whole job
+
     with one_thread():
         states = [engine.begin(job)] * len(locals)
         while states[0].status == "running":

@@ -43,7 +43,7 @@ _FIELDS: Final = (
     "resting", "history",
 )  # fmt: skip
 ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(f"cref_{name}" for name in _FIELDS))
-"""The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any: older versions lack it."""
+"""The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any."""
 
 
 @dataclass(frozen=True, eq=False)

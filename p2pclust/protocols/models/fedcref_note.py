@@ -120,10 +120,10 @@ class Note(Partition):
 
     @classmethod
     def of(cls, arrays: Arrays) -> Note | None:
-        """Read a note, or return None if there is none yet; older versions kept neither halves nor `entered`."""
+        """Read a note, or return None if there is none yet."""
         if "labels" not in arrays:
             return None
-        halves, entered = arrays.get("halves", ()), arrays.get("entered", arrays["labels"])
+        halves, entered = arrays["halves"], arrays["entered"]
         pairs = {q: (one.tobytes(), other.tobytes()) for q, (one, other) in enumerate(halves) if one.any()}
         return cls(
             int(arrays["peer"]), arrays["labels"], int(arrays["n_groups"]), int(arrays["iteration"]),

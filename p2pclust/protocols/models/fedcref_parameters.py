@@ -56,7 +56,7 @@ class FedCRefParameters:
     epochs, batch, learning_rate
         Of the training of local clusters; the batch of FedAvg as well. In mode "refined" `epochs`, `batch` and
         `local_epochs` may be "auto": what :func:`p2pclust.protocols.models.fedcref_pace.usual_pace` says of the rows. A
-        job document without them, such as one of an older version, has 20, 64 and 3.
+        job document without them has 20, 64 and 3.
     rounds, local_epochs, federated_rate : int, int, float
         Of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode "refined", whose groups never begin anew.
     encoding : {"float32", "float16", "int8"}

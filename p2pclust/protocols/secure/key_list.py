@@ -16,7 +16,7 @@ import msgpack
 from p2pclust.errors import WireError
 from p2pclust.tools.bit_sets import as_mask, packed, unpacked
 
-_FORMAT: Final = b"p2pclust key entry 2"
+_FORMAT: Final = b"p2pclust key entry 1"
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
 _ANY: Final = bytes(range(32))  # a private key to try public ones with

@@ -31,18 +31,6 @@ def test_a_fleet_and_its_devices(cli: Cli, tmp_path: Path) -> None:
     assert bundle.curve_secret.decode() not in ended.err
 
 
-def test_peers_of_an_older_fleet_can_be_made_to_sign_their_facts(cli: Cli) -> None:
-    for arguments in (("init", "f"), ("device", "a", "--fleet", "f"), ("sign-facts", "--fleet", "f", "--off")):
-        assert cli("keys", *arguments).code == 0
-    assert "do not sign facts: see `p2pclust keys sign-facts`" in cli("keys", "show", "f").out
-    assert json.loads(cli("keys", "show", "f", "--json").out)["signs_facts"] is False
-    ended = cli("keys", "sign-facts", "--fleet", "f")
-    assert (ended.code, ended.out) == (0, "")
-    assert "roster 3: peers sign their facts" in ended.err
-    assert "p2pclust keys publish" in ended.err
-    assert "do not sign facts" not in cli("keys", "show", "f").out
-
-
 def test_brackets_in_names_are_no_markup(cli: Cli) -> None:
     assert "[bold]f/fleet.key" in cli("keys", "init", "[bold]f").err
 

@@ -10,9 +10,8 @@ import msgpack
 import pytest
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.document import Document, Turn, roster_for
+from p2pclust.peer.core.document import Document, Turn, has_majority, majority, roster_for
 from p2pclust.peer.core.fleet_roster import FleetRoster, HeldRosters, RosterName
-from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.timing import PRESETS, Timing, preset
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.secure.parameters import SecureSums

@@ -54,7 +54,7 @@ class Fleet:
 
     def __init__(self, *, signs_facts: bool = True) -> None:
         roster, bundles = throwaway_fleet(NAMES)
-        roster = replace(roster, format=3) if signs_facts else roster
+        roster = replace(roster, signs_facts=signs_facts)
         self.devices = {name: Device() for name in NAMES}
         self.signers = {name: RosterSigner(bundle, roster) for name, bundle in bundles.items()}
         self.performers = {name: self._performer(name) for name in NAMES}
@@ -185,7 +185,7 @@ def test_a_fact_signed_with_the_key_before_is_refused_and_no_forgery_of_who_lack
 ) -> None:
     before = replace(fleet.signed(), serial=serial)
     rotated, _ = throwaway_fleet(NAMES)
-    fleet.signers["c"].set_roster(replace(rotated, format=3))
+    fleet.signers["c"].set_roster(replace(rotated, signs_facts=True))
     fleet.devices["c"].excused = (1,)
     assert facts_of(fleet.arrived("c", "b", before)) == ()
     assert len(fleet.forgeries("c")) == forgeries

@@ -79,7 +79,7 @@ FACT = Fact("a", "links", 7, b"value")
 def strict() -> dict[str, RosterSigner]:
     """The signers of a fleet whose roster says that all peers sign their facts."""
     roster, bundles = throwaway_fleet(["a", "b", "c"])
-    return {name: RosterSigner(bundle, replace(roster, format=3)) for name, bundle in bundles.items()}
+    return {name: RosterSigner(bundle, replace(roster, signs_facts=True)) for name, bundle in bundles.items()}
 
 
 def test_a_fact_with_its_owners_signature_is_valid_at_every_peer(strict: dict[str, RosterSigner]) -> None:
@@ -130,11 +130,3 @@ def test_a_signature_of_another_fleet_with_the_same_names_is_invalid(strict: dic
     roster, _ = throwaway_fleet(["a"])
     other = RosterSigner(bundles["a"], roster)
     assert not strict["b"].fact_valid(replace(FACT, signature=other.sign_fact(FACT)))
-
-
-def test_whether_facts_are_signed_follows_the_roster_in_force() -> None:
-    roster, bundles = throwaway_fleet(["a"])
-    signer = RosterSigner(bundles["a"], roster)
-    assert not signer.signs_facts
-    signer.set_roster(replace(roster, format=3))
-    assert signer.signs_facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,6 @@ import pytest
 
 from p2pclust.errors import FleetError, UsageError
 from p2pclust.peer.core.core import StoreContents
-from p2pclust.peer.shell import store as store_module
 from p2pclust.peer.shell.store import Store
 from p2pclust.protocols.engine.stored_arrays import Pieces, StoredArray
 from p2pclust.protocols.engine.stored_arrays import Stored as StoredBytes
@@ -363,75 +363,17 @@ def test_the_exit_code_of_a_failing_disk_is_that_of_a_fleet_that_could_not_finis
     assert UsageError.exit_code == 2
 
 
-class TestSchema:
-    """Stores of other releases."""
-
-    @staticmethod
-    def old_store(directory: Path) -> Path:
-        """Make the store that is dumped beside this file."""
-        directory.mkdir()
-        db = sqlite3.connect(directory / FILE)
-        db.executescript((Path(__file__).parent / "store_of_schema_0.sql").read_text(encoding="utf-8"))
-        db.close()
-        return directory
-
-    @staticmethod
-    def number(directory: Path) -> int:
-        db = sqlite3.connect(directory / FILE)
-        try:
-            return int(db.execute("PRAGMA user_version").fetchone()[0])
-        finally:
-            db.close()
-
-    def test_of_the_first_release_is_brought_to_this_one(self, tmp_path: Path) -> None:
-        directory = self.old_store(tmp_path / "state")
-        assert self.number(directory) == 0
-        for _ in range(2):
-            store, stored = opened(directory)
-            assert store.set_aside is None
-            assert (stored.store_id, stored.incarnation) == (bytes(range(16)).hex(), 7)
-            assert stored.tables["job"] == {"job-1": b"document"}
-            assert msgpack.unpackb(stored.tables["ballot"]["job-1"]) == [3, "meter-02"]
-            assert msgpack.unpackb(stored.tables["register"]["job-1"])[:2] == [3, 4]
-            store.close()
-            assert self.number(directory) == len(store_module._MIGRATIONS)
-
-    def test_each_step_is_taken_once_and_in_order(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        taken: list[str] = []
-        directory = self.old_store(tmp_path / "state")
-        steps = (*store_module._MIGRATIONS, lambda db: taken.append("to 3"), lambda db: taken.append("to 4"))
-        monkeypatch.setattr(store_module, "_MIGRATIONS", steps)
-        Store(directory).close()
-        Store(directory).close()
-        assert (taken, self.number(directory)) == (["to 3", "to 4"], 4)
-
-    def test_one_that_fails_leaves_everything_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        directory = self.old_store(tmp_path / "state")
-
-        def fails(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM rows")
-            raise RuntimeError("half way")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(store_module, "_MIGRATIONS", (fails,))
-            with pytest.raises(RuntimeError, match="half way"):
-                Store(directory)
-        assert self.number(directory) == 0
-        store, stored = opened(directory)
-        assert stored.tables["job"] == {"job-1": b"document"}
-        store.close()
-
-    def test_of_a_newer_release_is_refused_and_left_alone(self, tmp_path: Path) -> None:
-        directory = self.old_store(tmp_path / "state")
-        db = sqlite3.connect(directory / FILE)
+def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
         db.execute("PRAGMA user_version = 9")
-        db.close()
-        before = {path.name: path.read_bytes() for path in directory.iterdir()}
-        with pytest.raises(FleetError, match=r"newer release of p2pclust \(schema 9, this one knows 2\)") as caught:
-            Store(directory)
-        assert caught.value.exit_code == 3
-        assert "\n" not in str(caught.value)
-        assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with pytest.raises(FleetError, match=r"another release of p2pclust \(format 9, this one reads 1\)") as caught:
+        Store(tmp_path)
+    assert caught.value.exit_code == 3
+    assert "\n" not in str(caught.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:

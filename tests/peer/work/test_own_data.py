@@ -24,12 +24,16 @@ def test_columns_and_missing_values(tmp_path: Path) -> None:
     config = {"data": str(file), "columns": ["h", "w"], "missing_values": "drop"}
     assert load(config, told).X.tolist() == [[2.0, 1.0], [6.0, 5.0]]
     assert told.pop() == ("data", {"rows": 2, "columns": 2, "dropped": 1, "reading": "all columns as numbers"})
-    refused = load(config | {"missing": "error"}, told)
+    refused = load(config | {"missing_values": "error"}, told)
     what_to_do = 'fill it in or leave the row out, as missing_values = "drop" (--missing-values drop) does'
     reason = f"{file}: row 3, column 2 (w): empty: {what_to_do}"
     assert told == [("data-refused", {"reason": reason})]
     assert refused.problem == "its data cannot be used (row 3, column 2)"
-    assert load(config | {"missing": {"fill": {"w": 9.0}}}, told).X.tolist() == [[2.0, 1.0], [4.0, 9.0], [6.0, 5.0]]
+    assert load(config | {"missing_values": {"fill": {"w": 9.0}}}, told).X.tolist() == [
+        [2.0, 1.0],
+        [4.0, 9.0],
+        [6.0, 5.0],
+    ]
 
 
 @pytest.mark.parametrize("columns", [None, [2]])

@@ -40,7 +40,7 @@ from p2pclust.peer.core.timing import Limits
 from p2pclust.peer.work.secrets import Secrets
 from p2pclust.peer.work.states import BlobAccess
 from p2pclust.peer.work.tasks import Life, perform
-from p2pclust.protocols.engine import secure_rounds
+from p2pclust.protocols.engine import reasons, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import JobState
@@ -353,7 +353,7 @@ def test_a_restarted_peer_does_not_contribute_before_it_has_a_new_key() -> None:
     workers = Workers()
     state = workers.padded()
     workers.lives[3] = workers.life(3, 1)
-    assert refusal(workers.contribute(state, 3)) == secure_rounds.NEW_KEYS
+    assert refusal(workers.contribute(state, 3)) == reasons.NEW_KEYS
     asked = workers.made(0, RenewKeys(workers.data, 5, state, keys=workers.keys))
     assert isinstance(workers.contribute(workers.combine(asked, workers.given(asked)), 3), Contributed)
 
@@ -415,7 +415,7 @@ def test_a_key_pair_is_used_with_one_list_of_keys_only() -> None:
     state = workers.combine(begun, given)
     assert isinstance(workers.contribute(state, 3), Contributed)
     other = workers.combine(begun, given[:4])  # with the same keys, by another aggregator
-    assert refusal(workers.contribute(other, 3)) == secure_rounds.NEW_KEYS
+    assert refusal(workers.contribute(other, 3)) == reasons.NEW_KEYS
     keeper = next(peer for peer in workers.keepers(other) if peer != 0)
     assert isinstance(workers.take(state, keeper, 0b11111), PadsTaken)
     assert refusal(workers.take(other, keeper, 0b01111)) == "it, or the aggregator, has new keys"
@@ -530,7 +530,7 @@ def test_the_end_of_a_job_takes_its_keys_and_says_what_the_last_state_leaves_out
     ref = Ref(digest_of(data), len(data), data)
     task = ForgetKeys(workers.data, workers.keys, ref, (0b11111, 0b01111))
     assert workers.do(3, task) == KeysForgotten((0b01111,), (4,))
-    assert refusal(workers.contribute(state, 3)) == secure_rounds.NEW_KEYS
+    assert refusal(workers.contribute(state, 3)) == reasons.NEW_KEYS
     assert workers.do(3, replace(task, sets=(0b11111,))) == KeysForgotten()
     assert workers.do(3, replace(task, state=None)) == KeysForgotten()
     unreadable = workers.do(3, replace(task, state=replace(ref, payload=b"x")))

@@ -171,7 +171,7 @@ def test_s6_a_vote_and_an_adoption_that_are_not_on_disk(stage: Stage) -> None:
         lambda job, store: PreVoteReply(job, 98, False, 99, store),
         lambda job, store: Mix(job, 99, b"\7", 0, 0, ONE, 0, 0, 0, 0, ()),
         lambda job, store: Ended(job),
-        lambda job, store: FactDigest(False, (), (), (), 2, 0),
+        lambda job, store: FactDigest(False, (), (), (), 2),
         lambda job, store: MemberSync(False, (), 2),
         lambda job, store: RosterOffer(2),
         lambda job, store: RosterRequest(2),

@@ -19,13 +19,12 @@ from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.lab.simulation.fleets.minimise import broken, minimised
 from p2pclust.lab.simulation.fleets.plan import FOR_EVER, FleetPlan, RandomFault
 from p2pclust.lab.simulation.fleets.run import SWARMS, run
-from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.disk import Disk
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.peer.core.core import Identity
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.effects import Send
 from p2pclust.peer.core.messages import FactDelta
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.protocols.engine.local import Local
 
@@ -143,22 +142,6 @@ def test_what_failed_is_made_smaller() -> None:
 
 def test_the_name_of_a_broken_promise() -> None:
     assert broken("L3: p1 has not ended\nstory") == "L3"
-
-
-def test_a_fleet_begins_to_sign_its_facts_while_a_job_runs() -> None:
-    """Peers forget what they hold, and ask again; crashes, wiped stores and cuts come at the same time."""
-    for seed in range(3):
-        plan = draw(seed, SWARMS["forgers"])
-        faults = [fault for fault in plan.faults if fault.kind != "forged-facts"]
-        change = RandomFault(0.2 + 0.3 * seed, "facts-signed-from-now-on", (0,), 0.0)
-        fleet = RandomFleet(replace(plan, signs_facts=False, liar=-1, faults=(*faults, change)))
-        failure = fleet.go().failure
-        assert not failure, f"seed {seed}: {failure}"
-        cores = [(name, peer.core) for name, peer in fleet.world.peers.items() if peer.core is not None]
-        held = [fact for name, core in cores for fact in core.facts.everything() if fact.owner != name]
-        assert held
-        assert all(core._ctx.signs_facts for _, core in cores)
-        assert all(fact.signature == signature_of(fact) for fact in held), "none is left that came unsigned"
 
 
 @pytest.mark.parametrize(

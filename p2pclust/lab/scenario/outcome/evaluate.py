@@ -18,7 +18,7 @@ from p2pclust.lab.scenario.outcome.evidence import Evidence
 from p2pclust.lab.scenario.outcome.measures import Done, measured
 from p2pclust.lab.testbed.faults import Damage
 from p2pclust.lab.testbed.spec import Event
-from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.drift import drift_report

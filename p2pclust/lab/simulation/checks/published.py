@@ -27,7 +27,7 @@ class Published(Observer):
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, int], bytes] = {}  # by owner, key and version
         self._cancelled: dict[str, None] = {}
-        self._forgers: dict[str, None] | None = {}
+        self._forgers: dict[str, None] = {}
         self._next = 0.0
 
     def cancelled(self, job_id: str) -> None:
@@ -36,16 +36,11 @@ class Published(Observer):
 
     def forges(self, name: str) -> None:
         """Note a peer that forges facts."""
-        if self._forgers is not None:
-            self._forgers[name] = None
-
-    def rosters_differ(self) -> None:
-        """Some peers require signatures, and others do not yet: they may name each other."""
-        self._forgers = None
+        self._forgers[name] = None
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
         """Note a peer's own facts, and check which peers it calls forgers."""
-        if isinstance(effect, ForgedFact) and self._forgers is not None:
+        if isinstance(effect, ForgedFact):
             assert effect.peer in self._forgers, (
                 f"S12: {peer.name} calls {effect.peer} a forger, which it is not: {effect}"
             )

@@ -29,8 +29,8 @@ from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.codec import encode
 from p2pclust.peer.core.effects import Compute, Effect, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, Pads, Unpad
+from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.rounds.pad_notes import TABLE
-from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
 from p2pclust.peer.core.tasks import Contribute
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.base import Abstain

@@ -11,7 +11,7 @@ from p2pclust.lab.simulation.fleets.faults import KINDS as FAULTS
 from p2pclust.lab.simulation.fleets.jobs import KINDS as JOBS
 from p2pclust.lab.simulation.fleets.plan import FAULTS_WITHIN_S, FOR_EVER, FleetPlan, JobPlan, RandomFault
 from p2pclust.lab.simulation.world.network import Conditions
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.timing import Limits
 
 _LONG_S: Final = 10_000.0

@@ -309,10 +309,6 @@ def _forge_no_more(fleet: RandomFleet, fault: RandomFault) -> None:
     fleet.forger.names.pop(_name(fleet, fault), None)
 
 
-def _sign_facts(fleet: RandomFleet, fault: RandomFault) -> None:
-    fleet.sign_facts()
-
-
 #: By name. A fault that may last is one that a majority survives without its end.
 KINDS: Final[dict[str, FaultKind]] = {
     "crash": FaultKind(_crash, _start, may_last=True),
@@ -340,5 +336,4 @@ KINDS: Final[dict[str, FaultKind]] = {
     "ghosts": FaultKind(_begin_ghosts, _nothing, only_named=True),
     "enrolled": FaultKind(_enrol, _nothing),  # no fault, but as disturbing; until then the peer is not on the roster
     "forged-facts": FaultKind(_forge, _forge_no_more, only_named=True),
-    "facts-signed-from-now-on": FaultKind(_sign_facts, _nothing, only_named=True),  # the same
 }

@@ -31,8 +31,8 @@ from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.peer import paper_roster
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.core import Core
+from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.timing import preset
 from p2pclust.protocols.engine.local import Local
 
@@ -77,6 +77,7 @@ class RandomFleet:
             np.random.default_rng([plan.seed, 23]),
             (self.invariants, Endings(), Waits(), Accepted(), Named(), self.marks, JobsSeen(self.jobs), turns),
             {name: float(rng.random()) for name in self.names}, self._overlay(), known=plan.known, keyed=True,
+            signs_facts=plan.signs_facts,
         )  # fmt: skip
         self.world.workers.task_s = plan.compute_s
         self.named_rosters, self.ghosts = NamedRosters(), Ghosts(np.random.default_rng([plan.seed, 25]))
@@ -94,7 +95,7 @@ class RandomFleet:
         self._down: dict[str, None] = {}  # peers that stay down
         self.healed = False
         self._last_late: tuple[str, DrawnJob] | None = None  # a peer, and a job that it had not ended
-        self._serial, self._signs_facts = 1, plan.signs_facts
+        self._serial = 1
         self._rng = rng
 
     def _enrolled_later(self) -> list[str]:
@@ -195,13 +196,6 @@ class RandomFleet:
         if name not in self.strangers:
             self.world.start(name)
 
-    def sign_facts(self) -> None:
-        """A person lets all peers sign their facts from now on, and gives the roster to some peer that runs."""
-        self.published.rosters_differ()
-        before, self._signs_facts = self._signs_facts, True
-        if not self._publish():
-            self._signs_facts = before
-
     def _publish(self, *others: str) -> bool:
         """Give a new roster to some peer that runs, if there is one, and to others; return whether there is one."""
         names = self.on_roster()
@@ -215,9 +209,7 @@ class RandomFleet:
 
     def _roster(self) -> bytes:
         """Return the newest roster."""
-        roster = paper_roster(
-            self._serial, self.on_roster(), signs_facts=self._signs_facts, renewed=self.renewed
-        )  # fmt: skip
+        roster = paper_roster(self._serial, self.on_roster(), renewed=self.renewed)
         self.named_rosters.signed(roster)
         return roster
 

@@ -26,9 +26,8 @@ from p2pclust.lab.simulation.swarms.swarm import SeedResult, Swarm
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.reports import JobBegun
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine.compose import cluster_job

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from p2pclust.peer.core.job_table import JobTable
+from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.status import outcome_of
 from p2pclust.protocols.engine import engine

@@ -21,8 +21,8 @@ from p2pclust.lab.simulation.world.network import Conditions
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
+from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.effects import Effect
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.round_reports import LeftOut
 
 KINDS: Final = (

@@ -22,16 +22,16 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.fleet_roster import HeldRosters
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.job_messages import VoteReply
-from p2pclust.peer.core.jobs import acceptance
+from p2pclust.peer.core.jobs import submission
 from p2pclust.peer.core.jobs.jobs import Jobs
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.own_life import OwnLife
 from p2pclust.peer.core.members.probes import Probes
 from p2pclust.peer.core.rounds import aggregator, unpadding
-from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.checked_states import CheckedStates
 from p2pclust.peer.core.rounds.election import Election, Role
 from p2pclust.peer.core.rounds.headway import Headway
+from p2pclust.peer.core.rounds.open_round import Answers
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience
@@ -367,7 +367,7 @@ FORGER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 #: The same for worlds of any kind.
 FLEET_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "gossip-ends-without-stores": ((GossipMembership, "counted", _always),),
-    "accepted-by-one": ((acceptance, "has_majority", _one_is_a_majority),),
+    "accepted-by-one": ((submission, "has_majority", _one_is_a_majority),),
 }
 
 #: The same where only a majority of such a world recovers.

@@ -16,9 +16,8 @@ from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState
-from p2pclust.protocols.engine.reasons import LEFT_OUT
+from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS
 from p2pclust.protocols.engine.runner import replay
-from p2pclust.protocols.engine.secure_rounds import NEW_KEYS
 
 
 class SecureSwarm(Swarm):

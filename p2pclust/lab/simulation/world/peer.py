@@ -29,13 +29,11 @@ FLEET: Final = hashlib.sha256(b"simulated fleet").digest()
 
 
 def paper_roster(
-    serial: int, names: Iterable[str], *, signed: bool = True, signs_facts: bool = False,
-    renewed: Mapping[str, str] | None = None,
+    serial: int, names: Iterable[str], *, signed: bool = True, renewed: Mapping[str, str] | None = None
 ) -> bytes:  # fmt: skip
     """Make a fleet roster as the simulator has them: it knows no cryptography, so the paper says whether it is signed.
 
-    With `signs_facts` it says that all peers sign their facts. `renewed` has a text for each peer with new keys, another for
-    each key.
+    `renewed` has a text for each peer with new keys, another for each key.
 
     Examples
     --------
@@ -43,16 +41,16 @@ def paper_roster(
     {'p1': '', 'p2': ''}
     """
     texts = {name: (renewed or {}).get(name, "") for name in sorted(names)}
-    paper: bytes = msgpack.packb([serial, texts, signed, signs_facts])
+    paper: bytes = msgpack.packb([serial, texts, signed])
     return paper
 
 
 def read_paper(source: str, data: bytes, *, keyed: bool = False) -> RosterRead:
     """What a shell would make of such a roster, in a fleet with keys or without."""
-    serial, peers, signed, signs_facts = msgpack.unpackb(data)
+    serial, peers, signed = msgpack.unpackb(data)
     devices = {name: _public(name, text) for name, text in peers.items()} if keyed else None
     reason = "" if signed else "the fleet did not sign it"
-    return RosterRead(source, data, signed, serial, peers, reason, devices, signs_facts)
+    return RosterRead(source, data, signed, serial, peers, reason, devices)
 
 
 def fleet_roster_of(data: bytes) -> FleetRoster:

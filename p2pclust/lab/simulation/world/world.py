@@ -59,7 +59,7 @@ class World:
         self, locals_: Mapping[str, Local], network: Network, timing: Timing, limits: Limits,
         rng: np.random.Generator, observers: tuple[Observer, ...] = (), fitness: Mapping[str, float] | None = None,
         overlay: Mapping[str, tuple[str, ...]] | None = None, *, known: bool = True,
-        partial_view: bool = False, keyed: bool = False,
+        partial_view: bool = False, keyed: bool = False, signs_facts: bool | None = None,
     ) -> None:  # fmt: skip
         self.now = 0.0
         self.network = network
@@ -69,7 +69,7 @@ class World:
         #: The links between peers, as they are now.
         self.overlay = LiveOverlay(locals_, overlay)
         self._partial_view = partial_view
-        self._keyed = keyed  # whether devices have keys, which secure sums need, and sign their facts
+        self._keyed = keyed  # whether devices have keys, which secure sums need, and by default sign their facts
         self._timing = timing
         self._limits = limits
         self._rng = rng
@@ -101,6 +101,7 @@ class World:
                     (fitness or {}).get(name, 0.5),
                     maps[name],
                     partial_view=partial_view,
+                    signs_facts=keyed if signs_facts is None else signs_facts,
                 ),
                 locals_[name],
                 Disk(f"store-{name}-0"),
@@ -108,7 +109,7 @@ class World:
             for name in roster
         }
         for name in roster if keyed else ():  # until a person gives it another one
-            self.put_roster(name, paper_roster(0, roster, signs_facts=True))
+            self.put_roster(name, paper_roster(0, roster))
 
     def watch(self, *observers: Observer) -> None:
         """Let more observers see everything from now on."""
@@ -184,7 +185,6 @@ class World:
                 keys=read.peers,
                 fleet_rosters=tuple(fleet_roster_of(data) for data in held),
                 before=bytes.fromhex(rows.get(BEFORE, b"").decode()),
-                signs_facts=read.signs_facts,
             )
         if not self.overlay.sparse:
             return peer.identity
@@ -388,9 +388,7 @@ class World:
         if isinstance(effect, SendRoster):
             peer.performer.perform(Send(effect.to, RosterCopy((kept,)), True, effect.via))
             return
-        read = read_paper("", kept)
-        peer.identity = replace(peer.identity, signs_facts=read.signs_facts)
-        if peer.name not in read.peers:
+        if peer.name not in read_paper("", kept).peers:
             self.crash(peer.name)  # it was revoked: its own shell ends it; others need not rely on that
 
     @staticmethod

@@ -20,14 +20,16 @@ Nothing of a tick is on disk. A restarted peer has lost its masses, so it joins 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
 from p2pclust.errors import WireError
-from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.context import Context, TimerKey
+from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.gossip.members import GossipMembership
 from p2pclust.peer.core.gossip.ticks import Frames, Position, Ticks
-from p2pclust.peer.core.gossip.work import GossipWork
 from p2pclust.peer.core.job_messages import AskState, Close, HeldState, Join, Mix
 from p2pclust.peer.core.messages import Message
 from p2pclust.peer.core.reports import JobFinished
@@ -43,12 +45,66 @@ from p2pclust.peer.core.round_reports import (
 from p2pclust.peer.core.rounds.handover import Handover, Version, close_message
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
-from p2pclust.peer.core.tasks import CloseGossipRound, NoResult, Offered, Outcome, Ref, StateInfo, StateMade
+from p2pclust.peer.core.tasks import (
+    BeginJob,
+    CloseGossipRound,
+    DescribeState,
+    MakeOffer,
+    NoResult,
+    Offered,
+    Outcome,
+    Ref,
+    StateInfo,
+    StateMade,
+    StateTask,
+    Task,
+)
 from p2pclust.peer.core.tokens import GossipToken, JobToken
 from p2pclust.protocols.engine.reasons import CANCELLED, MAX_REASON, REVOKED
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, Tick
 from p2pclust.protocols.gossip.leaderless import Offer
 from p2pclust.transport.wire import MAX_CONTROL_BYTES
+
+
+class GossipWork:
+    """Hands tasks to the worker."""
+
+    def __init__(self, context: Context, document: Document) -> None:
+        self._ctx = context
+        self._document = document
+        self._me = document.index(context.me)
+        self._running: dict[GossipToken, None] = {}
+
+    def describe(self, ref: Ref | None) -> None:
+        """Ask what the core may know about a state, or about the job's first state if there is none yet."""
+        job, n_peers = self._document.job, len(self._document.roster)
+        self._ask("", BeginJob(job, n_peers) if ref is None else DescribeState(job, n_peers, ref))
+
+    def offer(self, ref: Ref, members: tuple[int, ...], within: str) -> None:
+        """Ask for this peer's offer to the round that starts from the state."""
+        self._ask(within, MakeOffer(self._document.job, len(self._document.roster), ref, self._me, members))
+
+    def close(self, ref: Ref, ended: Averaging, *, within: str, own: bool) -> None:
+        """Ask for the state after a round; `own`: the estimate is this peer's alone."""
+        task = CloseGossipRound(
+            self._document.job, len(self._document.roster), ref,
+            answers=tuple(answer for _, answer in sorted(ended.answers.items())),
+            estimate=ended.estimate if ended.size else None,
+            tolerance=inf if own else self._document.treatment.gossip_tolerance,
+        )  # fmt: skip
+        self._ask(within, task)
+
+    def _ask(self, within: str, task: Task) -> None:
+        state = task.state.digest if isinstance(task, StateTask) else b""
+        token = GossipToken(self._document.id, task.kind, state, within)
+        if token not in self._running:
+            self._running[token] = None
+            self._ctx.effects.append(Compute(token, task))
+
+    def ended(self, token: GossipToken) -> None:
+        """A task ended."""
+        self._running.pop(token, None)
+
 
 _TOLD = 100  # a report is made after so many ticks
 

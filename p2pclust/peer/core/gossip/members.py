@@ -29,11 +29,10 @@ from typing import Protocol
 from zlib import crc32
 
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.job_messages import Join
 from p2pclust.peer.core.ledger import Ledger
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.round_reports import EpochBegun, LeftEpoch, WaitsForMajority
 from p2pclust.protocols.gossip.push_sum import GossipLinks
 from p2pclust.tools.bit_sets import as_mask, members_of, packed, unpacked

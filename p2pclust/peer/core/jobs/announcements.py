@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.job_table import JobTable
-from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
+from p2pclust.peer.core.ledger import JobTable
+from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
-from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones

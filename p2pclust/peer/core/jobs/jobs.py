@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from p2pclust.errors import UsageError, WireError
 from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.document import Document
+from p2pclust.peer.core.document import Document, has_majority
 from p2pclust.peer.core.events import Cancel, Submit
-from p2pclust.peer.core.gossip.job import GossipJob
 from p2pclust.peer.core.job_messages import Ended, Join, PreVote, Synced
-from p2pclust.peer.core.job_table import JobTable
-from p2pclust.peer.core.jobs.abstentions import Abstentions
-from p2pclust.peer.core.jobs.acceptance import Acceptance
 from p2pclust.peer.core.jobs.announcements import JOB, TOLD, Announcements
-from p2pclust.peer.core.jobs.early_messages import EarlyMessages
-from p2pclust.peer.core.jobs.held import HeldDocuments
-from p2pclust.peer.core.jobs.submission import Submissions, Submitted, not_again
-from p2pclust.peer.core.ledger import Ledger
+from p2pclust.peer.core.jobs.early import EarlyMessages, HeldDocuments
+from p2pclust.peer.core.jobs.submission import Acceptance, Submissions, Submitted, not_again
+from p2pclust.peer.core.ledger import JobTable, Ledger
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.reports import (
+    Abstains,
     BadDocument,
     CancelKnown,
     JobAccepted,
@@ -32,11 +27,11 @@ from p2pclust.peer.core.reports import (
     JobSubmitted,
     TooLarge,
 )
-from p2pclust.peer.core.rounds.fitness import Fitness
+from p2pclust.peer.core.rounds.election import Fitness
 from p2pclust.peer.core.rounds.job import AggregatedJob
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.rounds.pad_notes import PREFIX as SETS
 from p2pclust.peer.core.rounds.pad_notes import TABLE as PADS
-from p2pclust.peer.core.rounds.reported_sets import PREFIX as SETS
 from p2pclust.peer.core.spread.blobs import Blobs
 from p2pclust.peer.core.spread.cancels import PREFIX as CANCEL
 from p2pclust.peer.core.spread.cancels import Cancels
@@ -44,8 +39,41 @@ from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.peer.core.spread.series import PAUSES, Series
 from p2pclust.peer.core.spread.series import PREFIX as SERIES
 from p2pclust.peer.core.spread.tombstones import Tombstones
-from p2pclust.peer.core.tasks import Outcome
+from p2pclust.peer.core.tasks import Contribute, NoResult, Offered, Outcome
 from p2pclust.peer.core.tokens import JobToken
+from p2pclust.protocols.engine.reasons import CANCELLED, NOT_ASKED, NOT_DRAWN
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.gossip.job import GossipJob
+
+
+#: Reasons that are not worth a report.
+_NO_EVENT: Final = (NOT_ASKED, NOT_DRAWN)
+
+
+class Abstentions:
+    """Reports why this peer contributes nothing to a job, once per job, so that an operator can mend it."""
+
+    def __init__(self, context: Context) -> None:
+        self._ctx = context
+        self._said: dict[str, None] = {}
+
+    def computed(self, document: Document, token: JobToken, outcome: Outcome) -> None:
+        """Report an abstention. Skip child jobs: abstaining from one is normal."""
+        if token.kind != Contribute.kind or document.id in self._said or document.parent:
+            return
+        if isinstance(outcome, NoResult):
+            reason = outcome.reason
+        else:
+            reason = outcome.offer.answer.abstains if isinstance(outcome, Offered) else ""
+        if reason and reason not in _NO_EVENT and not reason.startswith(CANCELLED):
+            self._said[document.id] = None
+            self._ctx.report(Abstains(*document.named, reason=reason))
+
+    def forget(self, job_id: str) -> None:
+        """Forget a job."""
+        self._said.pop(job_id, None)
+
 
 #: Prefixes of the keys of facts that concern jobs.
 FACTS_OF_JOBS: Final = (JOB, SERIES, CANCEL, SETS)
@@ -78,7 +106,7 @@ class Jobs:
             context, membership, facts, self.table, self.cancels, self._tombstones, stored.get(PAUSES, {})
         )
         self._announcements = Announcements(context, facts, self._tombstones, self.table, stored.get(TOLD, {}))
-        #: In the order in which this peer learnt of them; those from a store of an older version come first.
+        #: In the order in which this peer learnt of them; those whose number a crash lost come first.
         self.jobs: dict[str, AggregatedJob | GossipJob] = {}
         self._numbers = {job_id: int(number) for job_id, number in stored.get("order", {}).items()}
         for job_id, data in sorted(
@@ -317,6 +345,8 @@ class Jobs:
             self._ctx, self._membership, self._blobs, document, ledger, self.cancels, self.series, self, self._facts
         )  # fmt: skip
         if document.treatment.collect == "gossip":
+            from p2pclust.peer.core.gossip.job import GossipJob  # noqa: PLC0415 - few peers have such a job
+
             return GossipJob(job, note)
         return AggregatedJob(job, self._fitness, note, pads)
 

@@ -1,4 +1,7 @@
-"""Jobs that are submitted at this peer: from the request to the document, once the peers' store ids are known."""
+"""Jobs that are submitted at this peer: from the request to the document, and until a majority has it on disk.
+
+The document is made once the peers' store ids are known. It is safe when a majority of its job roster has it on disk.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import Document, Turn, links_of, roster_for
+from p2pclust.peer.core.document import Document, Turn, has_majority, links_of, majority, roster_for
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S, TOLERANCE
-from p2pclust.protocols.gossip.push_sum import usual_mixing
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class Submissions:
             collect=treatment.collect or ("star" if treatment.verify or treatment.groups else ctx.routing.collect),
         )  # fmt: skip
         if treatment.collect == "gossip":
+            from p2pclust.protocols.gossip.push_sum import usual_mixing  # noqa: PLC0415
+
             tolerance, mixing = (
                 treatment.gossip_tolerance or TOLERANCE,
                 treatment.mixing or usual_mixing(treatment.ticks),
@@ -129,3 +133,41 @@ class Submissions:
             event.job, roster, stores, treatment, ctx.me, nonce, links_of(ctx.routing, treatment, roster), turn,
             roster_for(ctx.rosters, treatment, roster),
         )  # fmt: skip
+
+
+class Acceptance:
+    """The peers that have each document on disk."""
+
+    def __init__(self, context: Context) -> None:
+        self._ctx = context
+        self._documents: dict[str, Document] = {}
+        self._synced: dict[str, dict[str, None]] = {}
+
+    def await_(self, document: Document) -> None:
+        """Wait for a majority of a job's roster."""
+        self._documents[document.id], self._synced[document.id] = document, {}
+
+    def repeat(self, job_id: str) -> Document | None:
+        """Return a document that must be sent again, and arm the timer for the next time; None if it is accepted."""
+        if job_id in self._documents:
+            self._ctx.set_timer(("submit", job_id), 2 * self._ctx.timing.retry_s)
+        return self._documents.get(job_id)
+
+    def synced(self, name: str, job_id: str) -> None:
+        """Note that a peer has the document on disk."""
+        if job_id not in self._documents:
+            return
+        self._synced[job_id][name] = None
+        if has_majority(self._synced[job_id], self._documents[job_id].roster):
+            self.forget(job_id)
+            self._ctx.report(JobAccepted(job=job_id))
+
+    def revoked(self, name: str) -> None:
+        """Do not count a revoked peer."""
+        for synced in self._synced.values():
+            synced.pop(name, None)
+
+    def forget(self, job_id: str) -> None:
+        """Stop waiting."""
+        self._documents.pop(job_id, None)
+        self._synced.pop(job_id, None)

@@ -50,9 +50,6 @@ class Changes(Protocol):
     def revoked(self, name: str) -> None:
         """Remove a peer from the fleet."""
 
-    def facts_are_signed(self) -> None:
-        """Require signatures on facts from now on."""
-
     def named_rosters(self) -> Iterable[bytes]:
         """Return the digests of the rosters that the documents of jobs name."""
 
@@ -251,9 +248,6 @@ class Enrolment:
             self._changes.enrolled(name)
         for name in renewed:
             self._changes.renewed(name)
-        before_signed, ctx.signs_facts = ctx.signs_facts, event.signs_facts
-        if ctx.signs_facts and not before_signed:
-            self._changes.facts_are_signed()
         self._changes.roster_came()
         for name in ctx.choose(self._membership.neighbours(), _FANOUT):
             if name != event.source:

@@ -26,16 +26,44 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.effects import Connect, Disconnect
-from p2pclust.peer.core.members.greetings import Greetings
 from p2pclust.peer.core.members.member_table import Member, MemberTable
 from p2pclust.peer.core.members.news import News
-from p2pclust.peer.core.members.own_life import OwnLife
+from p2pclust.peer.core.members.own_life import OwnLife, Twins
 from p2pclust.peer.core.members.probes import Probes
-from p2pclust.peer.core.members.refusals import Refusals
-from p2pclust.peer.core.members.suspicions import Suspicions
-from p2pclust.peer.core.members.twins import Twins
+from p2pclust.peer.core.members.verdicts import Refusals, Suspicions
 from p2pclust.peer.core.messages import Ack, Gossip, MemberSync, Message, Ping, PingRequest, Refusal, Update
 from p2pclust.peer.core.reports import LinkBroken, LinkMended, MemberChanged, NoAnswer
+
+_MOST_GREETED: Final = 16  # in one period
+
+
+class Greetings:
+    """Chooses at most `_MOST_GREETED` members per period, in turns.
+
+    While a large fleet starts, each peer awaits nearly all others. If it greeted all of them in every period, a fleet of 60
+    would send some ten thousand greetings a second, and be too busy with them to connect.
+
+    Examples
+    --------
+    >>> greetings = Greetings()
+    >>> names = [f"{number:02d}" for number in range(20)]
+    >>> greetings.next(names)[0], greetings.next(names)[:5], greetings.next(names[:3])
+    ('00', ['16', '17', '18', '19', '00'], ['00', '01', '02'])
+    """
+
+    def __init__(self) -> None:
+        self._last = ""  # the member that was greeted last
+
+    def next(self, awaited: list[str]) -> list[str]:
+        """Return the members to greet now."""
+        if len(awaited) <= _MOST_GREETED:
+            return awaited
+        awaited = sorted(awaited)
+        after = [name for name in awaited if name > self._last]
+        chosen = [*after, *awaited][:_MOST_GREETED]
+        self._last = chosen[-1]
+        return chosen
+
 
 _RANK: Final = {"unknown": -1, "alive": 0, "suspect": 1, "dead": 2, "left": 3}
 _FANOUT: Final = 3

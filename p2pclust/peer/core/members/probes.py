@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from p2pclust.peer.core.context import Context, TimerKey
-from p2pclust.peer.core.members.pace import AnswerPace
+from p2pclust.peer.core.members.verdicts import AnswerPace
 from p2pclust.peer.core.messages import Ack, Ping, PingRequest, Update
 
 _HELPERS: Final = 3  # members asked to probe for us (SWIM's k)

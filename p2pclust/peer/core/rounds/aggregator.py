@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.document import has_majority
 from p2pclust.peer.core.effects import Compute
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Pads, Partial
-from p2pclust.peer.core.quorum import has_majority
 from p2pclust.peer.core.round_reports import (
     Cancelling,
     KeysExchanged,
@@ -30,13 +30,12 @@ from p2pclust.peer.core.round_reports import (
     TooFewKeys,
     Unable,
 )
-from p2pclust.peer.core.rounds.answers import Answers
 from p2pclust.peer.core.rounds.election import Election
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.invitations import Invitations
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Keeper
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
 from p2pclust.peer.core.rounds.patience import Patience, Resort
 from p2pclust.peer.core.rounds.unpadding import SecureTerm

@@ -8,18 +8,63 @@ Fitness shortens a peer's wait; it bends a time-out, never a rule.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 from zlib import crc32
 
 from p2pclust.peer.core.context import TimerKey
+from p2pclust.peer.core.document import has_majority, majority
 from p2pclust.peer.core.job_messages import PreVote, PreVoteReply, RequestVote, StaleTerm, VoteReply
+from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import Message
-from p2pclust.peer.core.quorum import has_majority, majority
 from p2pclust.peer.core.round_reports import Deposed, Elected, WaitsForMajority
-from p2pclust.peer.core.rounds.fitness import Fitness
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
+from p2pclust.peer.core.spread.facts import FITNESS, Facts
+
+#: Of a device that published none; a peer with this fitness publishes none.
+_USUAL: Final = 0.5
+#: By how much a peer must be fitter for another to wait for it.
+_CLEARLY: Final = 0.2
+
+
+class Fitness:
+    """How well each peer would aggregate: a clearly less fit peer lets fitter ones stand first."""
+
+    def __init__(self, own: float, facts: Facts, membership: Membership) -> None:
+        self.own = own
+        self._facts = facts
+        self._membership = membership
+        self._last: tuple[int, Sequence[str], list[str]] = (-1, (), [])  # what was found last, of which peers and facts
+
+    def tell(self) -> None:
+        """Publish this peer's fitness."""
+        if self.own != _USUAL:
+            self._facts.publish(FITNESS, b"%d" % round(100 * self.own))
+
+    @property
+    def unusual(self) -> bool:
+        """Whether this peer is clearly fitter than a device about which nothing is known."""
+        return self.own > _USUAL + _CLEARLY
+
+    def clearly_fitter(self, names: Sequence[str], able: Callable[[str], bool]) -> bool:
+        """Return whether one of these peers is present, able, and clearly fitter than this one."""
+        above = self.own + _CLEARLY
+        if above >= _USUAL and not self._facts.published(FITNESS):
+            return False  # asked at every message of an aggregator: in a fleet of equal devices it looks at no peer
+        changes, of, fitter = self._last
+        if changes != self._facts.fitness_changes or of is not names:
+            fitter = [name for name in names if self._of(name) > above]
+            self._last = (self._facts.fitness_changes, names, fitter)
+        return any(self._membership.present(name) and able(name) for name in fitter)
+
+    def _of(self, name: str) -> float:
+        fact = self._facts.get(name, FITNESS)
+        told = (
+            _USUAL if fact is None else int(fact.value) / 100 if fact.value.isdigit() and len(fact.value) < 4 else 0.0
+        )
+        return min(told, 1.0)
+
 
 #: So many peers of a large roster stand first, more or less. Each asks all others.
 _STAND_FIRST: Final = 32

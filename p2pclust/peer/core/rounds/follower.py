@@ -7,6 +7,7 @@ that state, so an aggregator that asks again, and the next one, get the same bit
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from p2pclust.errors import WireError
 from p2pclust.peer.core.effects import Compute
@@ -21,11 +22,13 @@ from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.keeper import Keeper
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.rounds.tree_sums import TreeSum
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Outcome, Ref, Wanted
 from p2pclust.peer.core.tokens import AnswerToken, SumToken
 from p2pclust.protocols.engine.reasons import REVOKED
+
+if TYPE_CHECKING:
+    from p2pclust.peer.core.rounds.tree_sums import TreeSum
 
 
 class Follower:
@@ -121,6 +124,8 @@ class Follower:
             place.again()
         else:
             self.leave_place()
+            from p2pclust.peer.core.rounds.tree_sums import TreeSum  # noqa: PLC0415 - few jobs have a tree
+
             try:
                 self._place = TreeSum(self._job, carrier, message)
             except WireError as error:

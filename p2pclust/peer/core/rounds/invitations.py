@@ -10,7 +10,6 @@ from p2pclust.peer.core.job_messages import Heartbeat, Open
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
 from p2pclust.peer.core.rounds.patience import Patience
-from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of
 
 RELAYS: Final = 3
 _LEAST_REPEATS: Final = 4  # of an open, in the time after which a silent peer is asked through others
@@ -31,6 +30,8 @@ class Invitations:
 
     def grow_tree(self, opened: OpenRound) -> None:
         """Make a tree of the reachable peers; this peer asks the others directly."""
+        from p2pclust.peer.core.rounds.tree_sums import Branches, tree_of  # noqa: PLC0415 - few jobs have a tree
+
         roster = self._document.roster
         parents = [-1] * len(roster)
         reachable = [name for name in roster if not self._membership.gone(name)]

@@ -37,14 +37,12 @@ from p2pclust.peer.core.round_reports import (
     TermLeap,
 )
 from p2pclust.peer.core.rounds.aggregator import AggregatorTerm
-from p2pclust.peer.core.rounds.election import Election, Role
-from p2pclust.peer.core.rounds.fitness import Fitness
+from p2pclust.peer.core.rounds.election import Election, Fitness, Role
 from p2pclust.peer.core.rounds.follower import Follower
 from p2pclust.peer.core.rounds.headway import Headway
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.rounds.open_round import OpenRound
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.rounds.reported_sets import ReportedSets
+from p2pclust.peer.core.rounds.pad_notes import PadNotes, ReportedSets
 from p2pclust.peer.core.rounds.workspace import JobWorkspace
 from p2pclust.peer.core.tasks import JobKeys, Outcome, Ref
 from p2pclust.peer.core.tokens import AnswerToken, CheckToken, EndToken, JobToken, PadsToken, SumToken, TermToken

@@ -16,8 +16,7 @@ import msgpack
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.context import TimerKey
-from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.quorum import majority
+from p2pclust.peer.core.document import Document, majority
 from p2pclust.peer.core.round_reports import NoJob, Without
 from p2pclust.peer.core.rounds.job_context import JobContext
 from p2pclust.peer.core.tasks import Contribute, Contributed, NoResult, Wanted, WantedJob

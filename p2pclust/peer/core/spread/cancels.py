@@ -16,7 +16,7 @@ from typing import Final
 
 from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
-from p2pclust.peer.core.job_table import JobTable
+from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.spread.facts import Fact, Facts
 from p2pclust.peer.core.tasks import EndRules
 from p2pclust.protocols.engine.reasons import MAX_REASON

@@ -35,7 +35,7 @@ from p2pclust.peer.core.context import Context, TimerKey
 from p2pclust.peer.core.members.membership import Membership
 from p2pclust.peer.core.messages import FactDelta, FactDigest, Message
 from p2pclust.peer.core.reports import FactsCleared, TooManyFacts
-from p2pclust.transport.wire import MAX_FRAMES, WIRE_MINOR
+from p2pclust.transport.wire import MAX_FRAMES
 
 #: The key of the fact with a peer's fitness, in hundredths.
 FITNESS: Final = "fitness"
@@ -52,7 +52,6 @@ _PER_DELTA: Final = MAX_FRAMES - 1
 _FLOOR: Final = "floor"
 #: A floor is published once so many facts are void, and half as many as are true.
 _MOST_VOID: Final = 64
-_SPEAKS_OF_FLOORS: Final = 2  # minor version
 #: Of one owner's facts; more are not kept, so that no peer can fill the memory of all others.
 _MOST_BYTES: Final = 2**20
 #: What a fact takes in memory beside its key and its value.
@@ -109,7 +108,6 @@ class Facts:
         self._owes_floor = self._floor_next = False
         self._former = 0  # the floor of a former life
         self._welcomed = 0  # members since the last anti-entropy
-        self._minors: dict[str, int] = {}
         #: How often a fact with the fitness of any peer came or went.
         self.fitness_changes = 0
         #: Whether this peer still says what others remember that a former life of it said.
@@ -206,13 +204,6 @@ class Facts:
         news, self._news = self._news, []
         return news
 
-    def require_signatures(self) -> None:
-        """Forget the facts of others, which came unsigned, and ask for them again: from now on all must be signed."""
-        for owner in [owner for owner in self._highest if owner != self._ctx.me]:
-            self.forget(owner)
-        for name in self._neighbours():
-            self.greet(name)
-
     def forget(self, owner: str) -> None:
         """Drop the facts of a peer that was revoked, or has new keys: others refuse them, so they would never be equal."""
         for held in (self._known, self._highest, self._bytes, self._passed_over):
@@ -243,7 +234,7 @@ class Facts:
 
     def greet(self, name: str) -> None:
         """Compare all facts with a member at once."""
-        self._ctx.send(name, self._digest(name, answer=False))
+        self._ctx.send(name, self._digest(answer=False))
 
     def fire(self, key: TimerKey) -> None:
         """Anti-entropy with one random member."""
@@ -265,16 +256,11 @@ class Facts:
                 if not self._holds(message):
                     self._apply(source, message)
 
-    def _digest(self, to: str, *, answer: bool) -> FactDigest:
+    def _digest(self, *, answer: bool) -> FactDigest:
         owners = tuple(sorted(self._highest))
-        prints = tuple(0 if self._differs_for_good(to, owner) else self._print(owner) for owner in owners)
+        prints = tuple(self._print(owner) for owner in owners)
         versions = tuple(self._highest[owner] for owner in owners)
-        serial = self._ctx.serial
-        return FactDigest(answer, owners, versions, prints, serial, WIRE_MINOR if serial else 0)
-
-    def _differs_for_good(self, name: str, owner: str) -> bool:
-        """Return whether a peer has an older version without floors, and keeps void facts."""
-        return self._floor(owner) > 0 and self._minors.get(name, _SPEAKS_OF_FLOORS) < _SPEAKS_OF_FLOORS
+        return FactDigest(answer, owners, versions, prints, self._ctx.serial)
 
     def _is_owner(self, name: str) -> bool:
         return name in self._membership.members or name == self._ctx.me
@@ -290,14 +276,11 @@ class Facts:
         return whole
 
     def _compare(self, source: str, digest: FactDigest) -> None:
-        if digest.minor:
-            self._minors[source] = digest.minor
         theirs = dict(zip(digest.owners, digest.versions, strict=False))
         differ = {
             owner: None
             for owner, version, printed in zip(digest.owners, digest.versions, digest.prints, strict=False)
             if version == self._highest.get(owner, 0) and printed and self._print(owner) not in (0, printed)
-            if not self._differs_for_good(source, owner)
         }
         for owner, after in self._lacks(
             {owner: 0 if owner in differ else theirs.get(owner, 0) for owner in self._known}
@@ -307,7 +290,7 @@ class Facts:
             version > self._highest.get(owner, 0) for owner, version in theirs.items() if self._is_owner(owner)
         )
         if (behind or differ) and not digest.answer:
-            self._ctx.send(source, self._digest(source, answer=True))
+            self._ctx.send(source, self._digest(answer=True))
 
     def _lacks(self, after: Mapping[str, int]) -> list[tuple[str, int]]:
         """Return the owners of whose facts a peer lacks some, with the version after which it lacks them.
@@ -393,7 +376,7 @@ class Facts:
             if self._ctx.now < self._asked_until.get(delta.owner, 0.0):
                 return
             self._asked_until[delta.owner] = self._ctx.now + self._ctx.preset.probe_timeout_s
-        self._ctx.send(source, self._digest(source, answer=True))
+        self._ctx.send(source, self._digest(answer=True))
 
     def _as_held(self, delta: FactDelta) -> FactDelta:
         """Return the delta with the facts that are held here: others in it are older, and may be forged."""

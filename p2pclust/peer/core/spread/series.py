@@ -18,15 +18,13 @@ from dataclasses import replace
 from typing import Final
 
 from p2pclust.errors import UsageError, WireError
-from p2pclust.peer.core.context import Context
-from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, roster_for
+from p2pclust.peer.core.context import Context, Elapsed
+from p2pclust.peer.core.document import CENSUS, Document, Turn, links_of, majority, roster_for
 from p2pclust.peer.core.effects import Reload
-from p2pclust.peer.core.job_table import JobTable
+from p2pclust.peer.core.ledger import JobTable
 from p2pclust.peer.core.members.membership import Membership
-from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.reports import BadDocument, NoNext, NotReloaded, SeriesEnded
 from p2pclust.peer.core.spread.cancels import Cancels
-from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.spread.facts import Facts
 from p2pclust.peer.core.spread.tombstones import Tombstones
 from p2pclust.peer.core.tasks import ContinueJob, Task
@@ -78,10 +76,7 @@ class Series:
         self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
         over = []
         for series in names:
-            documents = self._table.turns(series)
-            numbers = [document.turn.number for document in documents if document.turn and not document.census]
-            self._tombstones.advance(series, max(numbers))  # older stores have documents only
-            for document in documents:
+            for document in self._table.turns(series):
                 if document.turn and document.turn.number == self._tombstones.newest(series):
                     self.tell(document)
                 if self._table.ended(document.id):

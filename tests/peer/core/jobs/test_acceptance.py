@@ -11,7 +11,7 @@ from p2pclust.peer.core.context import Context
 from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Synced
-from p2pclust.peer.core.jobs.acceptance import Acceptance
+from p2pclust.peer.core.jobs.submission import Acceptance
 from p2pclust.peer.core.reports import JobAccepted
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment

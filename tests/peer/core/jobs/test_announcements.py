@@ -9,7 +9,7 @@ from p2pclust.peer.core.document import Document
 from p2pclust.peer.core.events import Submit
 from p2pclust.peer.core.job_messages import Ended, PreVote
 from p2pclust.peer.core.jobs import announcements
-from p2pclust.peer.core.messages import FactDelta, FactDigest
+from p2pclust.peer.core.messages import FactDelta
 from p2pclust.peer.core.spread import facts
 
 DAY_S = 40.0
@@ -217,18 +217,3 @@ def test_a_peer_that_refused_a_job_and_keeps_it_later_takes_part() -> None:
     net.core("p3").jobs._keep(net.core("p1").jobs.table.documents[job])
     net.hold_work = lambda name, effect: False
     net.until(lambda: "p3" in net.finished(job))
-
-
-def test_a_peer_that_knows_of_no_floors_is_not_asked_for_ever() -> None:
-    """It keeps what is void, so its facts of such an owner differ for good."""
-    net = fleet()
-    core = net.core("p2")
-    net.arrive(
-        "p1", "p2", FactDelta("p1", core.facts._highest.get("p1", 0), ("a", "floor"), (2**40, 2**40 + 1), (b"", b""))
-    )
-    assert core.facts.get("p1", "a") is None, "it lies below the floor"
-    old = FactDigest(False, ("p1",), (2**40 + 1,), (7,), 1, 1)
-    sent = [e.message for e in net.arrive("p3", "p2", old) if hasattr(e, "message")]
-    assert not [m for m in sent if isinstance(m, FactDelta) and m.owner == "p1"]
-    (answer,) = [core.facts._digest("p3", answer=True)]
-    assert dict(zip(answer.owners, answer.prints, strict=True))["p1"] == 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from p2pclust.peer.core.job_messages import Close, Reminder
-from p2pclust.peer.core.jobs import early_messages
-from p2pclust.peer.core.jobs.early_messages import EarlyMessages
+from p2pclust.peer.core.jobs import early as early_module
+from p2pclust.peer.core.jobs.early import EarlyMessages
 from p2pclust.peer.core.messages import frames_of
 
 
@@ -35,7 +35,7 @@ def test_the_messages_of_a_revoked_peer_are_dropped_and_no_others() -> None:
 
 def test_the_oldest_make_room() -> None:
     early = EarlyMessages()
-    for number in range(early_messages._MOST + 1):
+    for number in range(early_module._MOST_MESSAGES + 1):
         early.keep(f"job-{number}", "p2", word(number))
     assert early.take_all("job-0", ("p2",)) == []
     assert early.take_all("job-1", ("p2",)) == [("p2", word(1))]

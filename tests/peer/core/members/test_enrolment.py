@@ -420,38 +420,15 @@ def published(net: Net, name: str, key: str) -> None:
     net.step(name, Woken())
 
 
-def test_a_roster_that_wants_signed_facts_makes_peers_forget_and_ask_again() -> None:
-    """What they hold came without signatures; whoever has it takes it again, now checked by the performer."""
-    net = fleet()
-    published(net, "p1", "a")
-    net.lost = lambda packet: isinstance(packet.message, FactDelta)
-    net.give(paper_roster(2, FIRST, signs_facts=True), "p1")
-    net.until(lambda: set(serials(net).values()) == {2})
-    assert [net.core(name).facts.get("p1", "a") is not None for name in FIRST] == [True, False, False]
-    net.lost = lambda packet: False
-    net.until(lambda: all(net.core(name).facts.get("p1", "a") is not None for name in FIRST))
-
-
-def test_a_later_roster_of_the_same_kind_forgets_nothing() -> None:
-    net = Net(3)
-    net.give(paper_roster(1, FIRST, signs_facts=True), *FIRST)
-    net.meet()
-    published(net, "p1", "a")
-    net.lost = lambda packet: isinstance(packet.message, FactDelta)
-    net.give(paper_roster(2, [*FIRST, "p9"], signs_facts=True), "p2")
-    net.until(lambda: set(serials(net).values()) == {2})
-    assert all(net.core(name).facts.get("p1", "a") is not None for name in FIRST)
-
-
 @pytest.mark.parametrize("signs_facts", [True, False])
 def test_signed_facts_of_a_peer_with_new_keys_are_forgotten(signs_facts: bool) -> None:
     """Its old key signed them, so a peer with the new roster would refuse them."""
-    net = Net(3)
-    net.give(paper_roster(1, FIRST, signs_facts=signs_facts), *FIRST)
+    net = Net(3, signs_facts=signs_facts)
+    net.give(paper_roster(1, FIRST), *FIRST)
     net.meet()
     published(net, "p3", "a")
     net.lost = lambda packet: isinstance(packet.message, FactDelta)
-    paper = read_paper("", paper_roster(2, FIRST, signs_facts=signs_facts))
+    paper = read_paper("", paper_roster(2, FIRST))
     net.step("p1", replace(paper, peers={**paper.peers, "p3": "new"}))
     assert (net.core("p1").facts.get("p3", "a") is None) is signs_facts
 

@@ -11,8 +11,7 @@ from harness import Net, Packet
 
 from p2pclust.peer.core.effects import Compute, Persist, Send
 from p2pclust.peer.core.job_messages import Adopted, HeartbeatReply, Open, Synced
-from p2pclust.peer.core.rounds.answers import ANSWERED_TWICE, Answers
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE, Answers, OpenRound
 from p2pclust.peer.core.tasks import Ref
 from p2pclust.protocols.engine.workspace import digest_of
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from p2pclust.peer.core.rounds.fitness import Fitness
+from p2pclust.peer.core.rounds.election import Fitness
 from p2pclust.peer.core.spread.facts import Fact
 
 

@@ -9,8 +9,7 @@ import pytest
 from harness import Net, toy
 
 from p2pclust.peer.core.effects import Compute
-from p2pclust.peer.core.rounds.answers import Answers
-from p2pclust.peer.core.rounds.open_round import OpenRound
+from p2pclust.peer.core.rounds.open_round import Answers, OpenRound
 from p2pclust.peer.core.rounds.tree_sums import Part
 from p2pclust.peer.core.tasks import CombineRound, Ref
 from p2pclust.protocols.engine.reasons import NOT_ASKED

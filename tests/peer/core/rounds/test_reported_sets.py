@@ -13,8 +13,7 @@ from tests.peer.core.rounds.test_pads import DOCUMENT, STATE, context
 
 from p2pclust.peer.core.effects import Compute, Persist
 from p2pclust.peer.core.round_reports import ReportsSets
-from p2pclust.peer.core.rounds.pad_notes import PadNotes
-from p2pclust.peer.core.rounds.reported_sets import PREFIX, ReportedSets
+from p2pclust.peer.core.rounds.pad_notes import PREFIX, PadNotes, ReportedSets
 from p2pclust.peer.core.spread.facts import Fact
 from p2pclust.peer.core.tasks import ForgetKeys, JobKeys, KeysForgotten, NoResult, Ref
 

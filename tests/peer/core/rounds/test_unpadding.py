@@ -25,7 +25,7 @@ from p2pclust.peer.core.rounds.unpadding import SecureTerm
 from p2pclust.peer.core.tasks import CombineRound, FinishRound, Ref, RenewKeys, SecureInfo, Summed, SumPadded, Task
 from p2pclust.peer.core.timing import PRESETS, Limits
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.engine.secure_rounds import SMALL_CLASS
+from p2pclust.protocols.engine.reasons import SMALL_CLASS
 from p2pclust.tools.bit_sets import as_mask, packed
 
 NAMES = ("p1", "p2", "p3", "p4")

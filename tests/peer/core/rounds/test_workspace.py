@@ -591,4 +591,7 @@ def test_a_document_tells_whether_a_job_is_within_another() -> None:
     handed_in = Document(b"", ("p1", "p2"), stores, Treatment("wait", 5.0, collect="star"), "p1", "job-7/12/1.0.3")
     assert handed_in.parent == ""
     assert Document.decode(within.encode()) == within
-    assert msgpack.unpackb(within.encode())[-3:] == ["", "job-7/12/1.0.3", "star"]
+    treatment = ["wait", 5.0, 0.0, "", "star", 0.0, "", 0, 0.0, False, 0, 0, "", "", "", 0]
+    assert msgpack.unpackb(within.encode()) == [
+        b"", ["p1", "p2"], ["a", "b"], treatment, "", "job-7/12/1.0.3", b"", None, None,
+    ]  # fmt: skip

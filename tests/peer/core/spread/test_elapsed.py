@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.context import Context, Elapsed
 from p2pclust.peer.core.effects import Persist
-from p2pclust.peer.core.spread.elapsed import Elapsed
 from p2pclust.peer.core.timing import PRESETS, Limits
 
 

@@ -1,0 +1,203 @@
+"""When a silent member is held dead: how long answers take at present, how long a suspicion lasts, and refused connections.
+
+*Pace.* If the processes of a machine have less processor time than they need, every answer comes late, and so do this peer's
+own timers. A verdict after a fixed time would then be wrong about many members at once, and the suspicions, their
+refutations and the exchange of both would take what processor time is left.
+
+*Suspicions*, as in Lifeguard (Dadgar et al. 2017), last four times the shortest duration, and less with each confirmation,
+down to the shortest with three. The suspect is informed at the beginning, and after a third and two thirds of the shortest
+duration, so that it can refute it.
+
+*Refused connections* show that no process listens at an address; a few such observations are a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+from typing import Final
+
+from p2pclust.peer.core.context import Context
+from p2pclust.peer.core.effects import CheckLink
+from p2pclust.peer.core.members.member_table import Member, MemberTable
+from p2pclust.peer.core.messages import Refusal
+from p2pclust.peer.core.timing import Timing
+
+_GAIN: Final = 0.25  # the weight of the newest observation
+_KEPT: Final = 0.9  # of what is usual, with each probe
+_MOST_LATE: Final = 2.0  # in probe periods: of one delay of this peer's own; what is longer also prolongs suspicions
+_ROUND_TRIPS: Final = 3.0  # the usual time of an answer is exceeded so many times before silence means anything
+#: At its start a peer shakes hands with all that it links to, and they with it. For each beyond the first few it expects so
+#: much delay, until answers show how long they take.
+_START_S: Final = 0.005
+_FEW: Final = 16
+_MOST_PERIODS: Final = 20.0  # in probe periods: the longest additional time
+
+
+class AnswerPace:
+    """Observes answers to probes and delays of this peer's timers; `n_links` is the number of peers that it links to.
+
+    Examples
+    --------
+    >>> from p2pclust.peer.core.timing import preset
+    >>> pace, timing = AnswerPace(n_links=5), preset("fast")
+    >>> pace.answered(0.02)
+    >>> pace.more_s(timing)
+    0.0
+    >>> pace.was_late(0.4, timing)
+    >>> round(pace.more_s(timing), 2)
+    1.1
+    """
+
+    def __init__(self, n_links: int) -> None:
+        self._usual_s = _START_S * max(0, n_links - _FEW)
+
+    def answered(self, after_s: float) -> None:
+        """Take note of how long a member took to answer a probe, in time or not."""
+        self._usual_s += _GAIN * (after_s - self._usual_s)
+
+    def was_late(self, by_s: float, timing: Timing) -> None:
+        """Take note that a timer of this peer was late: answers are at least as late."""
+        self._usual_s = max(self._usual_s, min(by_s, _MOST_LATE * timing.probe_period_s))
+
+    def forget(self) -> None:
+        """Give former observations less weight; to be called with each probe. If no answers come any more, none is slow."""
+        self._usual_s *= _KEPT
+
+    @property
+    def usual_s(self) -> float:
+        """How long an answer usually takes at present; less than the truth rather than more."""
+        return self._usual_s
+
+    def more_s(self, timing: Timing) -> float:
+        """Return how much longer than usual to wait for an answer; 0 if answers come well within `probe_timeout_s`."""
+        more_s = _ROUND_TRIPS * self._usual_s - timing.probe_timeout_s
+        return min(max(0.0, more_s), _MOST_PERIODS * timing.probe_period_s)
+
+
+_CONFIRMATIONS: Final = 3  # Lifeguard's K
+
+
+class Suspicions:
+    """The timers of this peer's suspicions. When one is due, the member is considered dead."""
+
+    def __init__(self, context: Context, table: MemberTable, pace: AnswerPace) -> None:
+        self._ctx = context
+        self._table = table
+        self._pace = pace
+
+    @property
+    def planned_s(self) -> float:
+        """The duration of a suspicion that three other peers confirm, where answers come in time."""
+        return self._ctx.timing.suspicion_s(len(self._table.members) + 1)
+
+    @property
+    def shortest_s(self) -> float:
+        """The same at present."""
+        return self.planned_s + 2 * self._pace.more_s(self._ctx.preset)
+
+    def begin(self, member: Member, by: str) -> None:
+        """Begin a suspicion of a member."""
+        member.suspected_at, member.suspected_by = self._ctx.now, by
+        member.confirmed_by.clear()
+        self._ctx.set_timer(("member", "suspicion", member.name), self._factor(member) * self.shortest_s)
+        for part in (1, 2):
+            self._ctx.set_timer(("member", "tell", member.name, str(part)), self.shortest_s * part / 3)
+
+    def confirm(self, member: Member, by: str) -> bool:
+        """Shorten a suspicion if this peer had not confirmed it yet; return whether it had not."""
+        if by in (member.suspected_by, *member.confirmed_by) or len(member.confirmed_by) >= _CONFIRMATIONS:
+            return False
+        member.confirmed_by[by] = None
+        ends_at = member.suspected_at + self._factor(member) * self.shortest_s
+        self._ctx.timers.set(("member", "suspicion", member.name), ends_at)
+        return True
+
+    def end(self, member: Member) -> None:
+        """End a suspicion."""
+        member.suspected_by = ""
+        self._ctx.timers.cancel(("member", "suspicion", member.name))
+        for part in (1, 2):
+            self._ctx.timers.cancel(("member", "tell", member.name, str(part)))
+
+    def overslept(self, passed_s: float) -> None:
+        """Prolong all suspicions by the time in which this peer was stopped."""
+        for member in self._table.members.looked_at():
+            if member.suspected_by:
+                member.suspected_at += passed_s
+        self._ctx.timers.postpone(("member", "suspicion"), passed_s)
+
+    def _factor(self, member: Member) -> float:
+        """Lifeguard's formula, with as many confirmations expected as the fleet can give."""
+        expected = min(_CONFIRMATIONS, len(self._table.witnesses(member.name)))
+        if expected <= 0:
+            return 1.0
+        return max(1.0, 4.0 - 3.0 * log(len(member.confirmed_by) + 1) / log(expected + 1))
+
+
+_LOOKERS: Final = 16  # peers that check a suspect
+_SMALL_FLEET: Final = 3  # in fleets up to this size one refused connection proves a death
+
+
+class Refusals:
+    """Checks members by plain connects, and counts those that are refused.
+
+    Parameters
+    ----------
+    context : Context
+        This peer.
+    table : MemberTable
+        The members.
+    suspicions : Suspicions
+        Their duration is how long an observation counts.
+    dies : callable
+        Is called with the name of a member of which the observations prove that it is dead.
+    """
+
+    def __init__(
+        self, context: Context, table: MemberTable, suspicions: Suspicions, dies: Callable[[str], None]
+    ) -> None:  # fmt: skip
+        self._ctx = context
+        self._table = table
+        self._suspicions = suspicions
+        self._dies = dies
+
+    def look(self, name: str) -> None:
+        """Try to connect, if there is a link."""
+        if self._ctx.routing.linked(name):
+            self._ctx.effects.append(CheckLink(name))
+
+    def look_at_suspect(self, name: str) -> None:
+        """Try to connect to a suspect, which other peers do too: in a large fleet some of them are enough."""
+        n_members = len(self._table.members)
+        if n_members <= _LOOKERS or self._ctx.uniform(0.0, n_members) < _LOOKERS:
+            self.look(name)
+
+    def checked(self, name: str, refused: bool) -> None:
+        """Take the result of a connect."""
+        member = self._table.members.get(name)
+        if member is None or not refused or not self._table.present(name) or not self._ctx.routing.linked(name):
+            return
+        for other in self._table.witnesses(name):
+            if self._table.present(other):
+                self._ctx.send(other, Refusal(name, member.incarnation))
+        self.heard(name, member.incarnation, self._ctx.me)
+
+    def heard(self, name: str, incarnation: int, by: str) -> None:
+        """Count the refused connect of a peer."""
+        member = self._table.members.get(name)
+        if member is None or incarnation != member.incarnation or not self._table.present(name):
+            return
+        first = self._ctx.me not in member.refused_by
+        member.refused_by[by] = self._ctx.now
+        lately = self._ctx.now - self._suspicions.planned_s
+        witnesses = [witness for witness, at in member.refused_by.items() if at >= lately]
+        if len(witnesses) >= self._needed(name):
+            self._dies(name)
+        elif first and by != self._ctx.me:
+            self.look(name)
+
+    def _needed(self, name: str) -> int:
+        """Return how many refused connects are a verdict: two, or one where there are too few witnesses."""
+        others = len(self._table.witnesses(name))
+        return 1 if others < (_SMALL_FLEET - 1 if self._ctx.routing.whole else 1) else 2
