@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from tests.command_line import made
 
-from p2pclust.cli.app import _value_line, app
+from p2pclust.cli.app import _value_line
 from p2pclust.cli.reference import commands
 
 from .conftest import ROOT, Cli
 
-COMMANDS = dict(commands("p2pclust", typer.main.get_command(app)))
+COMMANDS = dict(commands("p2pclust", made()))
 
 
 def test_version(cli: Cli) -> None:
@@ -35,7 +35,7 @@ def test_help(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert "..." not in parts, "a short help is cut off"
     assert "left out" not in parts
     shown = [line.split()[0] for line in parts.splitlines() if line.startswith("  ")]
-    assert sorted(shown) == sorted(typer.main.get_command(app).commands), "a command without a part of the help"
+    assert sorted(shown) == sorted(made().commands), "a command without a part of the help"
 
 
 def test_on_a_device_the_help_has_the_commands_of_a_fleet_and_a_wrong_one_says_where_others_are(
@@ -166,7 +166,7 @@ def test_no_summary_of_a_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("COLUMNS", "80")
     cut = [
         f"{name}: {line.strip()}"
-        for name, command in commands("p2pclust", typer.main.get_command(app))
+        for name, command in commands("p2pclust", made())
         for line in command.get_help(
             command.make_context(name.split()[-1], ["--help"], resilient_parsing=True)
         ).splitlines()

@@ -99,6 +99,7 @@ def test_secrets_stay_out_of_repr(fleet):
         assert repr(secret) not in repr(bundle)
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 def test_a_passphrase_locks_the_signing_key(tmp_path):
     init_fleet(tmp_path, "correct horse")
     assert is_sealed(tmp_path / "fleet.key")
@@ -304,6 +305,7 @@ def test_a_guess_of_the_passphrase_costs_as_much_as_owasp_asks(tmp_path):
         ChaCha20Poly1305(weaker).decrypt(bytes(12), sealed, document["format"].encode())
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 @pytest.mark.parametrize("passphrase", [None, "correct horse"])
 def test_two_fleets_with_one_passphrase_share_no_byte_of_their_keys(tmp_path, passphrase):
     init_fleet(tmp_path / "a", passphrase)
