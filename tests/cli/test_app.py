@@ -138,6 +138,7 @@ def test_an_interrupt_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert ended.err.strip() == "error: interrupted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["protocols"]])
 def test_starts_light(arguments: list[str]) -> None:
     code = (
@@ -182,6 +183,7 @@ def test_errors_name_an_argument_as_the_help_does(cli: Cli) -> None:
     assert (missing.code, wrong.code) == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "place", "offered"),
     [

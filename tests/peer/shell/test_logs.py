@@ -38,6 +38,7 @@ def words_of_the_code() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_word_has_a_level_and_a_line_in_the_page() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.+) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert {word: level for word, level, _, _ in rows} == dict(LEVEL_OF)
