@@ -77,12 +77,12 @@ def test_commands_of(block: Block, tmp_path: Path, no_data: Path) -> None:
         assert left <= {"runs"}
 
 
-@pytest.mark.parametrize("block", ALL, ids=lambda block: block.where)
-def test_scenarios_of(block: Block) -> None:
+def test_scenarios_of_blocks_are_installed() -> None:
     """Those that are not run, too, name scenarios that are installed, or files of the page's own."""
-    asked = [shlex.split(command, comments=True) for command in block.commands]
-    named = {words[2] for words in asked if words[1:2] == ["run"] and len(words) > 2 and not words[2].endswith(".toml")}
-    assert [name for name in named if not (ROOT / "scenarios" / f"{name}.toml").is_file()] == []
+    asked = [(block.where, shlex.split(command, comments=True)) for block in ALL for command in block.commands]
+    named = [(where, words[2]) for where, words in asked if words[1:2] == ["run"] and len(words) > 2]
+    names = [(where, name) for where, name in named if not name.endswith(".toml")]
+    assert [pair for pair in names if not (ROOT / "scenarios" / f"{pair[1]}.toml").is_file()] == []
 
 
 def test_blocks_are_found() -> None:
