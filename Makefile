@@ -10,32 +10,42 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs arm long check check-types check-tests format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
+.PHONY: demo test test-pytest test-seeds docs arm long check check-form check-types check-tests format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
 demo: $(VENV)/.demo
 	$(BIN)/p2pclust run scenarios/quickstart.toml
 
-# Three workers for two cores: tests with real processes often wait for these. Then seeds of simulated fleets of all kinds.
-test: $(VENV)/.dev docs
+# All tests but the longest, of which one builds the site as `make docs` does. Beside them, seeds of simulated fleets of all
+# kinds: tests with real processes often wait, and then the cores have time for these.
+test: $(VENV)/.dev
+	$(MAKE) --jobs 2 test-pytest test-seeds
+
+# Three workers for two cores: tests with real processes often wait for these.
+test-pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
-	$(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+
+test-seeds: $(VENV)/.dev
+	nice -n 19 $(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
 
 # The documents as a site, in build/site/index.html; a link that leads nowhere is an error. It needs no network. While you write:
 # .venv/bin/mkdocs serve
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
-check: $(VENV)/.dev
+# The second and the third run side by side; each prints what it has to say when it is done.
+check: check-form
+	$(MAKE) --jobs 2 --output-sync=target check-types check-tests
+
+check-form: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/lint-imports
-	$(BIN)/python -m tests.ratchet
-	$(MAKE) --jobs 2 check-types check-tests
 
 check-types: $(VENV)/.dev
+	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m tests.ratchet
 
 check-tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not long and not soak and not swarms"

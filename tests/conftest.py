@@ -28,6 +28,15 @@ settings.load_profile(os.environ.get("P2PCLUST_HYPOTHESIS", "deterministic"))
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
+@pytest.fixture
+def quick_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guess at a passphrase costs next to nothing; what it really costs is a test of its own."""
+    from cryptography.hazmat.primitives.kdf import scrypt
+
+    real = scrypt.Scrypt
+    monkeypatch.setattr(scrypt, "Scrypt", lambda **wanted: real(**wanted | {"n": 2**4}))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Offer to regenerate the transcripts after a change that can be explained."""
     parser.addoption("--rewrite", action="store_true", help="write the transcripts anew")

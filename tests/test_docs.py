@@ -7,15 +7,13 @@ say ``<!-- exit: 3 -->`` if its last command is meant to end so.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.command_line import p2pclust
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -52,37 +50,41 @@ def blocks(text: str, page: str) -> list[Block]:
 ALL = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))]
 
 
-@pytest.fixture
-def no_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """No data set is here, wherever the tests run: with MNIST some commands would take hours."""
-    return tmp_path_factory.mktemp("data")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [block for block in ALL if not block.not_run], ids=lambda block: block.where)
-def test_commands_of(block: Block, tmp_path: Path, no_data: Path) -> None:
+@pytest.mark.usefixtures("quick_passphrases")
+@pytest.mark.filterwarnings("default")
+def test_commands_of(
+    block: Block,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All run in this process, which has loaded what each would load: starts would take most of the time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("P2PCLUST_PASSPHRASE", "asked for where there is a terminal")
+    # No data set is here, wherever the tests run: with MNIST some commands would take hours.
+    monkeypatch.setenv("P2PCLUST_DATA", str(tmp_path_factory.mktemp("data")))
     for folder in ("scenarios", "peers", "topology"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     for number, command in enumerate(block.commands, start=1):
-        arguments = [sys.executable, "-m", *shlex.split(command, comments=True)]
-        done = subprocess.run(
-            arguments, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
-            env=os.environ | {"P2PCLUST_PASSPHRASE": "asked for where there is a terminal", "P2PCLUST_DATA": str(no_data)},
-        )  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            p2pclust(*shlex.split(command, comments=True)[1:])
         expected = block.exit_code if number == len(block.commands) else 0
-        assert done.returncode == expected, f"{command}\n{done.stderr}"
+        assert (ended.value.code or 0) == expected, f"{command}\n{capsys.readouterr().err}"
     if block.where.startswith("README.md:"):
         # Its commands are typed in a checkout: what they leave has to be where git looks away.
         left = {path.name for path in tmp_path.iterdir() if not path.is_symlink()}
         assert left <= {"runs"}
 
 
-@pytest.mark.parametrize("block", ALL, ids=lambda block: block.where)
-def test_scenarios_of(block: Block) -> None:
+def test_scenarios_of_blocks_are_installed() -> None:
     """Those that are not run, too, name scenarios that are installed, or files of the page's own."""
-    asked = [shlex.split(command, comments=True) for command in block.commands]
-    named = {words[2] for words in asked if words[1:2] == ["run"] and len(words) > 2 and not words[2].endswith(".toml")}
-    assert [name for name in named if not (ROOT / "scenarios" / f"{name}.toml").is_file()] == []
+    asked = [(block.where, shlex.split(command, comments=True)) for block in ALL for command in block.commands]
+    named = [(where, words[2]) for where, words in asked if words[1:2] == ["run"] and len(words) > 2]
+    names = [(where, name) for where, name in named if not name.endswith(".toml")]
+    assert [pair for pair in names if not (ROOT / "scenarios" / f"{pair[1]}.toml").is_file()] == []
 
 
 def test_blocks_are_found() -> None:

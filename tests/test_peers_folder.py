@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.command_line import p2pclust
 
-from p2pclust.cli.app import app
 from p2pclust.cli.fleet.peer_config import PeerConfig, load_config
 from p2pclust.transport.bundle import load_bundle, newest_roster
 from p2pclust.transport.keys import add_devices, init_fleet
@@ -25,7 +25,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
 
     def call(*arguments: object) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
-            app([str(argument) for argument in arguments], prog_name="p2pclust")
+            p2pclust(*arguments)
         said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
         return int(ended.value.code or 0), "\n".join(said)
 

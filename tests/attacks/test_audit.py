@@ -37,6 +37,7 @@ def audited(job: Job, peers: list[Floats], **more: Any) -> dict[tuple[str, str],
     return {(finding.observer, finding.attack): finding for finding in found}
 
 
+@pytest.mark.slow
 def test_a_row_that_moves_alone_comes_back() -> None:
     # From the centers 0 and 10 the row at 4.9 is nearest to the first. These move to 0.7 and 8: the row changes over.
     peers = [np.array([[0.0], [0.0], [0.0], [0.0], [4.9]]), np.array([[6.0], [8.0], [10.0], [0.0], [0.0]])]
@@ -71,6 +72,7 @@ def test_several_starts_are_more_equations() -> None:
     assert np.abs(sums.explained_by(rows) - sums.shown).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_points_that_a_peer_proposes_are_compared_with_its_rows() -> None:
     peers = [np.repeat(rows, 6, axis=0) for rows in blobs(5, 10, 10)]  # the mean of five neighbours is the row
     job = cluster_job("llf-cm", n_clusters=3, init="careful", max_rounds=2, seed=1)
@@ -79,6 +81,7 @@ def test_points_that_a_peer_proposes_are_compared_with_its_rows() -> None:
     assert set(finding.by_peer) == {0, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "options"),
     [
@@ -118,6 +121,7 @@ def test_a_finding_in_plain_values_names_peers() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_new_row_is_the_difference_of_two_turns() -> None:
     peers = blobs(6, 30, 30, 30)
     options: dict[str, Any] = {"n_clusters": 3, "init": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "seed": 1}
@@ -193,6 +197,7 @@ def test_what_cannot_be_attacked_is_refused() -> None:
         audit_job(Audit(job, [Local(rows) for rows in blobs(1, 9, 9)], ()))
 
 
+@pytest.mark.slow
 def test_the_start_of_a_job_is_read_too() -> None:
     # A far row has a cell of its own, of too few rows to be sent: the totals of two rounds of split-merge differ by it.
     rng = np.random.default_rng(3)
@@ -203,6 +208,7 @@ def test_the_start_of_a_job_is_read_too() -> None:
     assert found["two turns", "a new row"].recovered == 2
 
 
+@pytest.mark.slow
 def test_means_of_many_rows_are_no_finds() -> None:
     rng = np.random.default_rng(4)
     peers = [rng.normal(size=(300, 1)) for _ in range(3)]
@@ -211,6 +217,7 @@ def test_means_of_many_rows_are_no_finds() -> None:
     assert found["two runs", "without one device"].recovered == 0
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_data_changes_nothing() -> None:
     peers = blobs(3, 30, 30, 30)
     counts = []
@@ -221,6 +228,7 @@ def test_the_unit_of_the_data_changes_nothing() -> None:
     assert sum(filter(None, counts[0])) > 0
 
 
+@pytest.mark.slow
 def test_peers_that_take_no_part_change_nothing() -> None:
     peers = [Local(rows * 1e-4) for rows in blobs(3, 30, 30, 30)]
     odd = [Local([[np.nan, 0.0]]), Local(np.zeros((0, 2))), Local(np.ones((9, 3)))]

@@ -176,6 +176,7 @@ def found() -> ChoiceOfClusters:
     return choose_clusters(blobs(3), clusters=range(1, 7), random_state=0, restarts=1)
 
 
+@pytest.mark.slow
 def test_plain_values(found: ChoiceOfClusters) -> None:
     told = json.loads(json.dumps(found.to_dict()))
     assert told["recommended"] == 3

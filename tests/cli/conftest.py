@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from p2pclust.cli.app import app
+from tests.command_line import p2pclust
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = ROOT / "scenarios"
@@ -41,7 +40,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
     def call(*arguments: object) -> Ended:
         with pytest.raises(SystemExit) as ended:
-            app([str(argument) for argument in arguments], prog_name="p2pclust")
+            p2pclust(*arguments)
         captured = capsys.readouterr()
         return Ended(int(ended.value.code or 0), captured.out, captured.err)
 

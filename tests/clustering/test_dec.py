@@ -106,6 +106,7 @@ def test_digits_that_differ_are_told_apart(digits, pretraining):
     assert again.memberships.tobytes() == found.memberships.tobytes()
 
 
+@pytest.mark.slow
 def test_it_stops_when_hardly_any_row_changes(digits):
     from dataclasses import replace
 

@@ -14,18 +14,21 @@ from p2pclust.errors import DataError, UsageError, WireError
 weights = hnp.arrays(np.float32, st.integers(0, 600), elements=st.floats(-1e4, 1e4, width=32))
 
 
+@pytest.mark.slow
 @given(weights)
 def test_float32_is_exact(given_weights):
     decoded = decode_weights(encode_weights(given_weights, "float32"), given_weights.size, "float32")
     assert decoded.tobytes() == given_weights.tobytes()
 
 
+@pytest.mark.slow
 @given(weights)
 def test_float16_is_what_numpy_rounds_to(given_weights):
     decoded = decode_weights(encode_weights(given_weights, "float16"), given_weights.size, "float16")
     assert np.array_equal(decoded, given_weights.astype(np.float16).astype(np.float32))
 
 
+@pytest.mark.slow
 @given(weights)
 def test_int8_is_off_by_half_a_scale_of_its_block_at_most(given_weights):
     payload = encode_weights(given_weights, "int8")

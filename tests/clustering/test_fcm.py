@@ -63,6 +63,7 @@ def test_one_round_by_hand_with_another_fuzzifier():
     np.testing.assert_allclose(result.centers.ravel(), expected, rtol=1e-14, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuzzifier", FUZZIFIERS)
 @pytest.mark.parametrize(("n", "n_features", "n_clusters"), [(200, 1, 3), (200, 4, 5), (9000, 2, 3), (2100, 40, 40)])
 def test_equals_direct_differences(dumb, mixture, fuzzifier, n, n_features, n_clusters):
@@ -249,6 +250,7 @@ def test_sums_equal_raised_memberships(seed, fuzzifier):
     np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(X).max()) * len(X))
 
 
+@pytest.mark.slow
 @given(seeds, fuzzifiers)
 def test_objective_never_rises(seed, fuzzifier):
     X, centers = draw(seed)
@@ -261,6 +263,7 @@ def test_objective_never_rises(seed, fuzzifier):
         before = after
 
 
+@pytest.mark.slow
 @given(seeds, fuzzifiers, st.integers(1, 6))
 def test_parts_sum_to_the_pool(seed, fuzzifier, n_parts):
     X, centers = draw(seed)

@@ -95,6 +95,7 @@ def test_the_determinant_is_that_of_the_jacobian() -> None:
         assert log_likelihoods(shape, weights, x[None].numpy())[0, 0] == pytest.approx(wanted.item(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_density_sums_to_one() -> None:
     shape = FlowArchitecture(2, couplings=3, hidden=(5,))
     axis = np.linspace(-12.0, 12.0, 401)
@@ -122,6 +123,7 @@ def test_a_step_is_that_of_torch() -> None:
     np.testing.assert_allclose(found[0], current, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_likelihood_separates_two_blobs() -> None:
     rng = np.random.default_rng(0)
     blobs = [rng.normal(middle, 0.3, (80, 2)) for middle in ([-1.0, 0.0], [1.0, 0.5])]
@@ -134,6 +136,7 @@ def test_likelihood_separates_two_blobs() -> None:
     assert found[:80, 0].mean() == pytest.approx(-0.43, abs=0.3)
 
 
+@pytest.mark.slow
 @given(
     d=st.sampled_from([1, 2, 3, 8, 13]),
     couplings=st.integers(1, 3),

@@ -43,6 +43,7 @@ def _everything(points: Points, centers: np.ndarray, weights: np.ndarray | None)
     return _digest(*fuzzy, *crisp, nearest(points, centers), squared_to_nearest(points, centers), np.array(costs))
 
 
+@pytest.mark.slow
 @compiled
 @given(
     st.integers(1, 700), st.integers(1, 19), st.integers(1, 13), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1)
@@ -244,6 +245,7 @@ _ARM = [("aarch64-linux-gnu-gcc", "qemu-aarch64"), ("arm-linux-gnueabihf-gcc", "
 _C1_DIGEST = "5df34f6cb5486e85"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")
 def test_every_instruction_set_of_this_cpu_has_the_bits_of_c1(tmp_path: Path) -> None:
     assert set(_digests_of(tmp_path, "gcc").values()) == {_C1_DIGEST}

@@ -166,6 +166,7 @@ class TestKMeansPlusPlus:
         assert seconds.count(3.0) / len(seconds) == pytest.approx(0.9, abs=0.02)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4), st.integers(1, 40))
 def test_objective_never_rises(seed, n_clusters, n_features, n_more):
     rng = np.random.default_rng(seed)
@@ -179,6 +180,7 @@ def test_objective_never_rises(seed, n_clusters, n_features, n_more):
         before = after
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))
 def test_parts_sum_to_the_pool(seed, n_parts):
     rng = np.random.default_rng(seed)

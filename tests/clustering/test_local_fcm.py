@@ -11,6 +11,7 @@ from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, local_fcm, local
 from p2pclust.errors import UsageError
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from([1.1, 2.0, 3.5]), st.integers(1, 4))
 def test_so_many_steps_of_fuzzy_c_means(seed: int, fuzzifier: float, steps: int) -> None:
     draw = np.random.default_rng(seed)

@@ -125,6 +125,7 @@ def test_training_is_torch_s_own_loop(batch):
     assert found == pytest.approx(expected, abs=2e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=7),
@@ -279,6 +280,7 @@ def test_blocks_are_fixed():
     assert reconstructions(stack[[]], X).shape == (0, 300, 13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("architecture", [SMALL, Architecture(784)], ids=["small", "paper"])
 def test_a_row_has_the_same_error_whatever_the_other_rows_are(precision, architecture):

@@ -19,6 +19,7 @@ def test_a_heavy_point_draws_its_center() -> None:
     assert found.cost == pytest.approx(3 * 1.0 + 1 * 9.0)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 5))
 def test_a_weight_counts_as_so_many_equal_points(seed: int, k: int) -> None:
     draw = rng(seed)

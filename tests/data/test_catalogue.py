@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +27,31 @@ def test_the_whole_g2_family() -> None:
     assert sum(name.startswith("g2_") for name in ENTRIES) == 100
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
-def test_entries_are_whole(entry: Entry) -> None:
-    assert canonical(entry.name) == entry.name
-    assert entry.name not in BUILT_IN
-    assert entry.convert in CONVERTERS
-    assert bool(entry.files) is not bool(entry.by_hand)
-    assert re.match(r"https?://", entry.home)
-    assert all(text for text in (entry.title, entry.licence, entry.citation))
-    assert len({remote.name for remote in entry.files}) == len(entry.files)
-    for remote in entry.files:
-        assert re.fullmatch(r"|sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}", remote.checksum)
-        assert all(re.match(r"https?://", url) for url in remote.urls)
+def lacking(entry: Entry) -> list[str]:
+    """Return what is wrong with an entry."""
+    right = {
+        "its name is the canonical one": canonical(entry.name) == entry.name,
+        "no built-in set has its name": entry.name not in BUILT_IN,
+        "its converter exists": entry.convert in CONVERTERS,
+        "it has files, or says how to get them by hand": bool(entry.files) is not bool(entry.by_hand),
+        "it has a home": bool(re.match(r"https?://", entry.home)),
+        "it has a title, a licence and a citation": all((entry.title, entry.licence, entry.citation)),
+        "its files have names of their own": len({remote.name for remote in entry.files}) == len(entry.files),
+        "checksums are such": all(
+            re.fullmatch(r"|sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}", remote.checksum) for remote in entry.files
+        ),
+        "addresses are such": all(re.match(r"https?://", url) for remote in entry.files for url in remote.urls),
+    }
+    return [what for what, holds in right.items() if not holds]
+
+
+def test_entries_are_whole() -> None:
+    assert {name: wrong for name, entry in ENTRIES.items() if (wrong := lacking(entry))} == {}
+
+
+def test_an_entry_that_lacks_something_is_found() -> None:
+    entry = replace(ENTRIES["rice"], home="nowhere", licence="")
+    assert lacking(entry) == ["it has a home", "it has a title, a licence and a citation"]
 
 
 def test_archives_are_shared_by_sets_with_the_same_files_only() -> None:

@@ -59,6 +59,7 @@ def test_dirichlet_beta_is_the_degree_of_skew() -> None:
     assert largest_share_of_a_class(1e-3) > 0.98
 
 
+@pytest.mark.slow
 @given(y=labels, n_peers=st.integers(1, 20), labels_per_peer=st.integers(1, 6), seed=st.integers(0, 99))
 @settings(deadline=None)
 def test_labels(y: NDArray[Any], n_peers: int, labels_per_peer: int, seed: int) -> None:
@@ -99,6 +100,7 @@ def test_labels_gives_large_classes_more_holders() -> None:
     assert sorted((int(y[rows[0]]), len(rows)) for rows in shares) == [(0, 20), (0, 20), (0, 20), (1, 20), (2, 20)]
 
 
+@pytest.mark.slow
 @given(group=labels, n_peers=st.integers(1, 7))
 def test_by_group(group: NDArray[Any], n_peers: int) -> None:
     n_groups = len(np.unique(group))

@@ -6,6 +6,7 @@ import pytest
 from p2pclust import LosslessCMeans, UsageError, VerticalCMeans, audit
 
 
+@pytest.mark.slow
 def test_an_estimator_is_copied_and_attacked() -> None:
     peers = [np.random.default_rng(n).normal(n / 2, 1.0, size=(40, 2)) for n in range(4)]
     model = LosslessCMeans(n_clusters=4, tol=0.0, random_state=1)

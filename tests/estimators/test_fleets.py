@@ -32,6 +32,7 @@ def same(one: Any, other: Any) -> None:
     assert one.suppressed_ == other.suppressed_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_in_virtual_time(kind: Any) -> None:
     same(fitted(kind, "simulated"), fitted(kind, None))

@@ -61,6 +61,7 @@ def test_on_processes() -> None:
     same(fitted(fleet="processes"), fitted())
 
 
+@pytest.mark.slow
 def test_what_it_offers() -> None:
     model = fitted()
     assert (model.n_rounds_, model.converged_) == (6, True)
@@ -85,6 +86,7 @@ def test_densities_are_per_unit_of_the_data() -> None:
     assert np.exp(one.log_likelihoods(grid)).sum(axis=0) * 0.01 == pytest.approx([1.0, 1.0], abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_list_of_peers_has_a_list_of_labels() -> None:
     rng = np.random.default_rng(0)
     peers = [np.concatenate([rng.normal(at, 0.2, (30, 2)) for at in own]) for own in ((-1, 0), (0, 1), (1, -1), (0, 1))]

@@ -53,6 +53,7 @@ def test_fit_is_a_call_per_batch() -> None:
     assert whole.n_rounds_ == len(whole.history_) == sum(batch.rounds for batch in whole.drift_)
 
 
+@pytest.mark.slow
 def test_secure_sums_are_the_same() -> None:
     peers = [rows(40, number) for number in range(3)]
     plain, secure = (model(n_batches=2, fleet="simulated", secure=way).fit(peers) for way in (False, True))

@@ -48,22 +48,26 @@ class TestSameBits:
         spec = a_fleet(rows(4), JOBS, home=home)
         assert states("processes", spec) == states("in-process", spec)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("scaling", ["none", "minmax", "zscore"])
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     def test_far_from_the_origin(self, protocol: str, scaling: str) -> None:
         spec = a_fleet(rows(4, offset=1e6), a_job(protocol, scaling=scaling))
         assert states("simulated", spec) == states("in-process", spec)
 
+    @pytest.mark.slow
     def test_whatever_the_seed_of_the_simulation(self) -> None:
         job = a_job("llf-cm")
         assert states("simulated", a_fleet(rows(3), job, seed=1)) == states("simulated", a_fleet(rows(3), job, seed=2))
 
+    @pytest.mark.slow
     def test_whatever_the_timing_and_whoever_aggregates(self) -> None:
         job = a_job("llf-cm")
         reference = states("in-process", a_fleet(rows(3), job))
         for options in ({"timing": "default"}, {"timing": "wan"}, {"request": {"aggregator": "p02"}}):
             assert states("simulated", a_fleet(rows(3), job, **options)) == reference  # type: ignore[arg-type]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("missing", ["all", "wait", "drop"])
     def test_whatever_the_rule_for_missing_peers_if_none_is_missing(self, missing: str) -> None:
         spec = a_fleet(rows(3), a_job(), request={"missing": missing, "deadline_s": 30.0})
@@ -101,6 +105,7 @@ class TestSameBits:
 class TestSeveralStarts:
     """A round for the ranges, six for the first centers, six of clustering, and one for the objective."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("collect", ["star", "tree"])
     @pytest.mark.parametrize("round_", [3, 9, 13], ids=["first centers", "clustering", "objective"])
     @pytest.mark.parametrize("phase", ["opening", "combining"])
@@ -114,6 +119,7 @@ class TestSeveralStarts:
         assert state is not None
         assert state.arrays["objectives"].shape == (3,)
 
+    @pytest.mark.slow
     def test_gossip_keeps_the_same_start_everywhere(self) -> None:
         spec = a_fleet(rows(4), a_job("llf-fcm", n_init=3), request={"collect": "gossip"})
         result = carry_out("simulated", spec)
@@ -192,6 +198,7 @@ class TestBackend:
             backend("threads")
         assert str(caught.value) == "backend = 'threads': expected one of processes, namespaces, simulated, in-process"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["in-process", "simulated"])
     def test_run_gives_the_state(self, name: str) -> None:
         arrays, job = rows(12), a_job("llf-cm")

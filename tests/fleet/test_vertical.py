@@ -91,6 +91,7 @@ def test_arrays_that_stay_in_their_blobs(transfer: str) -> None:
     assert state.encode() == alone.encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("round_", [0, 2, 3, 5, 8])
 @pytest.mark.parametrize("phase", ["opening", "adopting", "combining"])
 def test_the_aggregator_crashes_and_comes_back(round_: int, phase: str) -> None:

@@ -62,6 +62,7 @@ def test_a_claim_with_the_last_of_all_incarnations(status: str, incarnation: int
     assert all(world.peers[name].core.facts.get("p2", "job/news") is not None for name in HONEST)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_claims_beyond_all_lives_are_believed_in_small_steps_only() -> None:
     fleet = Fleet("star", 3)
     table = fleet.world.peers["p1"].core.membership  # type: ignore[union-attr]
@@ -89,6 +90,7 @@ def test_a_gossip_job_of_thousands_on_a_full_mesh() -> None:
         Document.decode(msgpack.packb(fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mathematics",
     [

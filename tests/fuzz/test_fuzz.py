@@ -85,6 +85,7 @@ def test_the_liar_gets_far() -> None:
     assert len(wanted & set(said.verbs)) > len(wanted) / 2, said.verbs
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_found_printed_and_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     """A handler that raises for some message: the finding has the message, and the command finds it again."""
 

@@ -88,6 +88,7 @@ def test_a_peer_with_keys_hides_its_memory(
     assert bool(called) is hidden
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is of Linux")
 def test_hidden_memory_is_in_no_core_dump() -> None:
     """PR_GET_DUMPABLE says so in the process that asked for it."""

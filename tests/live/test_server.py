@@ -177,6 +177,7 @@ def test_each_change_is_sent_and_many_at_once_are_one(page: LivePage, picture: N
         assert picture.made < 20
 
 
+@pytest.mark.slow
 def test_a_browser_that_reads_nothing_is_sent_the_newest_and_not_all(
     page: LivePage, picture: Numbers, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_costs_and_links_are_kept_by_device() -> None:
     assert found.links == ((0, 2), (1, 2))
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_one_line_of_json_of_a_bounded_size() -> None:
     closed = [{**CLOSED, "round": number, "shift": 1.0 / (1 + number)} for number in range(5_000)]
     elected = [{"peer": "a", "verb": "elected", "term": number, "votes": 2, "of": 3} for number in range(500)]

@@ -34,6 +34,7 @@ def test_silhouette_far_from_the_origin():
     assert silhouette(X + 1e8, labels) == pytest.approx(silhouette(X, labels), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_silhouette_in_several_chunks():
     rng = np.random.default_rng(0)
     X, labels = rng.normal(size=(4000, 2)), rng.integers(3, size=4000)  # 122 MiB of distances

@@ -59,6 +59,7 @@ def test_inertia_equals_scikit_learn():
     assert inertia(X, model.cluster_centers_) == pytest.approx(model.inertia_, rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", OF_CENTERS)
 @given(seed=st.integers(0, 2**32 - 1), n_clusters=st.integers(2, 6))
 def test_neither_the_order_of_rows_nor_of_centers_matters(measure, seed, n_clusters):
@@ -69,6 +70,7 @@ def test_neither_the_order_of_rows_nor_of_centers_matters(measure, seed, n_clust
     assert measure(Points(X), centers) == there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", OF_CENTERS)
 @given(seed=st.integers(0, 2**32 - 1), by=st.sampled_from([1e-6, 1.0, 1e6]), shift=st.sampled_from([0.0, -3.0, 1e4]))
 def test_units_and_origin(measure, seed, by, shift):

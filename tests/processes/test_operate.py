@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.command_line import p2pclust
 
-from p2pclust.cli.app import app
 from p2pclust.errors import FleetError
 from p2pclust.hosts.client import Connection
 from p2pclust.lab.testbed.processes.children import ReservedPorts
@@ -79,7 +79,7 @@ class Fleet:
             contextlib.redirect_stderr(err),
             ended as end,
         ):
-            app(list(words))
+            p2pclust(*words)
         ran = Ran(int(end.value.code or 0), out.getvalue(), err.getvalue())
         assert ran.code == code, f"{words}: {ran}"
         assert "Traceback" not in ran.err

@@ -53,6 +53,7 @@ class TestOddRows:
         assert len(np.unique(h.labels(1))) == 1
         others_found(h)
 
+    @pytest.mark.slow
     @MODES
     @pytest.mark.parametrize("initial", ["given", "kmeans", "mixture"])
     def test_constant_features(self, mode: str, initial: str) -> None:
@@ -172,6 +173,7 @@ LEFT_OUT: dict[str, tuple[str, str, Lie]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LEFT_OUT)
 def test_a_lie_is_left_out_by_name_and_the_others_go_on(what: str) -> None:
     phase, mode, lie = LEFT_OUT[what]

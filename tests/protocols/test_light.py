@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 from p2pclust.protocols.engine.compose import clustering_class
@@ -30,6 +32,7 @@ print(sorted(set(heavy) & set(sys.modules)))
 """
 
 
+@pytest.mark.slow
 def test_a_peer_that_computes_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]", done.stdout

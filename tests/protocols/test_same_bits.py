@@ -61,6 +61,7 @@ def _digests(kernel: str, **environment: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(C1 not in installed(), reason="the C extension was not compiled")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="hides instructions of x86-64")
 def test_a_job_has_the_same_bits_on_an_older_cpu() -> None:

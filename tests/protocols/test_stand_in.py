@@ -131,6 +131,7 @@ def mean_accuracy(peers: list[Peer]) -> float:
     return float(np.mean([accuracy(peer.classes, peer.labels) for peer in peers]))
 
 
+@pytest.mark.slow
 def test_the_refined_association_finds_all_pairs_and_the_paper_few_but_no_wrong_ones() -> None:
     refined, paper, there = np.zeros(2, int), np.zeros(2, int), 0
     for seed in SEEDS:

@@ -30,6 +30,7 @@ def test_a_seed_gives_the_same_again_and_another_seed_something_else() -> None:
     assert len(set(one)) == 2
 
 
+@pytest.mark.slow
 def test_a_repetition_does_not_depend_on_how_many_there_are() -> None:
     few, many = (samples(measure([table(TABLE)], Plan(repeats=repeats))) for repeats in (1, 2))
     assert many[:1] == few

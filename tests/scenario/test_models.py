@@ -34,6 +34,7 @@ learning_rate = 1e-2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["in-process", "simulated"])
 def test_a_job_of_flows(scenario_file: Write, backend: str) -> None:
     pytest.importorskip("torch", reason="flows need torch: pip install 'p2pclust[models]'")

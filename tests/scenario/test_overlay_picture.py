@@ -67,6 +67,7 @@ def test_odd_ones() -> None:
     assert figure.axes[0].get_title() == "custom: 3 peers, 1 link"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "begin"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_the_same_overlay_gives_the_same_bytes(kind: str, begin: bytes) -> None:
     one, other = (image_bytes(overlay_figure(made("small-world", 12)), kind) for _ in range(2))

@@ -136,6 +136,7 @@ KEYS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_whole_result(scenario_file: Write) -> None:
     events: list[Mapping[str, Any]] = []
     ready: list[FleetSpec] = []

@@ -84,6 +84,7 @@ def test_a_job_that_was_not_made_of_sums_is_refused() -> None:
         JobRequest(cluster_job("llf-cm", n_clusters=2), Treatment(secure=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", ["true", '{keepers = "all", leave = "groups"}'])
 def test_a_scenario_has_the_bits_of_the_plain_one(
     secure: str, scenario_file: Callable[..., str], tmp_path: Path
@@ -102,6 +103,7 @@ def test_a_scenario_has_the_bits_of_the_plain_one(
 X = np.random.default_rng(0).normal(size=(60, 2)) + 5 * np.random.default_rng(1).integers(0, 2, (60, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
 def test_an_estimator_has_the_bits_of_the_plain_one(kind: Any) -> None:
     plain = kind(n_clusters=2, n_peers=4, random_state=3).fit(X)
@@ -142,6 +144,7 @@ GROUPS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LosslessCMeans, LosslessFuzzyCMeans])
 def test_a_liar_within_its_group_moves_no_center_far(kind: Any) -> None:
     honest = kind(n_clusters=2, random_state=1, fleet="simulated", **GROUPS).fit(PEERS)
@@ -200,6 +203,7 @@ def test_each_group_must_have_the_rows_that_the_privacy_gate_asks_for() -> None:
         LosslessFuzzyCMeans(n_clusters=4, fleet="simulated", **GROUPS).fit(few)
 
 
+@pytest.mark.slow
 def test_what_groups_reveal_is_attacked_too() -> None:
     job = cluster_job(
         "llf-cm",

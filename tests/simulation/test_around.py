@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgpack
 import numpy as np
+import pytest
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.links.shaping import Shape
@@ -35,6 +36,7 @@ def job_in_a_ring(*changes: LinkChange) -> FleetResult:
     return backend("simulated").carry_out(spec, lambda event: None)
 
 
+@pytest.mark.slow
 def test_a_link_that_was_away_for_a_moment_does_not_double_the_messages_of_a_job() -> None:
     calm = job_in_a_ring()
     blink = job_in_a_ring(LinkChange(8.0, "p1", "p2", False), LinkChange(10.0, "p1", "p2", True))

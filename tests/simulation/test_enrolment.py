@@ -145,6 +145,7 @@ def test_a_swarm_in_which_rosters_change(first: int) -> None:
     assert met > 0
 
 
+@pytest.mark.slow
 def test_one_seed_of_it() -> None:
     outcome = RosterSwarm(planned(7)).go()
     assert not outcome.failure

@@ -233,6 +233,7 @@ def test_a_keeper_that_computes_for_the_next_aggregator_is_not_silent(missing: s
     assert (done["Elected"], done["finished"], done["OutOfReach"]) == (1, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["impossible peers", "garbage"])
 def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, released, handed = Fleet(cohort=3, keepers=2, burnt="record"), [], []
@@ -258,6 +259,7 @@ def test_a_hostile_keeper_that_hands_over_costs_new_keys_only(what: str, monkeyp
     assert handed, "a keeper handed over what it had released"
 
 
+@pytest.mark.slow
 def test_pads_that_do_not_fit_cost_new_keys_and_no_round_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A keeper sends garbage to a living aggregator once: the round is not reported as combined until it is."""
     fleet = Fleet(cohort=3, keepers=2, burnt="record")

@@ -16,6 +16,7 @@ def test_seeds_break_no_promise(overlay: str | None) -> None:
     assert counts["finished"] > n_seeds / 3
 
 
+@pytest.mark.slow
 def test_a_job_may_fail_before_the_columns_are_agreed_on() -> None:
     """Stores are lost before keys are exchanged: the state is the first one, not the one that a replay begins with."""
     assert counted([16703], "secure_groups", None)["failed with lost stores"] == 1

@@ -15,6 +15,7 @@ def test_stores_are_wiped_only_where_each_turn_keeps_a_majority_of_intact_ones()
     assert not series.run(1285).failure
 
 
+@pytest.mark.slow
 def test_the_newest_turn_keeps_its_stores_until_the_next_has_begun() -> None:
     """The peers of a turn that has ended agree on the next one, so the disk of one of two is not lost then."""
     assert not series.run(23083).failure

@@ -21,6 +21,7 @@ TAIL = "</graph></graphml>\n"
 AB = '<node id="a"/>\n<node id="b"/>\n'
 
 
+@pytest.mark.slow
 @given(overlays(), st.sampled_from(SUFFIXES))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_again(tmp_path: Path, overlay: Overlay, suffix: str) -> None:

@@ -229,6 +229,7 @@ def test_refused(kind: str, n_peers: int, options: dict[str, Any], line: str) ->
     assert str(error.value) == line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options", "line"),
     [

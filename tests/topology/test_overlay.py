@@ -53,6 +53,7 @@ def test_neighbours_and_links_say_the_same(overlay: Overlay) -> None:
     assert overlay.degrees.tolist() == [len(overlay.neighbours(name)) for name in overlay.names]
 
 
+@pytest.mark.slow
 @given(overlays())
 def test_components_are_what_links_join(overlay: Overlay) -> None:
     parts = overlay.components()

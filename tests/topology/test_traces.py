@@ -86,6 +86,7 @@ def test_a_walk_is_a_trace_that_begins_at_its_overlay(seed: int, n_peers: int, s
         links ^= {pair}
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 def test_nobody_is_faster_than_half_as_fast_again_as_the_mean_and_all_stay_inside(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -95,6 +95,7 @@ def test_secrets_stay_out_of_repr(fleet):
         assert repr(secret) not in repr(bundle)
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 def test_a_passphrase_locks_the_signing_key(tmp_path):
     init_fleet(tmp_path, "correct horse")
     assert is_sealed(tmp_path / "fleet.key")
@@ -285,6 +286,7 @@ def test_a_bundle_that_is_damaged_is_refused(fleet, path, value):
         load_bundle(file)
 
 
+@pytest.mark.slow
 def test_a_guess_of_the_passphrase_costs_as_much_as_owasp_asks(tmp_path):
     """The key opens with scrypt at N = 2**17, r = 8, p = 1, computed here by hashlib, and with nothing weaker."""
     public = init_fleet(tmp_path, "correct horse")
@@ -300,6 +302,7 @@ def test_a_guess_of_the_passphrase_costs_as_much_as_owasp_asks(tmp_path):
         ChaCha20Poly1305(weaker).decrypt(bytes(12), sealed, document["format"].encode())
 
 
+@pytest.mark.usefixtures("quick_passphrases")
 @pytest.mark.parametrize("passphrase", [None, "correct horse"])
 def test_two_fleets_with_one_passphrase_share_no_byte_of_their_keys(tmp_path, passphrase):
     init_fleet(tmp_path / "a", passphrase)
@@ -416,6 +419,7 @@ def test_a_peer_reads_its_keys_without_cryptography(fleet):
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_two_who_enrol_at_once_both_end_on_the_roster(fleet):
     directory, public = fleet
     program = "import sys; from p2pclust.transport.keys import add_devices; add_devices(sys.argv[1], sys.argv[2:])"

@@ -39,6 +39,7 @@ def test_what_is_no_address_is_a_usage_error(address):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.from_regex(links._ADDRESS, fullmatch=True))
 def test_every_address_that_passes_can_be_connected_to(address: str) -> None:

@@ -86,6 +86,7 @@ def test_a_train_of_messages_takes_what_the_slower_line_says(sizes: list[int], u
     assert whole / rate * (1 - 1e-9) <= out[-1][0] <= (whole / rate) * (1 + 1e-9) + max(sizes) / max(up, down)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 10**5), st.sampled_from([CONTROL, BULK])), max_size=40))
 def test_nothing_is_lost_made_up_or_faster_than_the_rate(sent: list[tuple[float, int, Lane]]) -> None:
     shaped = line(latency_s=0.5, rate=1e4)

@@ -10,6 +10,8 @@ from p2pclust.transport.bundle import load_bundle, load_roster, newest_roster
 from p2pclust.transport.key_files import is_sealed
 from p2pclust.transport.roster import fingerprint
 
+pytestmark = pytest.mark.usefixtures("quick_passphrases")
+
 
 @pytest.fixture(autouse=True)
 def passphrase(monkeypatch: pytest.MonkeyPatch) -> None:

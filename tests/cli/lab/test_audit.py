@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 
+@pytest.mark.slow
 def test_what_comes_back_is_listed(cli: Cli, tmp_path: Path) -> None:
     ended = cli("audit", "iris-kmeans", "--json")
     assert ended.code == 0, ended.err
@@ -22,6 +23,7 @@ def test_what_comes_back_is_listed(cli: Cli, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
+@pytest.mark.slow
 def test_people_get_a_table(cli: Cli) -> None:
     lines = cli("audit", "iris-kmeans").out.splitlines()
     assert lines[0].split() == ["job", "observer", "attack", "rows", "found", "seconds", "most,", "by", "peer"]
@@ -45,6 +47,7 @@ def test_columns_are_refused(cli: Cli) -> None:
     assert "error: audit: the attacks are on rows; in job 1 the peers hold columns" in ended.err
 
 
+@pytest.mark.slow
 def test_a_report_has_a_section_for_each_job(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "audited"
     assert cli("audit", "iris-kmeans", "--out", str(out)).code == 0
@@ -65,6 +68,7 @@ def test_a_fleet_that_cannot_finish_is_named(cli: Cli) -> None:
     assert "did not finish, so it was not attacked" in ended.err
 
 
+@pytest.mark.slow
 def test_a_table_of_the_report_has_as_many_cells_as_headings(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "audited"
     assert cli("audit", "iris-kmeans", "--out", str(out)).code == 0

@@ -32,6 +32,7 @@ def rows(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_all_that_it_writes_is_taken_by_what_reads_it(cli: Cli, rows: Path, tmp_path: Path) -> None:
     done = cli("init", "rows.csv", "--json")
     assert done.code == 0, done.err

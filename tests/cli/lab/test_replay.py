@@ -174,6 +174,7 @@ def test_on_a_terminal_the_page_of_a_run_stays_until_ctrl_c(tmp_path: Path, usua
         os.close(ours)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_page_is_announced_ends_it_without_an_error(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ class TestWhatAPeerDoes:
 
 
 class TestWhoIsHeldDead:
+    @pytest.mark.slow
     def test_silence_after_the_link_vanished_proves_nothing(self) -> None:
         net = a_net()
         net.lost = lambda packet: isinstance(packet.message, Ack)
@@ -203,6 +204,7 @@ class TestAJob:
         net.until(lambda: len(net.finished(job)) == 5)
         assert set(net.states(job).values()) == {"s3[0,1,2,3,4]"}
 
+    @pytest.mark.slow
     def test_waits_while_it_is_cut_in_two_and_ends_when_a_link_appears(self) -> None:
         net = a_net()
         net.hold_work = lambda name, effect: effect.task.kind == "contribute"

@@ -63,6 +63,7 @@ def explained(page: str) -> list[tuple[str, str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_word_has_a_level_and_a_line_in_the_page() -> None:
     rows = explained(PAGE.read_text(encoding="utf-8"))
     assert {word: level for word, level, _, _ in rows} == dict(LEVEL_OF)

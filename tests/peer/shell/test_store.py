@@ -218,6 +218,7 @@ class TestDamage:
         finally:
             store.close()
 
+    @pytest.mark.slow
     def test_a_flipped_byte_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         data, stored = sound
         rng = np.random.default_rng(1)
@@ -285,6 +286,7 @@ class TestDamage:
         assert stored.tables == {"register": {"j": inline}}
         assert stored.blobs == {DIGEST: (4, (0, 1, 2))}
 
+    @pytest.mark.slow
     def test_a_cut_file_at_fifty_places(self, tmp_path: Path, sound: tuple[bytes, StoreContents]) -> None:
         data, stored = sound
         rng = np.random.default_rng(2)

@@ -57,6 +57,7 @@ def end_of(transactions: Sequence[int]) -> int:
 
 
 class TestDamagedByte:
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", ["<", ">"])
     @pytest.mark.parametrize("tail", [b"", log_of((40,), OLD, seed=1)[end_of(TRANSACTIONS) :], bytes(5 * FRAME)])
     def test_in_front_of_the_last_transaction_is_always_found(self, order: str, tail: bytes) -> None:
@@ -101,6 +102,7 @@ class TestPowerCut:
         log = log_of(TRANSACTIONS)
         assert not any(lost_commits(log[:length]) for length in range(0, len(log) + 1, 8))
 
+    @pytest.mark.slow
     @given(
         st.lists(st.integers(1, 4), min_size=1, max_size=4).flatmap(
             lambda sizes: st.tuples(st.just(sizes), st.lists(st.booleans(), min_size=22, max_size=22))
@@ -137,6 +139,7 @@ class TestPowerCut:
         assert not lost_commits(bytes(4096))
         assert not lost_commits(b"")
 
+    @pytest.mark.slow
     @given(st.integers(0, 20), st.integers(0, 12))
     def test_in_front_of_frames_of_before_the_last_checkpoint(self, n_new: int, n_old: int) -> None:
         # The log is overwritten from its start: what is left of the older one is right in itself, with other salts.
@@ -194,6 +197,7 @@ class TestStore:
         store.close()
         return store, stored
 
+    @pytest.mark.slow
     def test_a_flipped_byte_costs_no_commit_but_the_last_one(
         self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, StoreContents]]]
     ) -> None:
@@ -217,6 +221,7 @@ class TestStore:
             else:
                 assert (store.set_aside, stored) == (None, states[-1])
 
+    @pytest.mark.slow
     def test_one_that_was_cut_off_holds_the_last_whole_commit(
         self, tmp_path: Path, left: tuple[dict[str, bytes], list[tuple[int, StoreContents]]]
     ) -> None:

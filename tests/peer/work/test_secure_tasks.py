@@ -169,6 +169,7 @@ class Workers:
 # -- a whole job ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inline_bytes", [10**6, 100])
 def test_a_job_has_the_bits_of_the_plain_one(inline_bytes: int) -> None:
     workers = Workers(inline_bytes=inline_bytes)

@@ -108,6 +108,7 @@ def workers(request: pytest.FixtureRequest) -> VerifiedWorkers:
 # -- honest states -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("inline_bytes", [10**6, 100])
 def test_a_job_has_the_bits_of_the_plain_one_and_every_state_is_checked(secure: bool, inline_bytes: int) -> None:
@@ -119,6 +120,7 @@ def test_a_job_has_the_bits_of_the_plain_one_and_every_state_is_checked(secure: 
         assert workers.check(state, held) == StateChecked(state == states[-1])
 
 
+@pytest.mark.slow
 def test_a_peer_that_lacks_the_state_before_believes_a_majority(workers: VerifiedWorkers) -> None:
     states = workers.to_the_end()
     for state in states[1:]:
@@ -236,6 +238,7 @@ def _handed_over(workers: VerifiedWorkers, padded: Ref, keeper: int, bundle: Ref
 SECURED_ONLY, PLAIN_ONLY = ("pads that were not given", "after another state"), ("after its own answer only",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in LIES if kind != "called final"])
 def test_every_lie_is_refuted_by_a_peer_that_has_the_state_before(workers: VerifiedWorkers, kind: str) -> None:
     states = [workers.begun()]

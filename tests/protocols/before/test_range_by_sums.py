@@ -41,6 +41,7 @@ def found(fleet: list[Rows], min_rows: int = 1) -> JobState:
     return run_in_process(job(min_rows), [Local(X) for X in fleet])
 
 
+@pytest.mark.slow
 @given(FLEETS)
 def test_it_is_the_range_of_all_rows_to_the_bit(fleet: list[Rows]) -> None:
     state, rows = found(fleet), np.concatenate(fleet)
@@ -50,6 +51,7 @@ def test_it_is_the_range_of_all_rows_to_the_bit(fleet: list[Rows]) -> None:
     assert not state.arrays["declared"]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(FLEETS, st.integers(0, 2**32))
 def test_with_secret_words_every_round_has_the_same_result(fleet: list[Rows], seed: int) -> None:

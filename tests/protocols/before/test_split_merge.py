@@ -104,6 +104,7 @@ def test_it_takes_the_rounds_that_the_documents_say() -> None:
         assert rounds == math.ceil(math.log2(3 * clusters)) + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
 def test_clusters_are_found_wherever_their_rows_are(protocol: str) -> None:
     """Each peer holds one of three clusters: picks of one peer's rows find all three for less than half of the seeds."""
@@ -124,6 +125,7 @@ def test_outliers_become_no_centers() -> None:
     assert adjusted_rand_index(np.repeat([0, 1, 2], 40), np.concatenate([labels[0][:40], *labels[1:]])) == 1.0
 
 
+@pytest.mark.slow
 def test_a_dozen_rows_are_enough_without_privacy_rules() -> None:
     rows = np.array([[0.0], [0.1], [0.2], [0.3], [5.0], [5.1], [5.2], [5.3], [9.0], [9.1], [9.2], [9.3]])
     for seed in range(10):
@@ -151,6 +153,7 @@ def test_without_privacy_rules_single_rows_count() -> None:
     assert sorted(summaries.raw_centers(state).ravel().tolist()) == [0.0, 9.0]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32),

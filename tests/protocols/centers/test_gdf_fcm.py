@@ -55,6 +55,7 @@ def test_by_hand() -> None:
     assert summaries.raw_centers(state)[0, 0] == pytest.approx(0.1 * 16 / 3)
 
 
+@pytest.mark.slow
 def test_it_ends_near_pooled_fuzzy_c_means_of_peers_that_are_alike() -> None:
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(middle, 0.5, (150, 2)) for middle in (0.0, 6.0)])

@@ -230,6 +230,7 @@ def test_a_number_of_rows_that_changes_is_named(protocol: str, times: float, fou
         assert suspect.rounds == sum(3 in record.abstained for record in state.log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["llf-cm", "llf-fcm"])
 @pytest.mark.parametrize("more", [{"n_init": 3}, {"suppress_singletons": True}, {"sample": True}])
 @pytest.mark.parametrize("seed", range(4))

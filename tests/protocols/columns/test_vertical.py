@@ -149,6 +149,7 @@ def test_c_means_over_columns_equals_pooled_c_means(case: dict[str, object]) -> 
     assert relative_difference(job, locals_, state) <= 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(cases, st.sampled_from(PROTOCOLS))
 def test_a_replay_has_the_bits_of_its_run(case: dict[str, object], protocol: str) -> None:

@@ -111,6 +111,7 @@ def test_what_sums_cannot_do_is_refused(more: dict[str, Any], words: str) -> Non
         cluster_job("vertical-cm", secure=True, **{**OPTIONS, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [VerticalCMeans, VerticalFuzzyCMeans])
 @pytest.mark.parametrize("init", ["k-means++", X[:4]])
 def test_peers_of_a_fleet_find_what_one_process_finds(kind: Any, init: Any) -> None:

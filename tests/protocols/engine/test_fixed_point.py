@@ -70,6 +70,7 @@ def test_every_order_and_every_tree_gives_the_same_bits(xs: list[float], random)
     assert dequantise(limbs[0], 1.0).tobytes() == reference.tobytes()
 
 
+@pytest.mark.slow
 @given(terms, st.integers(2, 8), st.integers(-60, 60))
 def test_the_error_is_half_a_grid_step_per_term_and_one_rounding_at_the_end(
     xs: list[float], limbs: int, exponent: int
@@ -145,6 +146,7 @@ def test_power_of_two_above_zero_is_one() -> None:
     assert power_of_two_above([0.0, 1.0]).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.slow
 @given(st.lists(values, min_size=1, max_size=5), st.lists(values, max_size=5), st.integers(2, 4))
 def test_several_arrays_at_once_are_each_as_if_alone(xs: list[float], ys: list[float], limbs: int) -> None:
     arrays = {"x": np.array(xs), "y": np.array([ys, ys]), "z": np.array(xs[0])}

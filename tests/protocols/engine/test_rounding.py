@@ -36,6 +36,7 @@ def _same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> boo
     )
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 6), st.floats(1e-9, 40.0), st.integers(0, 2**32 - 1))
 def test_the_receiver_rounds_as_the_sender_would(n: int, n_features: int, spread: float, seed: int) -> None:
     X = np.clip(np.random.default_rng(seed).normal(scale=spread, size=(n, n_features)), -50.0, 50.0)

@@ -227,6 +227,7 @@ def test_a_report_of_peers_that_were_not_asked_is_malformed() -> None:
     assert part.absent == {8: "malformed: it reports a set of peers that were not asked"}
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([None, 0, 0b1110111]), min_size=7, max_size=7), st.integers(0, 6))
 def test_a_context_is_dead_or_revealed_or_unknown(reports: list[int | None], maker: int) -> None:
     fleet = SecureFleet(7, burnt="record")  # t = 1

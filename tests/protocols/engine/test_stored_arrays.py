@@ -159,6 +159,7 @@ class TestOdd:
         assert plain.endswith(b"\xc4\x00")
 
 
+@pytest.mark.slow
 def test_a_log_of_thousands_of_rounds_may_be_large_itself() -> None:
     log = tuple(RoundRecord(0, (0,), {1: f"round {n} " + "x" * 120}) for n in range(9000))
     state = JobState(9000, 0, 9000, "running", "", False, 0, log, Arrays(squares=large()))

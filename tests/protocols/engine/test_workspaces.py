@@ -29,6 +29,7 @@ def test_who_needs_no_desk_has_none() -> None:
     assert Workspaces(1).prepare(job, engine.begin(job), [0, 1], 2, unexpected) == {}
 
 
+@pytest.mark.slow
 def test_threads_change_no_bit() -> None:
     job, locals_ = a_job(), [peer.local() for peer in planted(KINDS, dirt=0.1)]
     all_workspaces = [Workspaces(1), Workspaces(3)]

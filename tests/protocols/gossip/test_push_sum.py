@@ -44,6 +44,7 @@ def test_the_shares_of_metropolis_and_hastings() -> None:
     assert np.allclose(matrix, metropolis_hastings(overlay), rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 @given(connected(), st.randoms(use_true_random=False))
 def test_no_tick_changes_the_sum_of_masses(links: GossipLinks, random: object) -> None:
     rng = np.random.default_rng(len(links.members))
@@ -55,6 +56,7 @@ def test_no_tick_changes_the_sum_of_masses(links: GossipLinks, random: object) -
     assert sum(w for _, w in masses.values()) == pytest.approx(len(links.members), rel=1e-13)
 
 
+@pytest.mark.slow
 @given(connected())
 def test_columns_of_the_mixing_matrix_add_up_to_one(links: GossipLinks) -> None:
     matrix = mixing_matrix(links)

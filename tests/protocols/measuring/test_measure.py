@@ -104,6 +104,7 @@ def test_a_center_far_from_all_rows_is_measured() -> None:
     assert found.soft_davies_bouldin == pytest.approx(metrics.soft_davies_bouldin(X, centers), rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.permutations(range(8)))
 @settings(max_examples=10)
 def test_the_same_bits_whoever_holds_which_rows_in_peers_of_one(order: list[int]) -> None:
@@ -228,6 +229,7 @@ def test_centers_that_no_data_have_make_a_peer_abstain_not_crash() -> None:
         engine.contribution(job, replace(hostile, stage=len(job.stages) - 1), Local([[0.0], [9.0]]), 0, 1)
 
 
+@pytest.mark.slow
 def test_a_peer_that_measures_imports_nothing_heavy() -> None:
     program = """
 import sys

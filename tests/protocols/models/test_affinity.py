@@ -62,6 +62,7 @@ class TestStatistics:
         assert found[3] == NOTHING
         assert (codes(np.zeros((3, 3)), [True] * 3) != NOTHING).all()
 
+    @pytest.mark.slow
     @given(arrays(np.float64, (4, 5), elements=st.integers(-20, 20).map(lambda e: 2.0**e)), st.permutations(range(4)))
     def test_a_row_that_is_harder_for_all_and_the_order_of_rows_change_nothing(
         self, errors: np.ndarray, order: list[int]

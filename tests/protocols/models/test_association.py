@@ -56,6 +56,7 @@ class TestAssociation:
         found = Association(Clusters((0, 0)), [])
         assert (found.groups, found.isolated) == ((), ())
 
+    @pytest.mark.slow
     @given(graphs(), st.randoms(use_true_random=False))
     def test_order_and_direction_of_links_do_not_matter(
         self, drawn: tuple[Clusters, list[tuple[int, int]]], rng: object
@@ -67,6 +68,7 @@ class TestAssociation:
         assert one.digest == other.digest
         assert list(one.graph().edges) == list(other.graph().edges)
 
+    @pytest.mark.slow
     @given(graphs())
     def test_groups_and_isolated_clusters_part_all(self, drawn: tuple[Clusters, list[tuple[int, int]]]) -> None:
         clusters, links = drawn
@@ -76,6 +78,7 @@ class TestAssociation:
         for a, b in links:
             assert found.group_of[a] == found.group_of[b] >= 0
 
+    @pytest.mark.slow
     @given(graphs())
     def test_the_digest_tells_graphs_apart(self, drawn: tuple[Clusters, list[tuple[int, int]]]) -> None:
         clusters, links = drawn

@@ -99,6 +99,7 @@ class TestModels:
             own = [errors[labels == q].mean(axis=0) for q in range(3)]
             assert [int(np.argmin(means)) for means in own] == [0, 1, 2], "each is of its own cluster"
 
+    @pytest.mark.slow
     def test_blobs_are_what_the_digests_say(self) -> None:
         h = at("models")
         h.answers()
@@ -180,6 +181,7 @@ class TestVerdicts:
             parts = [reconstruction_errors(stack(h, models), X[labels == q]) for q in range(3)]
             assert told == affinity.verdicts(clusters, peer, parts, n_features=D)
 
+    @pytest.mark.slow
     def test_paper_as_the_mutual_test_has_them(self) -> None:
         h = at("verdicts", "paper")
         clusters, models = h.agreed.clusters, [h.agreed.model(m) for m in range(h.agreed.clusters.total)]
@@ -573,6 +575,7 @@ class TestIsolated:
         h.end()
         return h, [peer.truth for peer in peers]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("interleaved", [False, True])
     def test_it_stays_a_community_of_one(self, interleaved: bool) -> None:
         h, truth = self.ended(interleaved=interleaved)
@@ -585,6 +588,7 @@ class TestIsolated:
         assert h.agreed.alone.tolist() == [1, 0, 0, 0]
         assert [row["isolated"] for row in history(h)] == [1] * len(h.agreed.history)
 
+    @pytest.mark.slow
     def test_its_models_are_told_to_nobody_and_kept(self) -> None:
         h, _ = self.ended()
         note = h.workspaces.notes[0]
@@ -608,6 +612,7 @@ class TestStopRules:
             "hardly a row changes its cluster"
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("most", [1, 2])
     def test_after_so_many_refinements_in_any_case(self, most: int) -> None:
         h = hand(KINDS, dirt=DIRT, settled=0.0, max_refinements=most)
@@ -672,6 +677,7 @@ class TestResting:
     def models_of(h: Hand, peer: int) -> list[bytes]:
         return [h.agreed.model(index) for index in h.agreed.clusters.of(peer)]
 
+    @pytest.mark.slow
     def test_it_trains_once_more_and_then_serves_the_same_models(self) -> None:
         own = [self.models_of(h, 0) for h in self.exchanged()]
         assert len(own) == 4
@@ -696,6 +702,7 @@ class TestResting:
 
 
 class TestAway:
+    @pytest.mark.slow
     def test_who_missed_the_models_of_an_iteration_is_left_out_of_it_and_comes_in_at_the_next(self) -> None:
         h = hand(KINDS, "paper", dirt=DIRT, max_iterations=3)
         h.until("refine").round(liar=nobody_rests)
@@ -714,6 +721,7 @@ class TestAway:
         h.round()
         assert h.agreed.clusters.n_peers == 4
 
+    @pytest.mark.slow
     def test_its_communities_of_an_earlier_iteration_are_none_of_the_last(self) -> None:
         h = hand(KINDS, "paper", dirt=DIRT, max_iterations=2)
         h.until("refine").round(liar=nobody_rests)

@@ -76,6 +76,7 @@ def begun(mode: str, **options: Any) -> Hand:
     return hand(KINDS, mode, dirt=0.15, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_peer_that_remembers_nothing_comes_to_the_same_bits(mode: str, precision: str) -> None:
@@ -125,6 +126,7 @@ def test_where_not_all_errors_can_be_kept_the_verdicts_try_as_few_rows_as_they_n
     assert few.agreed.table.shape == kept.agreed.table.shape
 
 
+@pytest.mark.slow
 def test_when_the_job_is_over_a_peer_remembers_nothing() -> None:
     h = begun("refined")
     h.end()

@@ -64,6 +64,7 @@ class TestAverageLinkage:
         assert [(m.first, m.second) for m in found] == [(m.first, m.second) for m in expected]
         assert [m.height for m in found] == pytest.approx([m.height for m in expected])
 
+    @pytest.mark.slow
     @given(matrices(distinct=False))
     def test_with_equal_distances_too_nobody_meets_who_may_not(self, distances: np.ndarray) -> None:
         merges = average_linkage(distances)

@@ -83,6 +83,7 @@ class TestOneDirection:
         with pytest.raises(UsageError, match=match):
             passes(self.table, 0, [False, True, True], **more)  # type: ignore[arg-type]
 
+    @pytest.mark.slow
     @given(ERRORS, st.sampled_from(NORMALISATIONS), st.floats(0, 1), st.floats(0, 1))
     def test_a_larger_theta_and_a_smaller_alpha_pass_more(
         self, table: np.ndarray, normalisation: str, one: float, other: float

@@ -58,6 +58,7 @@ class TestByBestModels:
 
 
 class TestBoth:
+    @pytest.mark.slow
     @BOTH
     @given(TABLES, st.integers(1, 5))
     def test_every_row_has_the_best_of_its_choices(self, refine: object, table: np.ndarray, k: int) -> None:

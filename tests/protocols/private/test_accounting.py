@@ -64,6 +64,7 @@ def test_values_in_closed_form() -> None:
     assert delta_of(3.0, 0.0) == epsilon_of(1e-9, 0.0) == 0.0
 
 
+@pytest.mark.slow
 @given(epsilon=EPSILONS, delta=DELTAS)
 def test_the_inverses_are_on_the_safe_side_and_near(epsilon: float, delta: float) -> None:
     mu = mu_for(epsilon, delta)

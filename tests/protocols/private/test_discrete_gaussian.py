@@ -32,6 +32,7 @@ def chi_square(found: np.ndarray, weight: object) -> float:
     return float(chi2.sf(statistic, np.count_nonzero(often)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [Fraction(1, 5), Fraction(1), Fraction(7, 3), Fraction(900)])
 def test_its_probabilities_are_those_of_the_discrete_gaussian(variance: Fraction) -> None:
     found = discrete_gaussians(variance, N, entropy(1))
@@ -83,6 +84,7 @@ def test_events_are_decided_beyond_the_first_word() -> None:
         assert words.happens(1, 3) is wanted
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 40), variance=st.fractions(Fraction(1, 10), 1000))
 def test_the_same_bytes_give_the_same_numbers(seed: int, size: int, variance: Fraction) -> None:
     one, other = (discrete_gaussians(variance, size, entropy(seed)) for _ in range(2))

@@ -86,6 +86,7 @@ def test_bytes_and_back(jobs: list[tuple[str, float, int]]) -> None:
     assert ledger_of(jobs).encode() == ledger.encode()
 
 
+@pytest.mark.slow
 @given(jobs=JOBS, day=st.integers(0, 250))
 def test_no_window_holds_more_than_the_budget(jobs: list[tuple[str, float, int]], day: int) -> None:
     ledger = PrivacyLedger()
@@ -96,12 +97,14 @@ def test_no_window_holds_more_than_the_budget(jobs: list[tuple[str, float, int]]
     assert math.fsum(within) <= MONTH.mu_squared * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(jobs=JOBS, day=st.integers(0, 250))
 def test_what_is_older_can_be_dropped(jobs: list[tuple[str, float, int]], day: int) -> None:
     ledger = ledger_of(jobs)
     assert ledger.since(day - 29).reserved(day, 30) == ledger.reserved(day, 30)
 
 
+@pytest.mark.slow
 @given(jobs=JOBS, position=st.integers(0, 10**6), bit=st.integers(0, 7), cut=st.integers(0, 10**6))
 def test_changed_bytes_are_refused(jobs: list[tuple[str, float, int]], position: int, bit: int, cut: int) -> None:
     data = bytearray(ledger_of(jobs).encode())

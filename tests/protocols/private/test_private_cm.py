@@ -150,6 +150,7 @@ class TestByHand:
 
 
 class TestOneRow:
+    @pytest.mark.slow
     @given(
         data=st.data(),
         rows=arrays(np.float64, st.tuples(st.integers(0, 12), st.just(3)), elements=VALUES),
@@ -173,6 +174,7 @@ class TestOneRow:
         assert not np.delete(sums, changed, axis=0).any()
         assert (np.abs(sums) <= ONE).all()
 
+    @pytest.mark.slow
     @given(rows=arrays(np.float64, st.tuples(st.integers(0, 12), st.just(2)), elements=VALUES))
     def test_no_rows_make_a_peer_abstain(self, rows: np.ndarray) -> None:
         job = job_of(([0.0, 0.0], [1.0, 1.0]))
@@ -190,6 +192,7 @@ class TestOneRow:
 
 
 class TestOneLimb:
+    @pytest.mark.slow
     @given(
         rows=arrays(np.float64, st.tuples(st.integers(0, 30), st.just(2)), elements=VALUES),
         n_peers=st.integers(1, 4096),
@@ -332,6 +335,7 @@ class TestStates:
 
 
 class TestBox:
+    @pytest.mark.slow
     @given(n_clusters=st.integers(1, 9), seed=st.integers(0, 99))
     def test_spread_centers_lie_in_the_box_and_apart(self, n_clusters: int, seed: int) -> None:
         box = Box(np.array([5.0, -1.0]), np.array([2.0, 0.5]))

@@ -27,6 +27,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_it_comes_back_as_it_was(entry: KeyEntry) -> None:
     assert KeyEntry.decode(entry.index, entry.encode()) == entry
@@ -53,6 +54,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
         KeyEntry.decode(0, data)
 
 
+@pytest.mark.slow
 @given(ENTRIES, st.integers(0, 10**6), st.integers(1, 255))
 def test_an_answer_with_a_changed_byte_is_refused_or_still_an_answer(answer: KeyEntry, place: int, flip: int) -> None:
     data = bytearray(answer.encode())

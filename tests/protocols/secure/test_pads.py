@@ -27,6 +27,7 @@ def words(*values: int) -> Numbers:
     return np.array(values, dtype=np.uint64)
 
 
+@pytest.mark.slow
 @given(
     contributions=st.lists(st.lists(ALL_BITS, min_size=3, max_size=3), min_size=2, max_size=6),
     data=st.data(),

@@ -46,6 +46,7 @@ def over_the_wire(fields: object) -> Any:
     return msgpack.unpackb(msgpack.packb(fields))
 
 
+@pytest.mark.slow
 @given(PARTS)
 def test_it_comes_back_as_it_was(part: Secured) -> None:
     assert Secured.unpacked(over_the_wire(part.packed())) == part
@@ -65,12 +66,14 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN)
 def test_anything_else_is_refused(fields: object) -> None:
     with pytest.raises(WireError, match="secured part is malformed"):
         Secured.unpacked(fields)
 
 
+@pytest.mark.slow
 def test_a_part_with_another_value_in_one_place_is_refused_or_is_what_it_says() -> None:
     outcomes: Counter[str] = Counter()
 

@@ -39,11 +39,13 @@ def test_worlds_break_no_promise(swarm: str, n_seeds: int) -> None:
     assert sum(times for what, times in counts.items() if what.startswith("done: ")) >= n_seeds / 2
 
 
+@pytest.mark.slow
 def test_messages_go_around_a_neighbour_that_loses_large_ones_for_good() -> None:
     """Each open went the same way, and each answer: an aggregator waited for ever for enough keys."""
     assert not run(2058, "any-core").failure
 
 
+@pytest.mark.slow
 def test_everything_is_drawn() -> None:
     plans = [draw(seed) for seed in range(1500)]
     assert {job.kind for plan in plans for job in plan.jobs} == set(JOBS)
@@ -57,6 +59,7 @@ def test_everything_is_drawn() -> None:
     assert sum(not plan.all_heal for plan in plans) > 200
 
 
+@pytest.mark.slow
 def test_a_core_is_a_majority_that_is_connected() -> None:
     for seed in range(300):
         plan = draw(seed, SWARMS["any-core"])
@@ -76,6 +79,7 @@ def test_a_core_is_a_majority_that_is_connected() -> None:
             assert reached == set(plan.core)
 
 
+@pytest.mark.slow
 def test_a_run_depends_on_its_seed_alone() -> None:
     assert run(2).trace == run(2).trace != run(4).trace
 
@@ -87,6 +91,7 @@ def test_a_plan_is_told_in_lines() -> None:
     assert len(lines) == 1 + len(plan.jobs) + len(plan.phase_crashes) + len(plan.faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAULTS)
 def test_each_fault_alone_is_survived(kind: str) -> None:
     plan = draw(0, Bounds(jobs=("plain",), faults=(kind,), heals="all"))
@@ -97,6 +102,7 @@ def test_each_fault_alone_is_survived(kind: str) -> None:
     assert result.counts[f"fault: {kind}"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", JOBS)
 def test_each_job_alone_ends_while_peers_are_enrolled_and_revoked(kind: str) -> None:
     if JOBS[kind].data == "labelled":

@@ -128,11 +128,13 @@ class TestSeedsThatOnceFoundABug:
         assert outcome.plan.named_aggregator
         assert outcome.counts["wiped store"] >= 1
 
+    @pytest.mark.slow
     def test_181_a_busy_flag_does_not_outlive_the_life_of_its_peer(self) -> None:
         outcome = check(181)
         assert outcome.plan.missing == "all"
         assert outcome.counts["restart"] >= 2
 
+    @pytest.mark.slow
     def test_7_a_wiped_peer_still_learns_the_end(self) -> None:
         assert check(7).counts["wiped store"] >= 1
 

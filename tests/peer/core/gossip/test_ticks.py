@@ -181,6 +181,7 @@ def test_a_word_that_is_none_may_be_replaced() -> None:
     assert a.exchange.words() == {"b": b"good"}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.booleans()), max_size=120))
 def test_no_order_of_deliveries_mixes_ticks_up(steps: list[tuple[bool, int, bool]]) -> None:
     """Each side counts up; whatever is delivered when, lost or twice, each hears the other's numbers in order."""

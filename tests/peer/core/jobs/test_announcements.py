@@ -41,6 +41,7 @@ def told(net: Net, at: str) -> list[str]:
     return sorted({key for facts_ in known.values() for key in facts_ if key.startswith("job/")})
 
 
+@pytest.mark.slow
 def test_a_finished_job_is_told_again_for_a_day_in_which_the_peer_was_up() -> None:
     net = fleet()
     job = done(net)
@@ -58,6 +59,7 @@ def test_a_finished_job_is_told_again_for_a_day_in_which_the_peer_was_up() -> No
     assert job in net.core("p2").jobs.jobs, "its result is kept"
 
 
+@pytest.mark.slow
 def test_after_its_day_a_job_is_told_by_no_peer_whatever_restarts() -> None:
     net = fleet()
     jobs = [done(net) for _ in range(6)]

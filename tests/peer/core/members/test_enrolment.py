@@ -454,6 +454,7 @@ def test_a_peer_with_another_roster_is_excused_for_a_minute_for_facts_that_are_r
     assert excused(net, "p2", 5)
 
 
+@pytest.mark.slow
 def test_a_peer_that_comes_back_with_an_older_roster_is_excused_for_a_minute() -> None:
     net = fleet(serial=1)
     net.crash("p3")
@@ -487,6 +488,7 @@ def test_a_device_that_is_revoked_or_gets_new_keys_hears_why_before_its_link_end
     assert "Disconnect" in kinds[kinds.index("TakeRoster") :]
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_not_asked_for_is_checked_once_a_minute_from_each_peer() -> None:
     """It may be the one that revokes this device; a peer that sends many costs no more than that."""
     net = fleet(4)

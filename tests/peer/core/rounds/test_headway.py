@@ -125,6 +125,7 @@ def test_a_state_that_one_peer_fetched_slowly_lets_others_fetch_for_longer_but_n
     assert list(patience.lost_with(opened)) == ([] if fetches else [("p3", Resort.GIVE_UP_BUSY)])
 
 
+@pytest.mark.slow
 def test_a_worker_that_hashes_a_state_for_ever_is_not_reported_as_busy_for_ever() -> None:
     net = Net(3)
     net.meet()
@@ -143,6 +144,7 @@ def test_a_worker_that_hashes_a_state_for_ever_is_not_reported_as_busy_for_ever(
     assert replies[first + replies[first:].index(False) :].count(True) == 0
 
 
+@pytest.mark.slow
 def test_a_peer_whose_worker_may_hang_lets_the_others_stand_first() -> None:
     """It once won the election by chance, and the job stood still for another term."""
     for hung, other in (("p2", "p3"), ("p3", "p2")):
