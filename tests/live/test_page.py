@@ -19,9 +19,9 @@ from tests.processes.by_hand import Fleet
 from p2pclust.hosts.client import Connection
 from p2pclust.lab.live.address import Address
 from p2pclust.lab.live.ask import FleetFollower
-from p2pclust.lab.live.scene import Scene, recorded
 from p2pclust.lab.live.server import LivePage
 from p2pclust.lab.live.shown import FollowedRun, Replay
+from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.engine.compose import cluster_job

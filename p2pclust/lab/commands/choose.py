@@ -22,7 +22,7 @@ from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
     from p2pclust.lab.scenario.file.schema import Scenario
-    from p2pclust.lab.testbed.spec import Event
+    from p2pclust.lab.testbed.spec import LogLine
 
 
 def choose(
@@ -132,7 +132,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         stack.enter_context(ended_like_ctrl_c())
         begun = count()
 
-        def take(event: Event) -> None:
+        def take(event: LogLine) -> None:
             if advance is not None and event["verb"] == "submitted":
                 advance(next(begun))
 

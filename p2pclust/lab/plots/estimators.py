@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +17,31 @@ from p2pclust.lab.plots.inline import Drawing
 from p2pclust.lab.plots.palette import INK, PAPER, SERIES, cluster_colour, cluster_hues
 from p2pclust.lab.plots.rounds import movement_drawing, rounds_of
 from p2pclust.lab.plots.scatter import Colouring, evenly, plane_of, scatter_drawing
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
+from p2pclust.overlay import Overlay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """What a fit keeps of the fleet that ran it, for pictures: its overlay at the start, and its run."""
+
+    links: Overlay
+    run: RunState
+
+    @classmethod
+    def of(cls, spec: FleetSpec, result: FleetResult) -> FleetRun:
+        """Return what pictures need of a run."""
+        names = tuple(peer.name for peer in spec.peers)
+        if spec.overlay is None:
+            links = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
+        else:
+            links = Overlay(names, tuple((name, other) for name, near in spec.overlay.items() for other in near))
+        return cls(links, RunState.of(map(Event.of, result.events), names))
 
 
 def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
@@ -58,7 +82,7 @@ def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
         raise UsageError(f"{type(this).__name__} does not know how far centers moved in each round of its fit")
     worth = [] if X is None else _worth(this, X)
     fleet = this._course.fleet
-    terms = [] if fleet is None else fleet.later_terms
+    terms = [] if fleet is None else fleet.run.later_terms()
     rounds = rounds_of(this._clustered, len(moved))
     ax = ax or shown_axes(5.4, 3.4)
     movement_drawing(rounds, moved, this._tol, terms, what=this._moves, on=ax)
@@ -79,8 +103,8 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
     # Imported here: only what a fleet ran needs it.
     from p2pclust.lab.plots.roles import roles_drawing
 
-    groups = dict.fromkeys(fleet.names, "peer")
-    return roles_drawing(fleet.links, groups, fleet.chronicle, on=ax or shown_axes(5.8, 5.0)).axes
+    groups = dict.fromkeys(fleet.links.names, "peer")
+    return roles_drawing(fleet.links, groups, fleet.run, on=ax or shown_axes(5.8, 5.0)).axes
 
 
 def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:

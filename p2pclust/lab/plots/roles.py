@@ -14,7 +14,8 @@ from p2pclust.lab.plots.canvas import dot_key, line_key
 from p2pclust.lab.plots.inline import Drawing
 from p2pclust.lab.plots.palette import CROWN, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.plots.places import on_page, short_name, write_beside, write_names
-from p2pclust.lab.testbed.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.lab.run.state import ASLEEP, RunState
+from p2pclust.lab.run.views import Span, Term
 from p2pclust.lab.topology.layout import lay_out
 from p2pclust.overlay import Overlay
 from p2pclust.tools.units import size
@@ -33,7 +34,7 @@ _SHAPES: Final = "oshpv^"  # of device classes, where each peer has its own colo
 def roles_drawing(
     overlay: Overlay,
     groups: Mapping[str, str],
-    chronicle: Chronicle,
+    run: RunState,
     *,
     load: Mapping[tuple[str, str], int] | None = None,
     tips: Mapping[str, str] | None = None,
@@ -57,16 +58,16 @@ def roles_drawing(
     places = lay_out(overlay)
     places = on_page(places, float(np.clip(math.sqrt(len(places)) + 1.0, 2.6, 7.0)))
     place_of = dict(zip(overlay.names, places, strict=True))
-    outside = _outside(places, sorted(chronicle.strangers))
+    outside = _outside(places, sorted(run.strangers))
     places = np.concatenate([places, *(place[np.newaxis] for place in outside.values())])
     low, high = places.min(axis=0), places.max(axis=0)
     width, height = (max(4.2, side) for side in high - low + (2.2, 1.0))
     drawing = Drawing.new(width, height + 0.5, on=on)
     axes = drawing.axes
     size = float(np.clip(11000 / overlay.n_peers, 24, 520))
-    links = {**dict.fromkeys(overlay.links), **dict.fromkeys(chronicle.linked)}
-    _draw_links(drawing, list(links), place_of, chronicle, load or {})
-    _draw_peers(drawing, place_of, groups, chronicle, size, tips or {})
+    links = {**dict.fromkeys(overlay.links), **dict.fromkeys(run.linked)}
+    _draw_links(drawing, list(links), place_of, run, load or {})
+    _draw_peers(drawing, place_of, groups, run, size, tips or {})
     _draw_strangers(drawing, outside, size, tips or {})
     middle = (low + high) / 2
     axes.set(
@@ -74,7 +75,7 @@ def roles_drawing(
         aspect="equal",
     )  # fmt: skip
     axes.axis("off")
-    _legend(drawing, groups, chronicle, loaded=bool(load))
+    _legend(drawing, groups, run, loaded=bool(load))
     return drawing
 
 
@@ -102,7 +103,7 @@ def _draw_strangers(
 
 
 def _draw_links(
-    drawing: Drawing, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], chronicle: Chronicle,
+    drawing: Drawing, links: Sequence[tuple[str, str]], place_of: Mapping[str, Floats], run: RunState,
     load: Mapping[tuple[str, str], int],
 ) -> None:  # fmt: skip
     from matplotlib.collections import LineCollection
@@ -115,24 +116,24 @@ def _draw_links(
         drawing.axes.add_collection(LineCollection(lines, colors=LINK, linewidths=widths, alpha=faint, zorder=1))
         return
     for link, line, wide in zip(links, lines, widths, strict=True):
-        spans = chronicle.linked.get(link, [Span(0.0, chronicle.end)])
-        share = sum(span.end - span.start for span in spans) / (chronicle.end or 1.0)
+        spans = run.linked.get(link, [Span(0.0, run.t)])
+        share = sum(span.end - span.start for span in spans) / (run.t or 1.0)
         (drawn,) = drawing.axes.plot(
             *line.T, color=LINK, linewidth=wide, alpha=faint * (0.2 + 0.8 * share), solid_capstyle="round", zorder=1
         )
         tip, when = f"{link[0]} – {link[1]}" + (f": {size(load[link])}" if link in load else ""), None
-        if not chronicle.steady(spans):
-            tip += f", linked for {share * chronicle.end:.2f} s"
+        if not run.steady(spans):
+            tip += f", linked for {share * run.t:.2f} s"
             when = [(span.start, span.end) for span in spans]
         drawing.mark(drawn, kind="way", when=when, tip=tip)
 
 
 def _draw_peers(
-    drawing: Drawing, place_of: Mapping[str, Floats], groups: Mapping[str, str], chronicle: Chronicle, size: float,
+    drawing: Drawing, place_of: Mapping[str, Floats], groups: Mapping[str, str], run: RunState, size: float,
     tips: Mapping[str, str],
 ) -> None:  # fmt: skip
     colours, shapes = palette.peer_colours(groups), _shapes(groups)
-    terms_of = {name: [term for term in chronicle.terms if term.peer == name and not term.within] for name in place_of}
+    terms_of = {name: [term for term in run.terms if term.peer == name and not term.within] for name in place_of}
     for name, place in place_of.items():
 
         def put(area: float, colour: str, place: Floats = place, **how: Any) -> Artist:
@@ -145,12 +146,12 @@ def _draw_peers(
         dot = put(1.0, colours[name], marker=shape, edgecolors=PAPER, linewidths=1.0, zorder=3)
         if len(place_of) <= _POINTED:
             drawing.mark(dot, kind="peer", peer=name, tip=tips.get(name, name))
-        away = [(span.start, span.end) for span in chronicle.away.get(name, ())]
+        away = [(span.start, span.end) for span in run.peers[name].away]
         if away:
             drawing.mark(put(0.62, PAPER, linewidths=0, alpha=0.85, zorder=4), when=away)
-            failed = [span for span in chronicle.away[name] if not span.what.startswith(ASLEEP)]
-            back = [(span.start, span.end) for span in failed if span.end < chronicle.end]
-            gone = [(span.start, span.end) for span in failed if span.end >= chronicle.end]
+            failed = [span for span in run.peers[name].away if not span.what.startswith(ASLEEP)]
+            back = [(span.start, span.end) for span in failed if span.end < run.t]
+            gone = [(span.start, span.end) for span in failed if span.end >= run.t]
             if back:
                 drawing.mark(put(0.35, GOOD, marker=">", linewidths=0, zorder=5), when=back)
             if gone:
@@ -180,22 +181,22 @@ def _shapes(groups: Mapping[str, str]) -> dict[str, str]:
     return {group: _SHAPES[n % len(_SHAPES)] if own else "o" for n, group in enumerate(palette.device_colours(groups))}
 
 
-def _legend(drawing: Drawing, groups: Mapping[str, str], chronicle: Chronicle, *, loaded: bool) -> None:
-    members = [group for name, group in groups.items() if name not in chronicle.strangers]
+def _legend(drawing: Drawing, groups: Mapping[str, str], run: RunState, *, loaded: bool) -> None:
+    members = [group for name, group in groups.items() if name not in run.strangers]
     own, shapes = palette.own_colours(groups), _shapes(groups)
     keys = [
         dot_key(f"{group} ({members.count(group)})", LINK if own else colour, shapes[group], markeredgecolor=PAPER)
         for group, colour in palette.device_colours(groups).items()
         if group in members and (palette.share_classes(groups) or len({*groups.values()}) == 1)
     ]
-    away = [span for spans in chronicle.away.values() for span in spans]
+    away = [span for peer in run.peers.values() for span in peer.away]
     failed = [span for span in away if not span.what.startswith(ASLEEP)]
-    strangers = f"stranger, kept out ({len(chronicle.strangers)})"
-    ringed = any(not term.within for term in chronicle.terms)
-    gone, back = (any((span.end >= chronicle.end) == lost for span in failed) for lost in (True, False))
-    fleeting = not all(map(chronicle.steady, chronicle.linked.values()))
+    strangers = f"stranger, kept out ({len(run.strangers)})"
+    ringed = any(not term.within for term in run.terms)
+    gone, back = (any((span.end >= run.t) == lost for span in failed) for lost in (True, False))
+    fleeting = not all(map(run.steady, run.linked.values()))
     more = (
-        (chronicle.strangers, dot_key(strangers, PAPER, "D", markeredgecolor=INK)),
+        (run.strangers, dot_key(strangers, PAPER, "D", markeredgecolor=INK)),
         (ringed, dot_key("aggregated", PAPER, markeredgecolor=CROWN, markeredgewidth=3)),
         (gone, dot_key("gone for good", WRONG, "x", markeredgewidth=2.5)),
         (back, dot_key("was away, and came back", GOOD, ">")),
