@@ -81,7 +81,7 @@ class ChoiceOfClusters:
         UsageError
             If matplotlib is not installed, or the file cannot be written.
         """
-        plots = laboratory("plots.choice", "the plot of a choice")
+        plots = laboratory("pictures.estimators", "the plot of a choice")
         refusal = plots.plot_refusal(path)
         if refusal:
             raise UsageError(refusal)

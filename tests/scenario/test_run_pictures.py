@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from tests.happened import happened
 
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import CLASSES, CLUSTERS
-from p2pclust.lab.plots.roles import roles_drawing
-from p2pclust.lab.plots.rounds import attendance_drawing, movement_drawing, objective_drawing
-from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
-from p2pclust.lab.run.state import RunState
-from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.lab.scenario.pictures.shares import (
+from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.lab.pictures.overlay import roles_drawing
+from p2pclust.lab.pictures.palette import CLASSES, CLUSTERS
+from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.pictures.shares import (
     agreement_drawing,
     centers_drawing,
     certainty_drawing,
@@ -28,7 +27,8 @@ from p2pclust.lab.scenario.pictures.shares import (
     holdings_drawing,
     matched,
 )
-from p2pclust.lab.scenario.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.lab.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.lab.run.state import RunState
 from p2pclust.overlay import Overlay
 
 pytestmark = pytest.mark.slow  # each figure takes a tenth of a second

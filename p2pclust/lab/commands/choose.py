@@ -67,7 +67,7 @@ def choose(
       p2pclust choose iris-kmeans --clusters 1-5
       p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
     """
-    from p2pclust.lab.plots.choice import plot_refusal  # noqa: PLC0415
+    from p2pclust.lab.pictures.estimators import plot_refusal  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415

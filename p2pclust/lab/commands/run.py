@@ -118,7 +118,7 @@ def _carry_out(
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
-    from p2pclust.lab.plots import canvas  # noqa: PLC0415
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.run.events import Event  # noqa: PLC0415
     from p2pclust.lab.run.scene import OPENING, Scene  # noqa: PLC0415
     from p2pclust.lab.scenario.run import carry_out  # noqa: PLC0415

@@ -133,6 +133,22 @@ class Findings:
         longest = max(curve.size for curve in curves)
         return np.array([np.concatenate([curve, np.full(longest - curve.size, np.nan)]) for curve in curves])
 
+    def all_curves(self, rows: Mapping[str, str], measure: str) -> dict[str, NDArray[np.float64]]:
+        """Return the curves of each row that has them, by its label."""
+        return {label: self.curves(row, measure) for label, row in rows.items() if self.has(row, measure)}
+
+    def by_groups(
+        self, groups: Sequence[str], within: Sequence[str], measure: str
+    ) -> dict[str, dict[int, tuple[float, float]]]:
+        """Return mean and deviation of the rows named ``group, within``: by `within`, by the place of the group."""
+        found: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in within}
+        for name, known in found.items():
+            for place, group in enumerate(groups):
+                row = f"{group}, {name}"
+                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all():
+                    known[place] = (self.mean(row, measure), self.sd(row, measure))
+        return found
+
     def is_curve(self, row: str, measure: str) -> bool:
         """Whether there is one number per round."""
         return any(isinstance(value, list) for value in self._samples[row][measure].values())

@@ -34,7 +34,6 @@ from p2pclust.lab.scenario.file.load import (
 )
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import folder
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.lab.scenario.outcome.evaluate import (
     RowsLeftOut,
@@ -44,7 +43,7 @@ from p2pclust.lab.scenario.outcome.evaluate import (
     rows_left_out,
     suspects_by_report,
 )
-from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
 from p2pclust.lab.scenario.outcome.labels import write_labels
 from p2pclust.lab.simulation.world.traffic import summary

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from p2pclust.lab.attacks.findings import AttackResult
-from p2pclust.lab.plots import canvas
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import CURVE, GOOD, INK, LINK, WRONG
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.pictures.bars import value_bars
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, WRONG
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
 
@@ -29,12 +30,13 @@ def attacks_section(story: JobStory) -> Section | None:
     table += [_line(audited, one) for one in audited.findings]
     pictures: list[Picture] = []
     if canvas.can_draw():
-        pictures.append(picture_of(recovered_drawing(audited.findings), "share of rows that came back, by attack", ""))
-        if (aucs := auc_drawing(audited.findings)) is not None:
+        pictures.append(picture_of(_recovered(audited.findings), "share of rows that came back, by attack", ""))
+        if any(one.auc is not None for one in audited.findings):
             caption = (
                 "How often a row that a model was trained on looks more familiar to it than one that was withheld."
             )
-            pictures.append(picture_of(aucs, "how well models recognise members, by attack", caption))
+            alt = "how well models recognise members, by attack"
+            pictures.append(picture_of(_recognised(audited.findings), alt, caption))
     return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)
 
 
@@ -46,47 +48,26 @@ def _line(audited: AuditedJob, one: AttackResult) -> list[str]:
     return [one.observer, one.attack, f"{one.rows:,}", one.words, named]
 
 
-def recovered_drawing(findings: Sequence[AttackResult]) -> Drawing:
+def _recovered(findings: Sequence[AttackResult]) -> Drawing:
     """Draw a bar for each attack that looks for rows: the percentage of the rows that came back exactly."""
-    drawn = [one for one in findings if one.recovered is not None]
-    shares = [100.0 * (one.recovered or 0) / max(one.rows, 1) for one in drawn]
-    drawing = _lanes(drawn, "rows that came back exactly (% of those attacked)")
-    top = max([*shares, 10.0])
-    for lane, (one, share) in enumerate(zip(drawn, shares, strict=True)):
-        text = f"{one.recovered:,} of {one.rows:,}"
-        (bar,) = drawing.axes.barh([lane], [share], 0.66, color=WRONG if one.recovered else GOOD)
-        drawing.mark(bar, tip=f"{one.observer}, {one.attack}: {text} rows")
-        drawing.axes.annotate(
-            text, (share, lane), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
-        )
-    drawing.axes.set_xlim(0, 1.25 * top)
-    return drawing
+    drawn = [(one, one.recovered) for one in findings if one.recovered is not None]
+    shares = [100.0 * recovered / max(one.rows, 1) for one, recovered in drawn]
+    texts = [f"{recovered:,} of {one.rows:,}" for one, recovered in drawn]
+    return value_bars(
+        [f"{one.observer}: {one.attack}" for one, _ in drawn], shares, texts,
+        [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(drawn, texts, strict=True)],
+        [WRONG if recovered else GOOD for _, recovered in drawn],
+        across="rows that came back exactly (% of those attacked)", most=1.25 * max([*shares, 10.0]),
+    )  # fmt: skip
 
 
-def auc_drawing(findings: Sequence[AttackResult]) -> Drawing | None:
-    """Draw how well models recognise rows that they were trained on; None if no attack tried."""
-    drawn = [one for one in findings if one.auc is not None]
-    if not drawn:
-        return None
-    drawing = _lanes(drawn, "area under the curve (dashed: a guess)")
-    for lane, one in enumerate(drawn):
-        assert one.auc is not None
-        (bar,) = drawing.axes.barh([lane], [one.auc], 0.66, color=CURVE)
-        drawing.mark(bar, tip=f"{one.observer}, {one.attack}: {one.auc:.3f}")
-        drawing.axes.annotate(
-            f"{one.auc:.2f}", (one.auc, lane), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
-        )
+def _recognised(findings: Sequence[AttackResult]) -> Drawing:
+    """Draw how well models recognise rows that they were trained on."""
+    drawn = [(one, one.auc) for one in findings if one.auc is not None]
+    drawing = value_bars(
+        [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],
+        [f"{auc:.2f}" for _, auc in drawn], [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in drawn],
+        [CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
+    )  # fmt: skip
     drawing.axes.axvline(0.5, color=INK, linestyle="--", linewidth=1)
-    drawing.axes.set_xlim(0, 1.1)
-    return drawing
-
-
-def _lanes(findings: Sequence[AttackResult], across: str) -> Drawing:
-    drawing = Drawing.new(6.5, 0.36 * len(findings) + 0.9, "", across, sides=("bottom",))
-    axes = drawing.axes
-    axes.set_yticks(range(len(findings)), [f"{one.observer}: {one.attack}" for one in findings], fontsize=9)
-    axes.set_ylim(len(findings) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color=LINK, alpha=0.25)
-    axes.set_axisbelow(True)
     return drawing

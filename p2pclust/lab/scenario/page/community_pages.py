@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.lab.plots.canvas import data_address, width_in_pixels
-from p2pclust.lab.plots.palette import cluster_hues
+from p2pclust.lab.pictures.bars import Cost, bytes_drawing
+from p2pclust.lab.pictures.canvas import data_address, width_in_pixels
+from p2pclust.lab.pictures.curves import history_drawings
+from p2pclust.lab.pictures.graph import association_drawing, community_names
+from p2pclust.lab.pictures.palette import cluster_hues
+from p2pclust.lab.pictures.shares import reconstruction_figure
 from p2pclust.lab.run.events import Combined
 from p2pclust.lab.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
-from p2pclust.lab.scenario.pictures.cost import Cost, bytes_drawing
-from p2pclust.lab.scenario.pictures.curves import history_drawings
-from p2pclust.lab.scenario.pictures.graph import association_drawing, community_names
-from p2pclust.lab.scenario.pictures.models import reconstruction_figure
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
@@ -117,7 +117,7 @@ class CommunityStory(JobStory):
 
     @cached_property
     def curves(self) -> dict[str, list[float]]:
-        """The curves of :data:`p2pclust.lab.scenario.pictures.curves.PANELS`; the first value is before the first step."""
+        """The curves of :data:`p2pclust.lab.pictures.curves.PANELS`; the first value is before the first step."""
         history, nan = self.agreed.history, float("nan")
         column = {name: history[:, number].tolist() for number, name in enumerate(HISTORY)}
         steps = len(history)

@@ -8,15 +8,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.plots import canvas
-from p2pclust.lab.plots.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
-from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.pictures import canvas, shares
+from p2pclust.lab.pictures.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
+from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.round_pages import rounds_section
 from p2pclust.lab.scenario.page.rows import JobRows
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
-from p2pclust.lab.scenario.pictures import shares
-from p2pclust.lab.scenario.pictures.timeline import LANES
 from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 

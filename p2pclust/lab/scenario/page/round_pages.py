@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p2pclust.lab.plots.rounds import attendance_drawing, movement_drawing, objective_drawing, rounds_of
+from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, objective_drawing, rounds_of
+from p2pclust.lab.pictures.timeline import lanes_of
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.rows import worth_of
 from p2pclust.lab.scenario.page.story import NARROW, JobStory, picture_of
-from p2pclust.lab.scenario.pictures.timeline import lanes_of
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from p2pclust.lab.plots import canvas
-from p2pclust.lab.plots.palette import own_colours, share_classes
-from p2pclust.lab.plots.places import counted
-from p2pclust.lab.plots.roles import roles_drawing
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.pictures.overlay import roles_drawing
+from p2pclust.lab.pictures.palette import own_colours, share_classes
+from p2pclust.lab.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.outcome.compare import shown
 from p2pclust.lab.scenario.page.attack_pages import attacks_section
 from p2pclust.lab.scenario.page.job_pages import job_sections
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.lab.scenario.page.story import NARROW, JobStory, RunStory, picture_of
-from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.lab.scenario.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.overlay import Overlay
+from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 _ABOUT: Final = (
@@ -43,8 +43,8 @@ def write_run_page(out: Path, story: RunStory) -> None:
     seconds = f"{result['wall_seconds']:.1f} s"
     if result["virtual_seconds"] is not None:
         seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
-    strangers = f" and {counted(len(story.strangers), 'stranger')}" if story.strangers else ""
-    peers = f"{counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    strangers = f" and {counted(len(story.strangers), 'strangers')}" if story.strangers else ""
+    peers = f"{counted(len(story.shares) - len(story.strangers), 'peers')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
     # Without pictures the page has little but its tables.
     unfolded = not canvas.can_draw()
@@ -175,7 +175,7 @@ def _failed(story: RunStory) -> str:
     if out:
         refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.run.refusals.items())[:1])
         others = len(story.run.refusals) - 1
-        refused += f" and {counted(others, 'other')}" if others > 0 else ""
+        refused += f" and {counted(others, 'others')}" if others > 0 else ""
         who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
         text += f"{who}{f': refused by {refused}' if refused else ''}."
     return text.strip()

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.plots.inline import Drawing
+from p2pclust.lab.pictures.canvas import Drawing
 from p2pclust.lab.run.events import Event
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
-from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence, contributed
 from p2pclust.lab.scenario.page.page import Picture
 from p2pclust.lab.scenario.page.rows import JobRows, rows_of
 from p2pclust.lab.testbed.spec import FleetResult

@@ -1,4 +1,4 @@
-"""The overlay of a run: its links and their traffic, the aggregators, and the peers that failed."""
+"""Overlays: alone, with cut vertices, or of a run, with the traffic of links, the aggregators and the peers that failed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.plots import palette
-from p2pclust.lab.plots.canvas import dot_key, line_key
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import CROWN, GOOD, INK, LINK, PAPER, WRONG
-from p2pclust.lab.plots.places import on_page, short_name, write_beside, write_names
+from p2pclust.lab.pictures import palette
+from p2pclust.lab.pictures.canvas import Drawing, dot_key, line_key, new_figure
+from p2pclust.lab.pictures.palette import CROWN, CURVE, GOOD, INK, LINK, PAPER, WRONG
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span, Term
 from p2pclust.lab.topology.layout import lay_out
+from p2pclust.lab.topology.measures import cut_vertices
 from p2pclust.overlay import Overlay
+from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
 Floats = NDArray[np.float64]
 
 _NAMED: Final = 40  # with more peers there is no room for names
 _POINTED: Final = 120  # with more peers, or five times as many links, they have no tips
+_MANY: Final = 2000  # more links than this are drawn fainter
+_PAGE: Final = 9.0  # inches, the longer side of an overlay alone
 _SHAPES: Final = "oshpv^"  # of device classes, where each peer has its own colour
 
 
@@ -205,3 +209,144 @@ def _legend(drawing: Drawing, groups: Mapping[str, str], run: RunState, *, loade
         (loaded, line_key("wide: carried many bytes", color=LINK, linewidth=4)),
     )
     drawing.legend([*keys, *(key for there, key in more if there)])
+
+
+def overlay_figure(overlay: Overlay) -> Figure:
+    """Draw an overlay.
+
+    A peer with more links is larger. Peers whose loss would disconnect the others are red. Names are written for up to
+    40 peers.
+    """
+    from matplotlib.patheffects import withStroke
+
+    places = on_page(lay_out(overlay), _PAGE - 1.6)
+    lines = _lines(overlay, places)
+    cut = frozenset(cut_vertices(overlay))
+    everything = np.concatenate([places, *lines])
+    (left, bottom), (right, top) = everything.min(axis=0), everything.max(axis=0)
+    figure = new_figure(max(5.0, right - left + 1.6), top - bottom + 1.6)
+    axes = figure.add_subplot()
+    sizes = _sizes(overlay)
+    _draw_plain_links(axes, lines)
+    colours = [WRONG if name in cut else CURVE for name in overlay.names]
+    axes.scatter(places[:, 0], places[:, 1], s=sizes, c=colours, edgecolors="white", linewidths=0.8, zorder=3)
+    if overlay.n_peers <= _NAMED:
+        texts, halo = [short_name(name) for name in overlay.names], withStroke(linewidth=2.5, foreground="white")
+        write_names(
+            axes, texts, places, sizes.tolist(), _beside(overlay, places), fontsize=8, zorder=4, path_effects=[halo]
+        )
+    axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom - 0.5, top + 0.5), aspect="equal")
+    axes.axis("off")
+    peers, links = counted(overlay.n_peers, "peers"), counted(overlay.n_links, "links")
+    axes.set_title(f"{overlay.kind}: {peers}, {links}", fontsize=12, color=INK)
+    _legend_of_links(figure, overlay, len(cut))
+    return figure
+
+
+def _beside(overlay: Overlay, places: Floats) -> list[Floats]:
+    """Return the places on each link near its ends, over which no name should be written."""
+    ways = [(a, places[b] - places[a]) for pair in overlay.pairs.tolist() for a, b in (pair, pair[::-1])]
+    return [places[a] + 0.4 * way / max(float(np.hypot(*way)), 1e-9) for a, way in ways]
+
+
+def _sizes(overlay: Overlay) -> Floats:
+    """Return the area of each peer's mark in square points: larger with more links, smaller with more peers."""
+    usual = float(np.clip(9000 / overlay.n_peers, 30, 420))
+    sizes: Floats = usual * np.clip(overlay.degrees / max(1.0, float(overlay.degrees.mean())), 0.4, 4.0)
+    return sizes
+
+
+def _lines(overlay: Overlay, places: Floats) -> list[Floats]:
+    """Return each link as a line, straight except for those that join the ends of a row or column of a torus."""
+    lines = [places[[a, b]] for a, b in overlay.pairs.tolist()]
+    if overlay.kind != "grid":
+        return lines
+    lengths = [float(np.hypot(*(end - start))) for start, end in lines]
+    step = min(lengths, default=1.0)
+    return [_bent(line, 0.3 * step) if far > 1.5 * step else line for line, far in zip(lines, lengths, strict=True)]
+
+
+def _draw_plain_links(axes: Axes, lines: list[Floats]) -> None:
+    from matplotlib.collections import LineCollection
+
+    # Many links must not look darker than few.
+    faint = float(np.clip(14.0 / math.sqrt(max(1, len(lines))), 0.25, 0.9))
+    if len(lines) > _MANY:
+        faint = max(0.02, faint * _MANY / len(lines))
+    width = 1.2 if len(lines) <= 100 else 0.8
+    axes.add_collection(LineCollection(lines, colors=LINK, linewidths=width, alpha=faint, zorder=1))
+
+
+def _bent(line: Floats, height: float) -> Floats:
+    """Return a curve between two ends that passes beside the straight line between them."""
+    start, end = line
+    way = (end - start) / np.hypot(*(end - start))
+    bow = np.array([-way[1], way[0]]) * height
+    parts = np.linspace(0.0, 1.0, 40)[:, np.newaxis]
+    # It keeps the same distance along most of the line.
+    curve: Floats = start + parts * (end - start) + bow * (1.0 - (2.0 * parts - 1.0) ** 4)
+    return curve
+
+
+def _legend_of_links(figure: Figure, overlay: Overlay, n_cut: int) -> None:
+    least, most = int(overlay.degrees.min()), int(overlay.degrees.max())
+    sizes = {least: 8} if least == most else {least: 7, most: 12}
+    keys = [
+        dot_key(f"a peer, {counted(links, 'links')}", CURVE, size=size, markeredgecolor="white")
+        for links, size in sizes.items()
+    ]
+    if n_cut:
+        words = f"cut vertex: without it the others are disconnected ({n_cut})"
+        keys.append(dot_key(words, WRONG, size=8, markeredgecolor="white"))
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
+
+
+# -- places and names ---------------------------------------------------------------------------------------------------
+
+
+def on_page(places: Floats, side: float) -> Floats:
+    """Return places in inches: the longer side has this length, the lower left corner is at 0."""
+    places = places - places.min(axis=0)
+    extent = float(places.max())
+    return places * (side / extent if extent > 0 else 1.0)
+
+
+def short_name(name: str) -> str:
+    """Return a peer's name in at most 14 letters."""
+    return name if len(name) <= 14 else name[:13] + "…"
+
+
+def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: float, **how: Any) -> Annotation:
+    """Write a text at this distance from a place, in the direction of `way`, a vector of length 1."""
+    x, y = (float(part) for part in way)
+    return axes.annotate(
+        text, (float(place[0]), float(place[1])), (x * points, y * points), textcoords="offset points", color=INK,
+        ha="center" if abs(x) < 0.4 else "left" if x > 0 else "right",
+        va="center" if abs(y) < 0.4 else "bottom" if y > 0 else "top", **how,
+    )  # fmt: skip
+
+
+def write_names(
+    axes: Axes, texts: Sequence[str], places: Floats, sizes: Sequence[float], avoided: Sequence[Floats] = (), **how: Any
+) -> list[Annotation]:
+    """Write each text beside its dot, on the side with the most room.
+
+    `sizes` are the dots' areas in square points; `avoided` are other places that leave less room.
+    """
+    taken, centre = [*places, *avoided], places.mean(axis=0)
+    ways = [np.array([math.cos(angle), math.sin(angle)]) for angle in np.arange(8) * math.pi / 4]
+    written = []
+    for text, place, area in zip(texts, taken[: len(texts)], sizes, strict=True):
+        far = math.sqrt(area) / 2 / 72 + 0.3
+
+        def room(way: Floats, place: Floats = place, far: float = far) -> float:
+            spot = place + far * way
+            nearest = min(float(np.hypot(*(spot - other))) for other in taken if other is not place)
+            # More room than this does not help; then outwards is better than inwards.
+            outwards = float(way @ (place - centre)) / (float(np.hypot(*(place - centre))) + 0.05)
+            return min(nearest, 0.75) + 0.12 * outwards
+
+        best = max(ways, key=room) if len(taken) > 1 else ways[6]
+        taken.append(place + 1.2 * far * best)
+        written.append(write_beside(axes, text, place, best, (far - 0.3) * 72 + 4, **how))
+    return written

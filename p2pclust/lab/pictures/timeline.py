@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.lab.plots.canvas import area_key, dot_key, line_key
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
+from p2pclust.lab.pictures.canvas import Drawing, area_key, dot_key, line_key
+from p2pclust.lab.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
 from p2pclust.lab.run.state import ASLEEP, RunState
 from p2pclust.lab.run.views import Span, Term
 
@@ -143,7 +142,7 @@ def _draw_term(drawing: Drawing, term: Term, lane: int, end: float) -> None:
 
 def _draw_rounds(axes: Axes, run: RunState, apart: float) -> None:
     """Draw a mark for each round that was closed, and as many numbers as there is room for."""
-    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.collections import LineCollection
 
     for colour, whole in ((INK, True), (WRONG, False)):
         closed = [round_.t for round_ in run.rounds if (round_.present > 0) == whole]
