@@ -10,7 +10,7 @@ from p2pclust.lab.run.events import Event
 #: Keys that a test does not care about.
 ELSE = {
     "job": "j", "round": 0, "term": 0, "votes": 0, "of": 0, "digest": "", "before": "", "incarnation": 0,
-    "task": "combine", "via": [], "contributors": [],
+    "task": "combine", "hint": "", "via": [], "contributors": [],
 }  # fmt: skip
 
 

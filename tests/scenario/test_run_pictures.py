@@ -105,12 +105,7 @@ def test_a_stranger_stands_outside_and_has_no_lane_of_a_member() -> None:
         {"t": 0.6, "peer": "g", "verb": "refused-stranger", "print": "ab-cd"},
     ]
     groups = GROUPS | {"x": "laptop"}
-    told = RunState.of(
-        map(happened, sorted([*EVENTS, *more], key=lambda event: float(event["t"]))),
-        list(groups),
-        links=LINKS,
-        strangers=["x"],
-    )
+    told = run_of([*EVENTS, *more], groups, strangers=["x"])
     assert told.refusals == {"g": 0.4}
     drawing = roles_drawing(Overlay(tuple(GROUPS), LINKS, kind="line"), groups, told, tips={"x": "the laptop"})
     svg = drawing.svg("x")
