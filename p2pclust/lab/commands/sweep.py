@@ -117,7 +117,7 @@ def _draws(wanted: bool | None) -> bool:
 
 
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
-    from p2pclust.lab.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
+    from p2pclust.lab.sweep.pools import CELLS, sweep_to  # noqa: PLC0415
 
     n_done = 0
     with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:

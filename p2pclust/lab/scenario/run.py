@@ -45,7 +45,7 @@ from p2pclust.lab.scenario.outcome.evaluate import (
 )
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
-from p2pclust.lab.scenario.outcome.labels import write_labels
+from p2pclust.lab.scenario.outcome.folder import write_labels
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault

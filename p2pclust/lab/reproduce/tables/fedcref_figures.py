@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.claims import about_means, not_measured
-from p2pclust.lab.reproduce.model import Claim, Findings
+from p2pclust.lab.reproduce.model import Claim, Findings, about_means, not_measured
 from p2pclust.lab.reproduce.tables.fedcref import OVERLAPS, PEERS, TWO, n_label, over_worlds, row_of
 
 if TYPE_CHECKING:

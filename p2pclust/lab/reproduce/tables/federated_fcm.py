@@ -14,8 +14,7 @@ import numpy as np
 
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.claims import not_measured
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, not_measured
 from p2pclust.lab.reproduce.peers import Peers
 from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets

@@ -19,8 +19,17 @@ from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.claims import about_means, not_measured
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Value, Values
+from p2pclust.lab.reproduce.model import (
+    Claim,
+    Experiment,
+    Findings,
+    Setup,
+    Table,
+    Value,
+    Values,
+    about_means,
+    not_measured,
+)
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
 from p2pclust.protocols.engine import summaries

@@ -15,8 +15,7 @@ import numpy as np
 
 from p2pclust.lab.pictures.bars import mean_bars
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.claims import about_means, not_measured, rising
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, about_means, not_measured, rising
 from p2pclust.lab.reproduce.peers import Peers
 from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.federated_fcm import equals_pooled

@@ -13,8 +13,7 @@ import numpy as np
 
 from p2pclust.clustering import Points, nearest
 from p2pclust.lab.pictures.curves import mean_curves
-from p2pclust.lab.reproduce.claims import not_measured
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, not_measured
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.lab.reproduce.tables.horizontal import data_case
 from p2pclust.metrics import adjusted_rand_index, center_distance

@@ -19,8 +19,7 @@ from p2pclust.lab.pictures.palette import own_colours, share_classes
 from p2pclust.lab.pictures.timeline import LANES, lanes_of, timeline_drawing
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.outcome.compare import shown
-from p2pclust.lab.scenario.page.attack_pages import attacks_section
-from p2pclust.lab.scenario.page.job_pages import job_sections
+from p2pclust.lab.scenario.page.job_pages import attacks_section, job_sections
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.lab.scenario.page.story import NARROW, JobStory, RunStory, picture_of
 from p2pclust.overlay import Overlay
