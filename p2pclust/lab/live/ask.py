@@ -14,8 +14,9 @@ from typing import Any, Final
 from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch
+from p2pclust.hosts.told import Combined
 from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.lab.run.events import Awaited, Combined, Device, Event, JobOver, LinksKnown, Sent, Submitted
+from p2pclust.lab.run.events import Awaited, Device, Event, JobOver, LinksKnown, Sent, Submitted
 from p2pclust.peer.core.quorum import majority
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.round_reports import Elected, WaitsForMajority

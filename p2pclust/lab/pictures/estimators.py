@@ -195,8 +195,10 @@ def plot_refusal(path: str | Path | None) -> str:
     return ""
 
 
-def figure_of(found: ChoiceOfClusters) -> Figure:
-    """Draw a choice: each measure over the number of clusters."""
+def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Figure:
+    """Draw a choice: each measure over the number of clusters; save it there, if a path is given."""
+    if refusal := plot_refusal(path):
+        raise UsageError(refusal)
     # With one cluster nothing is set against anything else: only the inertia says something.
     several = [row for row in found.table if row.clusters > 1]
     smaller = "smaller is better"
@@ -226,6 +228,11 @@ def figure_of(found: ChoiceOfClusters) -> Figure:
             axes.set_xlabel("number of clusters")
     doubt = "" if found.agreed else "; the measures disagree"
     figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Green: where each measure is best")
+    if path is not None:
+        try:
+            figure.savefig(path, dpi=150)
+        except OSError as error:
+            raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
     return figure
 
 

@@ -7,10 +7,10 @@ processes of peers add, and what `p2pclust.lab.live.ask` finds in the answers of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from typing import Any, Final
 
+from p2pclust.hosts.told import Combined, read
 from p2pclust.peer.core import reports, round_reports
 
 
@@ -122,38 +122,6 @@ class CentersShown:
     centers: Sequence[Sequence[float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
-    """A round was closed: what readers see of `p2pclust.peer.core.round_reports.RoundCombined`.
-
-    The fields after `status` are what the stage says of the round; those after `phase` are of FedCRef, counts or for an
-    association graph its members. `shifts` has the movement of all rounds so far, where a standing fleet was asked for it.
-    """
-
-    job: str
-    round: int
-    contributors: Sequence[str]
-    term: int = 0
-    within: str | None = None
-    stage: int = 0
-    status: str = "running"
-    shift: float | None = None
-    moved: str = "centers"
-    cells: int | None = None
-    objective: float | None = None
-    shifts: Mapping[int, float] | None = None
-    phase: str | None = None
-    iteration: int = 0
-    refinement: int = 0
-    clusters: Sequence[int] | int | None = None
-    links: Sequence[tuple[int, int]] | int | None = None
-    groups: Sequence[Sequence[int]] | int | None = None
-    isolated: Sequence[int] | int | None = None
-    changed: int | None = None
-    rows: int = 0
-    model_bytes: int | None = None
-
-
 _OF_DEVICES: Final = (
     "started", "left", "exited", "failed", "data-refused", "store-damaged", "asleep", "awake", "drained", "resumed",
     "recovered", "enrolled",
@@ -173,8 +141,8 @@ _KINDS: Final[dict[str, type[Any]]] = {
         )
     },
 }  # fmt: skip
-#: Keys whose field has another name.
-_KEYS: Final = {("asleep", "reason"): "why", ("recovered", "reason"): "from"}
+#: By verb, the keys of fields that have another name.
+_RENAMED: Final = {"asleep": (("reason", "why"),), "recovered": (("reason", "from"),)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +169,8 @@ class Event:
         t, peer, verb = float(event["t"]), str(event.get("peer") or ""), str(event["verb"])
         if verb not in _KINDS:
             return Event(t, peer, verb, None)
-        kind, keys = _KINDS[verb], _keys_of(verb)
-        what = kind(*(event[key] if needed else event.get(key, other) for key, needed, other in keys))
+        kind = _KINDS[verb]
+        what = read(kind, event, _RENAMED.get(verb, ()))
         # A report on another peer has that peer as its `peer`, and the one that reports as `by`.
         return Event(t, str(event.get("by", "")) if "peer" in kind.__slots__ else peer, verb, what)
 
@@ -220,13 +188,3 @@ class Event:
     def within(self) -> bool:
         """Whether it is about a job within a job."""
         return getattr(self.what, "within", None) is not None
-
-
-@cache
-def _keys_of(verb: str) -> list[tuple[str, bool, Any]]:
-    """Return the keys of the fields of a verb, in order: whether each is needed, and what stands for it if it is missing."""
-    found = []
-    for one in fields(_KINDS[verb]):
-        needed = one.default is MISSING and not str(one.type).endswith("None")
-        found.append((_KEYS.get((verb, one.name), one.name), needed, None if one.default is MISSING else one.default))
-    return found

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import ModelStack
+from p2pclust.hosts.told import Combined
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
 from p2pclust.lab.pictures.canvas import data_address, width_in_pixels
 from p2pclust.lab.pictures.curves import history_drawings
 from p2pclust.lab.pictures.graph import association_drawing, community_names
 from p2pclust.lab.pictures.palette import cluster_hues
 from p2pclust.lab.pictures.shares import reconstruction_figure
-from p2pclust.lab.run.events import Combined
 from p2pclust.lab.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
