@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from p2pclust.lab.live.address import Address
-from p2pclust.lab.live.scene import Scene
 from p2pclust.lab.live.server import LivePage
 from p2pclust.lab.live.shown import FollowedRun
+from p2pclust.lab.run.scene import Scene
 
 EVENTS_PER_S = 60
 SIZES = (100, 1_000)

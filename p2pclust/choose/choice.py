@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.errors import FleetError, UsageError
+from p2pclust.errors import FleetError
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.measuring.choose import recommend
@@ -81,17 +81,7 @@ class ChoiceOfClusters:
         UsageError
             If matplotlib is not installed, or the file cannot be written.
         """
-        plots = laboratory("plots.choice", "the plot of a choice")
-        refusal = plots.plot_refusal(path)
-        if refusal:
-            raise UsageError(refusal)
-        figure = cast("Figure", plots.figure_of(self))
-        if path is not None:
-            try:
-                figure.savefig(path, dpi=150)
-            except OSError as error:
-                raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
-        return figure
+        return cast("Figure", laboratory("pictures.estimators", "the plot of a choice").choice_figure(self, path))
 
 
 def choice(jobs: Sequence[Job], states: Sequence[JobState], names: Sequence[str] = ()) -> ChoiceOfClusters:

@@ -167,4 +167,4 @@ class Pictures:
 def _pictures(estimator: Pictures) -> Any:
     """Return the functions that draw a fitted estimator."""
     check_is_fitted(estimator)
-    return laboratory("plots.estimators", "a picture of an estimator")
+    return laboratory("pictures.estimators", "a picture of an estimator")

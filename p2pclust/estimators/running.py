@@ -32,11 +32,11 @@ class Course:
     """How a job went, as far as it is known: in this process the path of the centers, of a fleet what its peers reported."""
 
     trail: Trail = field(default_factory=Trail)
-    fleet: Any = None  # a `p2pclust.lab.plots.fleet_run.FleetRun`
+    fleet: Any = None  # a `p2pclust.lab.pictures.estimators.FleetRun`
 
     def keep(self, spec: Any, result: Any) -> None:
         """Keep the specification of a fleet and what it reported."""
-        self.fleet = laboratory("plots.fleet_run", "fleet").FleetRun.of(spec, result)
+        self.fleet = laboratory("pictures.estimators", "fleet").FleetRun.of(spec, result)
 
 
 def run_job(

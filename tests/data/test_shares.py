@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from p2pclust.data import DataSet, read, split_columns
-from p2pclust.data.holdings import holdings, picture, save
+from p2pclust.data.holdings import holdings
 from p2pclust.data.npz import shape_of, write_npz
 from p2pclust.data.shares import MANIFEST, peer_names, write_shares
 from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.pictures.canvas import save
+from p2pclust.lab.pictures.shares import split_figure
 
 DATA = DataSet(
     "d", np.arange(12.0).reshape(6, 2), np.array(["b", "a", "a", "b", "b", "a"]), np.arange(6), ("w", "h"), dropped=2
@@ -113,7 +114,7 @@ def test_names_sort_as_they_count() -> None:
 def test_the_picture(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
     held = holdings(DATA, NAMES, ROWS, vertical=False)
-    drawn = picture(held, "a title", data=DATA, shares=ROWS)
+    drawn = split_figure(held, "a title", data=DATA, shares=ROWS)
     heat, sizes, points = drawn.axes
     assert [text.get_text() for text in heat.get_yticklabels()] == list(NAMES)
     assert [text.get_text() for text in heat.get_xticklabels()] == ["a", "b"]
@@ -128,27 +129,27 @@ def test_the_picture(tmp_path: Path, suffix: str) -> None:
 def test_pictures_of_other_splits() -> None:
     pytest.importorskip("matplotlib")
     plain = DataSet("d", DATA.X)
-    assert len(picture(holdings(plain, NAMES, ROWS, vertical=False), "no labels").axes) == 1
+    assert len(split_figure(holdings(plain, NAMES, ROWS, vertical=False), "no labels").axes) == 1
     columns = split_columns(2, 2)
     held = holdings(DATA, peer_names(2), columns, vertical=True)
-    assert len(picture(held, "by columns", data=DATA, shares=columns).axes) == 2
+    assert len(split_figure(held, "by columns", data=DATA, shares=columns).axes) == 2
     many = DataSet("d", np.zeros((900, 3)), np.arange(900) % 300)
     rows = tuple(np.array_split(np.arange(900), 90))
-    heat, _ = picture(holdings(many, peer_names(90), rows, vertical=False), "many").axes
+    heat, _ = split_figure(holdings(many, peer_names(90), rows, vertical=False), "many").axes
     assert len(heat.texts) == 0
 
 
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    drawn = picture(holdings(DATA, NAMES, ROWS, vertical=False), "a title")
+    drawn = split_figure(holdings(DATA, NAMES, ROWS, vertical=False), "a title")
     with pytest.raises(DataError, match=r"p\.xyz: cannot be written \(Format 'xyz' is not supported"):
         save(drawn, tmp_path / "p.xyz")
 
 
 def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UsageError, match=r"^a picture needs Matplotlib: pip install 'p2pclust\[plots\]'$"):
-        picture(holdings(DATA, NAMES, ROWS, vertical=False), "a title")
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
+    with pytest.raises(UsageError, match=r"^a picture needs matplotlib, which is not installed: pip"):
+        split_figure(holdings(DATA, NAMES, ROWS, vertical=False), "a title")
 
 
 def test_npz_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ from p2pclust import (
     VerticalFuzzyCMeans,
 )
 from p2pclust.errors import LeftOutWarning
-from p2pclust.lab.plots.palette import CLUSTERS
-from p2pclust.lab.plots.scatter import DRAWN, plane_of
+from p2pclust.lab.pictures.palette import CLUSTERS
+from p2pclust.lab.pictures.scatter import DRAWN, plane_of
 from p2pclust.lab.testbed import Backend
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
@@ -267,6 +267,6 @@ def test_what_is_not_there_is_said_in_one_line(picture: str, given: tuple[Any, .
 
 
 def test_without_matplotlib_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     with pytest.raises(UsageError, match=r"pip install 'p2pclust\[plots\]'$"):
         of_two_columns().plot_centers()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
-from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, LogLine, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
@@ -69,12 +69,12 @@ def a_fleet(
     return FleetSpec(peers, requests, faults=faults, directory=home, **options)
 
 
-def carry_out(name: str, spec: FleetSpec, on_event: Callable[[Event], None] = lambda event: None) -> FleetResult:
+def carry_out(name: str, spec: FleetSpec, on_event: Callable[[LogLine], None] = lambda event: None) -> FleetResult:
     """Run the spec on the backend of that name."""
     return backend(name).carry_out(spec, on_event)
 
 
-def by_verb(result: FleetResult, verb: str) -> list[Event]:
+def by_verb(result: FleetResult, verb: str) -> list[LogLine]:
     """The events of one kind."""
     return [event for event in result.events if event["verb"] == verb]
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.happened import ELSE
 
 from p2pclust.lab.testbed.record import Record
+
+
+def take(record: Record, t: float, peer: str, verb: str, fields: dict[str, Any]) -> None:
+    record.take(t, peer, verb, (ELSE if verb != "member" else {}) | fields)
 
 
 @pytest.fixture
@@ -17,33 +22,33 @@ def heard() -> list[Any]:
 @pytest.fixture
 def record(heard: list[Any]) -> Record:
     record = Record(heard.append)
-    record.take(1.0, "a", "submitted", {"job": "j", "roster": ["a", "b", "c"]})
+    take(record, 1.0, "a", "submitted", {"job": "j", "roster": ["a", "b", "c"]})
     return record
 
 
 def test_an_aggregator_that_cannot_compute_explains_a_job_without_progress(record: Record) -> None:
     job = record.jobs["j"]
-    record.take(1.2, "b", "elected", {"job": "j", "term": 1})
+    take(record, 1.2, "b", "elected", {"job": "j", "term": 1})
     assert job.broken() == ""
-    record.take(1.3, "b", "unable", {"job": "j", "task": "combine", "reason": "failed: KeyError: 'sums'"})
-    record.take(1.4, "c", "elected", {"job": "j", "term": 2})
+    take(record, 1.3, "b", "unable", {"job": "j", "task": "combine", "reason": "failed: KeyError: 'sums'"})
+    take(record, 1.4, "c", "elected", {"job": "j", "term": 2})
     assert job.broken() == ": b could not go on: failed: KeyError: 'sums'", "c has not tried yet"
-    record.take(1.5, "a", "elected", {"job": "j", "term": 3})
+    take(record, 1.5, "a", "elected", {"job": "j", "term": 3})
     assert job.broken() == "", "something else stopped c"
-    record.take(1.6, "a", "combined", {"job": "j", "round": 0})
-    record.take(1.7, "a", "unable", {"job": "j", "task": "combine", "reason": "no memory"})
+    take(record, 1.6, "a", "combined", {"job": "j", "round": 0})
+    take(record, 1.7, "a", "unable", {"job": "j", "task": "combine", "reason": "no memory"})
     assert job.broken() == ": a could not go on: no memory", "since the last closed round"
 
 
 def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
-    record.take(1.2, "b", "elected", {"job": "j", "term": 1})
-    record.take(1.3, "b", "phase", {"job": "j", "phase": "opening", "round": 4})
-    record.take(1.4, "c", "elected", {"job": "j", "term": 3})
-    record.take(1.5, "c", "phase", {"job": "j", "phase": "opening", "round": 3})
-    record.take(2.0, "c", "finished", {"job": "j", "digest": "ff"})
-    record.take(2.5, "a", "finished", {"job": "j", "digest": "ff"})
+    take(record, 1.2, "b", "elected", {"job": "j", "term": 1})
+    take(record, 1.3, "b", "phase", {"job": "j", "phase": "opening", "round": 4})
+    take(record, 1.4, "c", "elected", {"job": "j", "term": 3})
+    take(record, 1.5, "c", "phase", {"job": "j", "phase": "opening", "round": 3})
+    take(record, 2.0, "c", "finished", {"job": "j", "digest": "ff"})
+    take(record, 2.5, "a", "finished", {"job": "j", "digest": "ff"})
     job = record.jobs["j"]
-    assert job.round == 4, "the highest that was opened"
+    assert job.seen.opened == 4, "the highest that was opened"
     result = job.result()
     assert result.roster == ("a", "b", "c")
     assert result.terms == ((1, "b"), (3, "c"))
@@ -54,7 +59,7 @@ def test_a_job_from_its_submission_to_its_end(record: Record) -> None:
 
 
 def test_every_event_is_kept_and_handed_on(record: Record, heard: list[Any]) -> None:
-    record.take(1.23456789, "b", "member", {"member": "c", "status": "dead", "before": "alive"})
+    take(record, 1.23456789, "b", "member", {"member": "c", "status": "dead", "before": "alive"})
     assert heard == record.events
     expected = {"t": 1.234568, "peer": "b", "verb": "member", "member": "c", "status": "dead", "before": "alive"}
     assert heard[-1] == expected
@@ -65,16 +70,16 @@ def test_a_job_that_nobody_finished_took_no_time(record: Record) -> None:
 
 
 def test_waiting_and_an_election_are_not_progress(record: Record) -> None:
-    record.take(3.0, "a", "waiting", {"job": "j", "present": 1, "of": 3})
-    record.take(4.0, "b", "member", {"member": "a", "status": "alive", "before": "dead"})
-    record.take(5.0, "b", "elected", {"job": "j", "term": 2})
+    take(record, 3.0, "a", "waiting", {"job": "j", "present": 1, "of": 3})
+    take(record, 4.0, "b", "member", {"member": "a", "status": "alive", "before": "dead"})
+    take(record, 5.0, "b", "elected", {"job": "j", "term": 2})
     assert record.progress_at == 1.0, "progress is what comes of an election"
-    record.take(6.0, "b", "combined", {"job": "j"})
+    take(record, 6.0, "b", "combined", {"job": "j"})
     assert record.progress_at == 6.0
 
 
 def test_a_refusal_is_remembered(record: Record) -> None:
-    record.take(1.0, "a", "refused", {"reason": "not enrolled: z"})
+    take(record, 1.0, "a", "refused", {"reason": "not enrolled: z"})
     assert record.refused == "not enrolled: z"
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from p2pclust.errors import FleetError
 from p2pclust.lab.live.ask import AnswerReader, FleetFollower
-from p2pclust.lab.live.scene import Scene
 from p2pclust.lab.live.shown import FollowedRun
 from p2pclust.lab.live.snapshot import snapshot
+from p2pclust.lab.run.scene import Scene
 
 ROSTER = ["a", "b", "c"]
 
@@ -27,7 +27,7 @@ def answer(peer: str = "a", jobs: list[dict[str, Any]] | None = None, **statuses
 
 
 def verbs(told: AnswerReader, answered: dict[str, Any]) -> list[str]:
-    return [str(event["verb"]) for event in told.events(1.0, answered)]
+    return [event.verb for event in told.events(1.0, answered)]
 
 
 def test_only_changes_are_events() -> None:
@@ -42,7 +42,7 @@ def test_only_changes_are_events() -> None:
 def test_the_links_of_an_overlay_are_an_event_when_they_change() -> None:
     told = AnswerReader()
     scene = Scene("a fleet", "", {}, links=(), testbed=False)
-    progress = scene.progress()
+    progress = scene.begun()
 
     def links(answered: dict[str, Any]) -> Any:
         for event in told.events(1.0, answered):
@@ -71,16 +71,16 @@ def test_a_job_is_followed_from_its_submission_to_its_end() -> None:
 def test_elections_between_two_answers_are_events_once() -> None:
     reader = AnswerReader()
     verbs(reader, answer(jobs=[job(term=1, aggregator="b")]))
-    found = list(reader.elections("job-1", [(1, "b"), (2, "a"), (3, "c")]))
-    assert [(event["term"], event["peer"]) for event in found] == [(2, "a"), (3, "c")]
+    found = list(reader.elections(1.0, "job-1", [(1, "b"), (2, "a"), (3, "c")]))
+    assert [(event.what.term, event.peer) for event in found] == [(2, "a"), (3, "c")]
     assert verbs(reader, answer(jobs=[job(term=3, aggregator="c")])) == ["waits", "sent"]
 
 
 def test_a_job_waits_for_a_majority() -> None:
     told = AnswerReader()
     events = list(told.events(1.0, answer(jobs=[job(absent=["b", "c"])], b="dead", c="dead")))
-    (waiting,) = [event for event in events if event["verb"] == "waiting"]
-    assert (waiting["present"], waiting["of"]) == (1, 3)
+    (waiting,) = [event for event in events if event.verb == "waiting"]
+    assert (waiting.what.present, waiting.what.of) == (1, 3)
 
 
 def test_of_earlier_jobs_only_the_running_one_is_shown() -> None:
@@ -89,9 +89,9 @@ def test_of_earlier_jobs_only_the_running_one_is_shown() -> None:
         job(job=f"job-{number}", phase=phase) for number, phase in ((1, "done"), (2, "electing"), (3, "done"))
     )
     events = list(told.events(1.0, answer(jobs=[old, running, newer])))
-    assert [event["job"] for event in events if event["verb"] == "submitted"] == ["job-2"]
+    assert [event.job for event in events if event.verb == "submitted"] == ["job-2"]
     later = list(told.events(2.0, answer(jobs=[old, running, newer, job(job="job-4")])))
-    assert [event["job"] for event in later if event["verb"] == "submitted"] == ["job-4"]
+    assert [event.job for event in later if event.verb == "submitted"] == ["job-4"]
 
 
 def test_a_named_job_is_the_only_one() -> None:
@@ -99,7 +99,7 @@ def test_a_named_job_is_the_only_one() -> None:
     events = list(
         told.events(1.0, answer(jobs=[job(job="job-1"), job(job="job-2", series="series-9", name="series-9/1")]))
     )
-    assert [event["job"] for event in events if event["verb"] == "submitted"] == ["job-2"]
+    assert [event.job for event in events if event.verb == "submitted"] == ["job-2"]
 
 
 class Client:
@@ -120,7 +120,7 @@ class Client:
 
 def followed(*clients: Any) -> tuple[FleetFollower, FollowedRun, Scene, list[float]]:
     scene, now = Scene("fleet", "", {}, testbed=False), [0.0]
-    run = FollowedRun(scene, scene.progress(), mode="watch")
+    run = FollowedRun(scene, scene.begun(), mode="watch")
     return FleetFollower(clients, run, lambda: now[0]), run, scene, now
 
 

@@ -19,9 +19,9 @@ from tests.processes.by_hand import Fleet
 from p2pclust.hosts.client import Connection
 from p2pclust.lab.live.address import Address
 from p2pclust.lab.live.ask import FleetFollower
-from p2pclust.lab.live.scene import Scene, recorded
 from p2pclust.lab.live.server import LivePage
 from p2pclust.lab.live.shown import FollowedRun, Replay
+from p2pclust.lab.run.scene import Scene, recorded
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.engine.compose import cluster_job
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("killed")
     (home / "s.toml").write_text(KILLED, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
+        patched.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
         carry_out(load_scenario(home / "s.toml"), "simulated", out=home / "out")
     return home / "out"
 

@@ -5,24 +5,25 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.happened import happened
 
 from p2pclust.lab.commands.show.live import Watch, sparkline
-from p2pclust.lab.live.progress import Progress
-from p2pclust.lab.live.views import GroupView
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import GroupView
 
 NAMES = ["a", "b", "c"]
 ROUND = {"verb": "combined", "peer": "a", "job": "j", "term": 1, "status": "running", "stage": 1}
 
 
-def progress() -> Progress:
-    return Progress(NAMES, [["range", "llf-cm"]])
+def progress() -> RunState:
+    return RunState(NAMES, [["range", "llf-cm"]])
 
 
-def told(one: Progress, *events: dict[str, Any]) -> list[str]:
-    return [one.take({"t": 1.0, "job": "j", **event}) for event in events]
+def told(one: RunState, *events: dict[str, Any]) -> list[str]:
+    return [one.take(happened({"t": 1.0, "job": "j", **event})) for event in events]
 
 
-def begun() -> Progress:
+def begun() -> RunState:
     one = progress()
     told(
         one,
@@ -62,7 +63,7 @@ def test_a_round_done_again_replaces_the_first_try() -> None:
     one = begun()
     told(one, *(ROUND | {"round": r, "contributors": NAMES, "shift": s} for r, s in ((1, 4.0), (2, 2.0), (1, 3.0))))
     assert one.job is not None
-    assert one.job.shifts == [3.0]
+    assert one.job.shift_of == {1: 3.0}
 
 
 def test_an_aggregator_is_killed_and_another_elected() -> None:
@@ -79,7 +80,7 @@ def test_an_aggregator_is_killed_and_another_elected() -> None:
     ) == [
         "a killed while opening round 3",
         "",
-        "a is noticed to be gone, by b",
+        "b reports that a is dead",
         "",
         "b aggregates term 2 (2 of 3 votes)",
         "job 1 is finished: a majority holds the final state",
@@ -143,15 +144,15 @@ def test_other_lines() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_view_fits_and_lines_up(width: int) -> None:
     long = [f"a-rather-long-name-of-a-device-{number:03d}" for number in range(60)]
-    one = Progress(long, [["range", "llf-cm"]])
+    one = RunState(long, [["range", "llf-cm"]])
     console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True, color_system=None)
     watch = Watch(console, "A title " * 20, "details " * 20, one, [0.01])
     job = {"t": 0.5, "job": "j"}
-    watch.take({"peer": long[0], "verb": "submitted", "roster": long} | job)
-    watch.take({"peer": long[7], "verb": "elected", "term": 1, "votes": 31, "of": 60} | job)
-    watch.take({"peer": long[9], "verb": "fault", "do": "kill", "seconds": 1.0} | job)
+    watch.take(happened({"peer": long[0], "verb": "submitted", "roster": long} | job))
+    watch.take(happened({"peer": long[7], "verb": "elected", "term": 1, "votes": 31, "of": 60} | job))
+    watch.take(happened({"peer": long[9], "verb": "fault", "do": "kill", "seconds": 1.0} | job))
     for number in range(9):
-        watch.take(ROUND | job | {"round": number, "contributors": long, "shift": 2.0**-number})
+        watch.take(happened(ROUND | job | {"round": number, "contributors": long, "shift": 2.0**-number}))
     console.file = io.StringIO()
     console.print(watch.render())
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -168,7 +169,7 @@ def test_the_view_fits_and_lines_up(width: int) -> None:
 def test_without_a_terminal_there_are_lines() -> None:
     console = Console(file=io.StringIO(), width=60)
     with Watch(console, "Title", "3 peers", progress()) as watch:
-        watch.take({"t": 1.5, "peer": "a", "verb": "submitted", "job": "j", "roster": NAMES})
+        watch.take(happened({"t": 1.5, "peer": "a", "verb": "submitted", "job": "j", "roster": NAMES}))
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "Title",
         "3 peers",
@@ -184,7 +185,7 @@ def test_a_view_on_a_terminal_leaves_nothing_behind() -> None:
 
 
 def test_classes_are_counted() -> None:
-    one = Progress(NAMES, [["llf-cm"]], {"a": "gateway", "b": "meter", "c": "meter"})
+    one = RunState(NAMES, [["llf-cm"]], {"a": "gateway", "b": "meter", "c": "meter"})
     told(
         one, *({"peer": name, "verb": "started"} for name in NAMES), {"peer": "a", "verb": "submitted", "roster": NAMES}
     )
@@ -210,9 +211,10 @@ LOAD = {
 
 def test_what_was_sent_so_far_needs_no_line() -> None:
     one = begun()
-    assert one.load == {}
+    assert one.load is None
     assert told(one, LOAD) == [""]
-    assert (one.load["bytes_sent"], one.load["busiest"]) == (5_200_000, "b")
+    assert one.load is not None
+    assert (one.load.bytes_sent, one.load.busiest) == (5_200_000, "b")
 
 
 def test_the_association_graph_is_followed() -> None:
@@ -242,7 +244,7 @@ def test_the_association_graph_is_followed() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_view_shows_classes_load_and_communities(encoding: str) -> None:
-    one = Progress(NAMES, [["range", "fedcref"]], {"a": "gateway", "b": "meter", "c": "meter"})
+    one = RunState(NAMES, [["range", "fedcref"]], {"a": "gateway", "b": "meter", "c": "meter"})
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=stream, width=100, height=30, force_terminal=True, color_system=None)
     watch = Watch(console, "Title", "3 peers", one)
@@ -251,7 +253,7 @@ def test_the_view_shows_classes_load_and_communities(encoding: str) -> None:
         *({"peer": name, "verb": "started"} for name in NAMES), {"peer": "a", "verb": "submitted", "roster": NAMES},
         {"peer": "b", "verb": "fault", "do": "kill"}, ROUND | {"round": 3, "contributors": NAMES} | graph, LOAD,
     ):  # fmt: skip
-        watch.take({"t": 1.0, "job": "j"} | event)
+        watch.take(happened({"t": 1.0, "job": "j"} | event))
     console.print(watch.render())
     stream.flush()
     lines = stream.buffer.getvalue().decode(encoding).splitlines()  # type: ignore[attr-defined]

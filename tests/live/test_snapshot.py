@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.happened import happened
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.lab.live.progress import Progress
-from p2pclust.lab.live.scene import Scene, recorded
 from p2pclust.lab.live.shown import Replay
 from p2pclust.lab.live.snapshot import Snapshot, snapshot, thinned
+from p2pclust.lab.run.scene import Scene, recorded
+from p2pclust.lab.run.state import RunState
 
 NAMES = ["a", "b", "c"]
 SCENE = Scene(
@@ -26,10 +27,10 @@ FLEET = (
 CLOSED = {"verb": "combined", "peer": "a", "term": 1, "status": "running", "stage": 1, "contributors": NAMES}
 
 
-def told(*events: dict[str, Any], scene: Scene = SCENE) -> tuple[Progress, Snapshot]:
-    progress = scene.progress()
+def told(*events: dict[str, Any], scene: Scene = SCENE) -> tuple[RunState, Snapshot]:
+    progress = scene.begun()
     for number, event in enumerate(events):
-        progress.take({"t": float(number), "job": "j", **event})
+        progress.take(happened({"t": float(number), "job": "j", **event}))
     return progress, snapshot(scene, progress, mode="run")
 
 
@@ -168,7 +169,7 @@ def test_numbers_that_are_not_finite_are_left_out() -> None:
 
 
 def replayed(*events: dict[str, Any]) -> Replay:
-    replay = Replay(SCENE, [{"t": float(number), "job": "j", **event} for number, event in enumerate(events)])
+    replay = Replay(SCENE, [happened({"t": float(number), "job": "j", **event}) for number, event in enumerate(events)])
     replay.control("pause", 0.0)
     return replay
 

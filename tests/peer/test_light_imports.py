@@ -13,7 +13,7 @@ import pytest
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, LogLine, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 
 HEAVY = (
@@ -71,7 +71,7 @@ def test_a_whole_job_of_a_peer_imports_nothing_heavy(init: str) -> None:
     assert "'numpy'" in ran.stdout
 
 
-def run(home: Path, n_peers: int = 3, on_event: Callable[[Event], None] = lambda event: None) -> FleetResult:
+def run(home: Path, n_peers: int = 3, on_event: Callable[[LogLine], None] = lambda event: None) -> FleetResult:
     rng = np.random.default_rng(0)
     peers = tuple(PeerSpec(f"p{number}", rng.normal(size=(50, 4))) for number in range(n_peers))
     job = cluster_job("llf-cm", n_clusters=3, scaling="minmax", tol=0.0, max_rounds=5)
@@ -105,7 +105,7 @@ class TestMemory:
         pids: dict[str, int] = {}
         peak_mb: dict[str, float] = {}
 
-        def watch(event: Event) -> None:
+        def watch(event: LogLine) -> None:
             if event["verb"] == "started":
                 pids[event["peer"]] = event["pid"]
             elif event["verb"] == "finished":

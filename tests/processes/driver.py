@@ -11,11 +11,11 @@ import numpy as np
 
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.spec import Event, FleetSpec, PeerSpec
+from p2pclust.lab.testbed.spec import FleetSpec, LogLine, PeerSpec
 from p2pclust.protocols.engine.compose import cluster_job
 
 
-def tell(event: Event) -> None:
+def tell(event: LogLine) -> None:
     if event["verb"] in ("started", "elected", "combined"):
         sys.stdout.write(json.dumps({key: event.get(key) for key in ("verb", "peer", "pid", "round")}) + "\n")
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from runs import a_fleet, a_job, assert_kept_promises, by_verb, carry_out, rows
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.peer.lies import lie_called
 from p2pclust.lab.testbed.power import Battery
-from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, LogLine
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import replay
 
@@ -177,7 +177,7 @@ def test_a_restarted_device_lies_as_before(home: Path) -> None:
 
 
 def test_a_fault_that_cannot_be_carried_out_ends_the_run_with_its_reason(home: Path) -> None:
-    def stumbles(event: Event) -> None:
+    def stumbles(event: LogLine) -> None:
         if event["verb"] == "fault":
             raise LookupError("who watches does not know this fault")
 

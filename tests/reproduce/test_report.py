@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from p2pclust.lab.reproduce.drawing import curves, paint
+from p2pclust.lab.pictures.canvas import image_bytes, new_figure
+from p2pclust.lab.pictures.curves import mean_curves
 from p2pclust.lab.reproduce.frame import Measured, table
 from p2pclust.lab.reproduce.model import Claim
 from p2pclust.lab.reproduce.report import comparison, plain, write_csv
@@ -65,15 +66,16 @@ def test_plain_values_have_no_infinity() -> None:
 
 
 @pytest.mark.slow
-def test_pictures_of_the_same_findings_are_the_same(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        paint(table("000-table1"), some().found, tmp_path / f"{name}.png")
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+def test_pictures_of_the_same_findings_are_the_same() -> None:
+    one, two = new_figure(11, 5), new_figure(11, 5)
+    for figure in (one, two):
+        table("000-table1").draw(figure, some().found)
+    assert image_bytes(one, "png") == image_bytes(two, "png")
 
 
 def test_curves_are_over_whole_rounds() -> None:
     axes = Figure().add_subplot()
-    curves(axes, some().found, {"xclara": "xclara, γ 0.25"}, "shifts", first=0)
+    mean_curves(axes, some().found.all_curves({"xclara": "xclara, γ 0.25"}, "shifts"), first=0)
     ticks = axes.xaxis.get_major_locator().tick_values(0, 2)
     assert ticks.tolist() == [0, 1, 2]
 

@@ -20,7 +20,7 @@ clusters = 3
 def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw only where a test is about it: all pictures of a run take seconds."""
     if request.node.get_closest_marker("pictures") is None:
-        monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
+        monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.chromium import headless
 
+from p2pclust.lab.pictures.graph import association_drawing
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
-from p2pclust.lab.scenario.pictures.graph import association_drawing
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.protocols.models.association import Association, Clusters
 

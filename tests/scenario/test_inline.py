@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import CLUSTERS, INK, WRONG
-from p2pclust.lab.plots.scatter import add_points
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.palette import CLUSTERS, INK, WRONG
+from p2pclust.lab.pictures.scatter import add_points
 
 
 def a_drawing() -> Drawing:

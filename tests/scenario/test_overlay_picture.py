@@ -6,9 +6,9 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from p2pclust.lab.plots.canvas import image_bytes
-from p2pclust.lab.plots.palette import WRONG
-from p2pclust.lab.scenario.pictures.overlay import overlay_figure
+from p2pclust.lab.pictures.canvas import image_bytes
+from p2pclust.lab.pictures.overlay import overlay_figure
+from p2pclust.lab.pictures.palette import WRONG
 from p2pclust.overlay import KINDS, Overlay, make_overlay
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pclust.lab.plots.palette import (
+from p2pclust.lab.pictures.palette import (
     ALONE,
     CLASSES,
     CLUSTERS,

@@ -13,13 +13,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Circle, Rectangle
 
-from p2pclust.lab.plots.canvas import data_address, new_figure, width_in_pixels
-from p2pclust.lab.plots.palette import CLUSTERS, GOOD, WRONG
-from p2pclust.lab.scenario.pictures.cost import Cost, bytes_drawing
-from p2pclust.lab.scenario.pictures.curves import history_drawings
-from p2pclust.lab.scenario.pictures.graph import association_drawing, community_names
-from p2pclust.lab.scenario.pictures.layout import lay_out
-from p2pclust.lab.scenario.pictures.models import reconstruction_figure
+from p2pclust.lab.pictures.bars import Cost, bytes_drawing
+from p2pclust.lab.pictures.canvas import data_address, new_figure, width_in_pixels
+from p2pclust.lab.pictures.curves import history_drawings
+from p2pclust.lab.pictures.graph import association_drawing, community_names, lay_out
+from p2pclust.lab.pictures.palette import CLUSTERS, GOOD, WRONG
+from p2pclust.lab.pictures.shares import reconstruction_figure
 from p2pclust.protocols.models.association import Association, Clusters
 
 # Two communities, {0, 2, 4} and {1, 3}, and one isolated cluster.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from html import unescape
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.happened import happened
 
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import CLASSES, CLUSTERS
-from p2pclust.lab.plots.roles import roles_drawing
-from p2pclust.lab.plots.rounds import attendance_drawing, movement_drawing, objective_drawing
-from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
-from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.lab.scenario.pictures.shares import (
+from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, objective_drawing
+from p2pclust.lab.pictures.overlay import roles_drawing
+from p2pclust.lab.pictures.palette import CLASSES, CLUSTERS
+from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.pictures.shares import (
     agreement_drawing,
     centers_drawing,
     certainty_drawing,
@@ -25,8 +27,8 @@ from p2pclust.lab.scenario.pictures.shares import (
     holdings_drawing,
     matched,
 )
-from p2pclust.lab.scenario.pictures.timeline import lanes_of, timeline_drawing
-from p2pclust.lab.testbed.chronicle import Chronicle
+from p2pclust.lab.pictures.timeline import lanes_of, timeline_drawing
+from p2pclust.lab.run.state import RunState
 from p2pclust.overlay import Overlay
 
 pytestmark = pytest.mark.slow  # each figure takes a tenth of a second
@@ -44,7 +46,15 @@ EVENTS: list[dict[str, Any]] = [
     {"t": 4.0, "peer": "m-1", "verb": "finished", "job": "j"},
 ]
 LINKS = (("g", "m-1"), ("m-1", "m-2"))
-TOLD = Chronicle(EVENTS, list(GROUPS), LINKS)
+
+
+def run_of(events: Sequence[Mapping[str, Any]], names: Iterable[str] = GROUPS, **how: Any) -> RunState:
+    return RunState.of(
+        map(happened, sorted(events, key=lambda event: float(event["t"]))), list(names), links=LINKS, **how
+    )
+
+
+TOLD = run_of(EVENTS)
 
 
 def tips(drawing: Drawing) -> list[str]:
@@ -74,7 +84,7 @@ def test_whoever_came_back_is_marked_otherwise_than_whoever_is_gone() -> None:
         {"t": 1.8, "peer": "m-2", "verb": "fault", "do": "pause"},
         {"t": 1.9, "peer": "m-2", "verb": "fault", "do": "resume"},
     ]
-    told = Chronicle(sorted([*EVENTS, *more], key=lambda event: float(event["t"])), list(GROUPS), LINKS)
+    told = run_of([*EVENTS, *more])
     drawing = roles_drawing(Overlay(tuple(GROUPS), LINKS, kind="line"), GROUPS, told)
     svg = drawing.svg("x")
     assert {"gone for good", "was away, and came back"} <= set(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
@@ -95,7 +105,7 @@ def test_a_stranger_stands_outside_and_has_no_lane_of_a_member() -> None:
         {"t": 0.6, "peer": "g", "verb": "refused-stranger", "print": "ab-cd"},
     ]
     groups = GROUPS | {"x": "laptop"}
-    told = Chronicle(sorted([*EVENTS, *more], key=lambda event: float(event["t"])), list(groups), LINKS, ["x"])
+    told = run_of([*EVENTS, *more], groups, strangers=["x"])
     assert told.refusals == {"g": 0.4}
     drawing = roles_drawing(Overlay(tuple(GROUPS), LINKS, kind="line"), groups, told, tips={"x": "the laptop"})
     svg = drawing.svg("x")
@@ -112,7 +122,7 @@ def test_a_stranger_stands_outside_and_has_no_lane_of_a_member() -> None:
 def test_a_large_fleet_is_drawn_without_names() -> None:
     names = tuple(f"p-{number:03}" for number in range(150))
     overlay = Overlay(names, tuple(itertools.pairwise(names)), kind="ring")
-    svg = roles_drawing(overlay, dict.fromkeys(names, "p"), Chronicle([], names)).svg("x")
+    svg = roles_drawing(overlay, dict.fromkeys(names, "p"), RunState.of([], names)).svg("x")
     assert "p-001</text>" not in svg
     assert "data-peer" not in svg
 
@@ -136,7 +146,7 @@ def test_lanes_are_for_those_to_whom_something_happened() -> None:
         {"t": 1.0, "peer": "p77", "verb": "fault", "do": "kill"},
         {"t": 2.0, "peer": "p50", "verb": "elected", "job": "j", "term": 1},
     ]
-    told = Chronicle(events, names)
+    told = RunState.of(map(happened, events), names)
     lanes = lanes_of(names, [*(strike.peer for strike in told.strikes), *(term.peer for term in told.terms)])
     assert len(lanes) == 40
     assert {"p77", "p50", "p0"} <= set(lanes)

@@ -12,7 +12,7 @@ from communities import a_job, planted, specs
 from p2pclust.jobs.request import JobRequest
 from p2pclust.lab.testbed import backend
 from p2pclust.lab.testbed.faults import Fault
-from p2pclust.lab.testbed.spec import Event, FleetResult, FleetSpec
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, LogLine
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.models.fedcref_agreed import Agreed
@@ -43,7 +43,7 @@ def agreed(result: FleetResult) -> Agreed:
     return Agreed.of(result.jobs[0].state.arrays)
 
 
-def by_verb(result: FleetResult, verb: str) -> list[Event]:
+def by_verb(result: FleetResult, verb: str) -> list[LogLine]:
     return [event for event in result.events if event["verb"] == verb]
 
 

@@ -13,7 +13,7 @@ from tests.dask_cluster import two_workers
 from p2pclust.errors import UsageError
 from p2pclust.lab.sweep import pools
 from p2pclust.lab.sweep.cells import Cell, check
-from p2pclust.lab.sweep.runner import sweep_to
+from p2pclust.lab.sweep.pools import sweep_to
 from p2pclust.lab.sweep.spec import load_sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from p2pclust.lab.pictures.sweeps import figure_of
 from p2pclust.lab.sweep import spec, work
 from p2pclust.lab.sweep.cells import cells_of, check
 from p2pclust.lab.sweep.columns import columns_of
-from p2pclust.lab.sweep.plots import figure_of, file_name, plots_of
+from p2pclust.lab.sweep.report import file_name, plots_of
 from p2pclust.lab.sweep.spec import Sweep, load_sweep
 from p2pclust.lab.sweep.table import Row, rows_of
 from p2pclust.overlay import read_overlay
@@ -79,7 +80,8 @@ def test_a_part_of_it(file: Path) -> None:
         assert list(row) == list(columns_of(part.measure))
         assert AS_EXPECTED[part.measure](row), row
     for plot in plots_of(part):
-        assert figure_of(plot, part.measure, rows).axes
+        columns = columns_of(part.measure)
+        assert figure_of(plot, columns[plot.x].type, columns[plot.y].type, rows).axes
 
 
 def test_the_readme_names_every_key() -> None:

@@ -19,8 +19,7 @@ from p2pclust.lab.commands.sweep import _carry_out
 from p2pclust.lab.sweep import pools
 from p2pclust.lab.sweep.cells import Cell, check
 from p2pclust.lab.sweep.columns import columns_of
-from p2pclust.lab.sweep.pools import Finished, Pool
-from p2pclust.lab.sweep.runner import sweep_to
+from p2pclust.lab.sweep.pools import Finished, Pool, sweep_to
 from p2pclust.lab.sweep.spec import load_sweep
 from p2pclust.lab.sweep.table import can_write_parquet
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.sweep.store import opened
+from p2pclust.lab.sweep.table import opened
 
 
 def kept(path: Path, *digests: str) -> bytes:

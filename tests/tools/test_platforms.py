@@ -46,7 +46,7 @@ for module, names in {
             delattr(module, name)
 platform.system = lambda: "Windows"
 from p2pclust.cli.app import app
-from p2pclust.lab.plots import canvas
+from p2pclust.lab.pictures import canvas
 canvas.can_draw = lambda: False
 app(asked["words"], prog_name="p2pclust")
 """

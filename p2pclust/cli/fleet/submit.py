@@ -257,97 +257,18 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
     if console is None:
         yield lambda event: None
         return
-    rounds = _ShownRounds()
+    from p2pclust.hosts.told import JobLines  # noqa: PLC0415
+
     with console.status("") if console.is_terminal else nullcontext() as live:
+        lines = JobLines(by_round=live is None)
 
         def show(event: Mapping[str, Any]) -> None:
             if live is not None and event["verb"] in ("phase", "mixing", "averaged", "combined"):
-                live.update(_line(event))
-            elif line := rounds.line(event) if live is None else _line(event):
+                live.update(lines.line(event))
+            elif line := lines.line(event):
                 console.print(f"{datetime.now():%H:%M:%S} {line}", soft_wrap=True)
 
         yield show
-
-
-class _ShownRounds:
-    """One line for each round, whether the peer aggregates or follows.
-
-    An aggregator reports that a round is combined. At a follower a round ends when the next state arrives.
-    """
-
-    def __init__(self) -> None:
-        self._told: dict[str, int] = {}  # by job: how many of its rounds were shown as ended
-
-    def line(self, event: Mapping[str, Any]) -> str:
-        """Return an event in words, or an empty string if it is not to be shown."""
-        job = event.get("job", "")
-        if event["verb"] == "standing":
-            self._told[job] = event["round"]
-        elif event["verb"] == "combined":
-            self._told[job] = event["round"] + 1
-        elif event["verb"] == "phase":
-            before, now = self._told.get(job, 0), event["round"]
-            if event["phase"] != "adopting" or now <= before:
-                return ""
-            self._told[job] = now
-            by = f", {event['aggregator']} aggregates" if event.get("aggregator") else ""
-            return f"round {now - 1} is over (term {event['term']}{by}){_within(event)}"
-        return _line(event)
-
-
-def _within(event: Mapping[str, Any]) -> str:
-    return f" (within it {event['job'][:12]})" if event.get("within") else ""
-
-
-def _line(event: Mapping[str, Any]) -> str:
-    """Return an event in words."""
-    verb = event["verb"]
-    if verb in _WORDS:
-        said = _WORDS[verb](event)
-    else:
-        told = {key: value for key, value in event.items() if key not in ("verb", "job", "within")}
-        said = f"{verb} " + " ".join(f"{key}={value}" for key, value in told.items())
-    return said + _within(event)
-
-
-def _standing(event: Mapping[str, Any]) -> str:
-    waits = f", waits for {', '.join(event['waits_for'][:4])}" if event["waits_for"] else ""
-    reason = f": {event['reason']}" if event["reason"] else ""
-    who = f", aggregated by {event['aggregator']}" if event["aggregator"] else ""
-    named, at = event.get("name", event["job"]), f"round {event['round']}, {event['phase']}"
-    secured = "secured, " if event["secured"] else ""
-    exposed = f"; exposed: {', '.join(event['exposed'])}" if event["exposed"] else ""
-    return f"{named}: {event['protocol']}, {secured}{at}{who}{waits}{reason}{exposed}"
-
-
-def _finished(event: Mapping[str, Any]) -> str:
-    outcome = str(event.get("outcome", "finished"))
-    after = f" after {counted(event['round'], 'rounds')}" if event["round"] >= 0 else ""
-    exposed = f"; exposed: {', '.join(event['exposed'])}" if event.get("exposed") else ""
-    return outcome + after + (f": {event['reason']}" if event.get("reason") else "") + exposed
-
-
-def _combined(event: Mapping[str, Any]) -> str:
-    from p2pclust.protocols.engine.summaries import absences  # noqa: PLC0415
-
-    moved = f", centers moved {event['shift']:.3g}" if "shift" in event else ""
-    moved += f", the objective is {event['objective']:.6g}" if "objective" in event else ""
-    others = "".join(f"; {absence}" for absence in absences(event.get("abstained", {})))
-    return f"round {event['round']} combined from {counted(len(event['contributors']), 'peers')}{moved}{others}"
-
-
-_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "standing": _standing,
-    "finished": _finished,
-    "combined": _combined,
-    "phase": lambda event: (
-        f"round {event['round']}: {event['phase']} (term {event['term']}"
-        + (f", {event['aggregator']} aggregates)" if event.get("aggregator") else ")")
-    ),
-    "abstains": lambda event: f"this peer contributes nothing: {event['reason']}",
-    "elected": lambda event: f"elected to aggregate, term {event['term']}, round {event['round']}",
-    "waiting": lambda event: f"waiting: {event['present']} of {event['of']} peers",
-}
 
 
 def cancel(

@@ -14,7 +14,7 @@ from p2pclust.errors import UsageError
 from p2pclust.lab.commands.run import BackendName
 
 if TYPE_CHECKING:
-    from p2pclust.lab.scenario.outcome.audited import AuditedJob
+    from p2pclust.lab.scenario.outcome.evidence import AuditedJob
 
 _MOST_PEERS = 5
 

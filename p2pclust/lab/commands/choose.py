@@ -22,7 +22,7 @@ from p2pclust.lab.commands.show.page import ended_like_ctrl_c
 if TYPE_CHECKING:
     from p2pclust.choose.choice import ChoiceOfClusters
     from p2pclust.lab.scenario.file.schema import Scenario
-    from p2pclust.lab.testbed.spec import Event
+    from p2pclust.lab.testbed.spec import LogLine
 
 
 def choose(
@@ -67,7 +67,7 @@ def choose(
       p2pclust choose iris-kmeans --clusters 1-5
       p2pclust choose quickstart --clusters 2-12 --restarts 5 -o digits.png
     """
-    from p2pclust.lab.plots.choice import plot_refusal  # noqa: PLC0415
+    from p2pclust.lab.pictures.estimators import plot_refusal  # noqa: PLC0415
     from p2pclust.lab.scenario.file.examples import SCENARIOS, find_example  # noqa: PLC0415
     from p2pclust.lab.scenario.file.load import load_scenario  # noqa: PLC0415
     from p2pclust.tools.json_values import plain  # noqa: PLC0415
@@ -132,7 +132,7 @@ def _found(scenario: Scenario, backend: str, numbers: range, restarts: int, gate
         stack.enter_context(ended_like_ctrl_c())
         begun = count()
 
-        def take(event: Event) -> None:
+        def take(event: LogLine) -> None:
             if advance is not None and event["verb"] == "submitted":
                 advance(next(begun))
 

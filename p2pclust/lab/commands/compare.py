@@ -49,7 +49,7 @@ def compare(
 
 
 def _write(out: Path, runs: Sequence[ComparedRun], lines: Sequence[ComparedFigure]) -> None:
-    from p2pclust.lab.plots import canvas  # noqa: PLC0415
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.scenario.page.compare_page import write_comparison  # noqa: PLC0415
 
     try:

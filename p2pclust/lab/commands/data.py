@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from p2pclust.data.fetch import OnProgress
     from p2pclust.data.holdings import Holdings
 
+FORMATS = (".png", ".svg", ".pdf")
+
 app = group("""List data sets, download them, and split one among peers.
 
 \b
@@ -175,9 +177,10 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.holdings import FORMATS, holdings, save  # noqa: PLC0415
-    from p2pclust.data.holdings import picture as compose  # noqa: PLC0415
+    from p2pclust.data.holdings import holdings  # noqa: PLC0415
     from p2pclust.data.shares import peer_names, write_shares  # noqa: PLC0415
+    from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
+    from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
 
     if picture is not None and picture.suffix.lower() not in FORMATS:
         raise UsageError(f"--picture {picture}: expected a name that ends with {', '.join(FORMATS)}")
@@ -203,7 +206,7 @@ def split(
     made |= {key: value for key, value in settings.items() if value is not None}
     title = f"{rows.name}: {scheme}, {len(shares)} peers, seed {seed}"
     # Drawn first, so that a missing library leaves no files behind.
-    drawn = None if picture is None else compose(held, title, data=rows, shares=shares)
+    drawn = None if picture is None else split_figure(held, title, data=rows, shares=shares)
     manifest = write_shares(out, rows, shares, held, made, overwrite=overwrite)
     if picture is not None and drawn is not None:
         save(drawn, picture)

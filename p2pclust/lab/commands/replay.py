@@ -34,17 +34,17 @@ def replay(
       p2pclust replay runs/one --serve
     """
     from p2pclust.cli.show.output import stdout  # noqa: PLC0415
-    from p2pclust.lab.live.scene import recorded  # noqa: PLC0415
+    from p2pclust.lab.run.scene import recorded  # noqa: PLC0415
 
     scene, events = recorded(run)
     if serve is None:
         from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
 
-        with Watch(stdout(), scene.title, scene.details, scene.progress(), scene.tol, clock=False) as watch:
+        with Watch(stdout(), scene.title, scene.details, scene.begun(), scene.tol, clock=False) as watch:
             wait, before = threading.Event(), 0.0
             for event in events:
-                wait.wait(max(0.0, float(event["t"]) - before) / speed)
-                before = max(before, float(event["t"]))
+                wait.wait(max(0.0, event.t - before) / speed)
+                before = max(before, event.t)
                 watch.take(event)
         return
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415

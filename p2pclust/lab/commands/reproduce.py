@@ -131,16 +131,18 @@ def _list(tables: Sequence[Table], *, as_json: bool) -> None:
 
 
 def _save(directory: Path, tables: Sequence[Table], measured: dict[str, Measured]) -> None:
-    from p2pclust.lab.reproduce.drawing import can_paint, paint  # noqa: PLC0415
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
     from p2pclust.lab.reproduce.report import write_csv  # noqa: PLC0415
 
-    paints = can_paint()
+    paints = canvas.can_draw()
     for item in tables:
         write_csv(directory, item, measured[item.id])
         if paints and measured[item.id].found.rows:
-            paint(item, measured[item.id].found, directory / f"{item.id}.png")
+            figure = canvas.new_figure(11, 5)
+            item.draw(figure, measured[item.id].found)
+            (directory / f"{item.id}.png").write_bytes(canvas.image_bytes(figure, "png"))
     if not paints:
-        complain("no pictures: matplotlib is not installed: pip install 'p2pclust[plots]'")
+        complain(canvas.INSTALL)
 
 
 def _show(console: Console, item: Table, measured: Measured, claims: Sequence[Claim], *, quick: bool) -> None:

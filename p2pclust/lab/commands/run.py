@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from p2pclust.lab.commands.show.live import Watch
     from p2pclust.lab.scenario.file.schema import Scenario
-    from p2pclust.lab.testbed.spec import Event
 
 
 class BackendName(StrEnum):
@@ -117,28 +117,29 @@ def _carry_out(
     from p2pclust.lab.commands.show.live import Watch  # noqa: PLC0415
     from p2pclust.lab.commands.show.page import page_of  # noqa: PLC0415
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415
-    from p2pclust.lab.live.scene import OPENING, Scene  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
-    from p2pclust.lab.plots import canvas  # noqa: PLC0415
+    from p2pclust.lab.pictures import canvas  # noqa: PLC0415
+    from p2pclust.lab.run.events import Event  # noqa: PLC0415
+    from p2pclust.lab.run.scene import OPENING, Scene  # noqa: PLC0415
     from p2pclust.lab.scenario.run import carry_out  # noqa: PLC0415
 
     shown: list[tuple[Watch, FollowedRun]] = []
     with ExitStack() as stack:
 
-        def take(event: Event) -> None:
+        def take(event: Mapping[str, Any]) -> None:
             """Show an event; the first one says what the page and the view are of."""
             if event["verb"] == OPENING:
                 scene = Scene.of_event(event)
-                progress = scene.progress()
-                followed = FollowedRun(scene, progress, mode="run")
+                begun = scene.begun()
+                followed = FollowedRun(scene, begun, mode="run")
                 if serve is not None:
                     stack.enter_context(page_of(followed, serve))
-                watch = Watch(console, scene.title, scene.details, progress, scene.tol, clock=backend != "simulated")
+                watch = Watch(console, scene.title, scene.details, begun, scene.tol, clock=backend != "simulated")
                 shown.append((stack.enter_context(watch), followed))
                 return
             watch, followed = shown[0]
             with followed.changing():
-                watch.take(event)
+                watch.take(Event.of(event))
 
         def measure() -> None:
             shown[0][0].close()

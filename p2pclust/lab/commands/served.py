@@ -29,8 +29,8 @@ def serve_fleet(
 ) -> None:
     """Serve the page until Ctrl-C. The peers may be asked in this order: those named, then those of the inventory."""
     from p2pclust.lab.live.ask import FleetFollower  # noqa: PLC0415
-    from p2pclust.lab.live.scene import Scene  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
+    from p2pclust.lab.run.scene import Scene  # noqa: PLC0415
 
     groups: dict[str, str] = {}
     addresses: list[str | None] = [*peers]
@@ -51,7 +51,7 @@ def serve_fleet(
     with ended_like_ctrl_c(), suppress(KeyboardInterrupt), ExitStack() as stack:
         clients = [stack.enter_context(client_of(one, bundle, roster)) for one in addresses or [None]]
         scene = Scene(title, f"asking {len(clients)} of its peers, one at a time", groups, links=(), testbed=False)
-        shown = FollowedRun(scene, scene.progress(), mode="watch")
+        shown = FollowedRun(scene, scene.begun(), mode="watch")
         stack.enter_context(page_of(shown, address))
         FleetFollower(clients, shown, time.monotonic, job or "").follow(threading.Event())
 

@@ -106,7 +106,7 @@ def _pool(workers: int | None, scheduler: str | None) -> Pool:
 
 def _draws(wanted: bool | None) -> bool:
     """Return whether plots are drawn; by default they are if Matplotlib is installed."""
-    from p2pclust.lab.plots.canvas import can_draw  # noqa: PLC0415
+    from p2pclust.lab.pictures.canvas import can_draw  # noqa: PLC0415
 
     if wanted is None and not can_draw():
         note("no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'")
@@ -117,7 +117,7 @@ def _draws(wanted: bool | None) -> bool:
 
 
 def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
-    from p2pclust.lab.sweep.runner import CELLS, sweep_to  # noqa: PLC0415
+    from p2pclust.lab.sweep.pools import CELLS, sweep_to  # noqa: PLC0415
 
     n_done = 0
     with ended_like_ctrl_c(), _remembered_ctrl_c() as look, progress_bar("", len(cells)) as advance:

@@ -204,15 +204,14 @@ def _check_outputs(files: Iterable[Path], what: str) -> None:
         if file.suffix.lower() not in (*_PICTURES, *SUFFIXES):
             raise UsageError(f"-o {file}: expected a name that ends with {', '.join((*_PICTURES, *SUFFIXES))}")
         if file.suffix.lower() in _PICTURES:
-            from p2pclust.lab.plots.canvas import can_draw  # noqa: PLC0415
+            from p2pclust.lab.pictures.canvas import require  # noqa: PLC0415
 
-            if not can_draw():
-                raise UsageError("a picture needs Matplotlib: pip install 'p2pclust[plots]'")
+            require()
 
 
 def _draw(overlay: Overlay, file: Path) -> None:
-    from p2pclust.lab.plots.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
-    from p2pclust.lab.scenario.pictures.overlay import overlay_figure  # noqa: PLC0415
+    from p2pclust.lab.pictures.canvas import image_bytes  # noqa: PLC0415 - imports Matplotlib
+    from p2pclust.lab.pictures.overlay import overlay_figure  # noqa: PLC0415
     from p2pclust.overlay.plans import write_bytes  # noqa: PLC0415
 
     write_bytes(file, image_bytes(overlay_figure(overlay), file.suffix[1:].lower()))

@@ -1,6 +1,6 @@
 """Follow a standing fleet: ask one of its peers at short intervals, and another one if that does not answer.
 
-The answers become the events that `p2pclust.lab.live.progress` follows. A peer knows its own view only. Of a
+The answers become the events of a run. A peer knows its own view only. Of a
 state is read who contributed and how far centers moved: neither rows nor centers.
 """
 
@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
 from p2pclust.hosts.submission import fetch
+from p2pclust.hosts.told import Combined
 from p2pclust.lab.live.shown import FollowedRun
+from p2pclust.lab.run.events import Awaited, Device, Event, JobOver, LinksKnown, Sent, Submitted
 from p2pclust.peer.core.document import majority
+from p2pclust.peer.core.reports import MemberChanged
+from p2pclust.peer.core.round_reports import Elected, WaitsForMajority
 from p2pclust.peer.work.states import job_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.job import JobState
@@ -26,8 +30,6 @@ _ANSWER_S: Final = 3.0
 _AGAIN_S: Final = 20.0  # before a peer that did not answer is asked again for what only it knows
 _MOST_STATE: Final = 1_000_000  # bytes; what a larger state says of its round is not read
 
-Event = Mapping[str, Any]
-
 
 @dataclass
 class AnswerReader:
@@ -37,10 +39,10 @@ class AnswerReader:
     --------
     >>> reader = AnswerReader()
     >>> answer = {"peer": "a", "members": [{"name": "b", "status": "alive"}], "jobs": []}
-    >>> [event["verb"] for event in reader.events(1.0, answer)]
+    >>> [event.verb for event in reader.events(1.0, answer)]
     ['enrolled', 'started', 'enrolled', 'member']
     >>> answer["members"][0]["status"] = "dead"
-    >>> [(event["verb"], event["status"]) for event in reader.events(2.0, answer)]
+    >>> [(event.verb, event.what.status) for event in reader.events(2.0, answer)]
     [('member', 'dead')]
     """
 
@@ -53,52 +55,47 @@ class AnswerReader:
 
     def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what is new in an answer to ``status``."""
-        parts = (self._of_members(answer), self._of_links(answer), self._of_jobs(answer), self._aside(answer))
-        for event in (one for part in parts for one in part):
-            yield {"t": t, **event}
+        yield from self._of_members(t, answer)
+        links = answer.get("links", self._links)  # older peers do not say
+        if links != self._links:
+            self._links = links
+            yield Event(t, "", "overlay", LinksKnown(links))
+        yield from self._of_jobs(t, answer)
+        yield from self.aside(t, answer)
 
     def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         """Return what only that peer knows: what it has sent, and as an aggregator the peers that it waits for."""
-        for event in self._aside(answer):
-            yield {"t": t, **event}
+        own = answer["peer"]
+        if "counters" in answer:
+            yield Event(t, own, "sent", Sent(answer["counters"]["bytes_sent"]))
+        for job in answer["jobs"]:
+            if job["job"] in self._jobs and job["aggregator"] == own and job["phase"] not in _OVER:
+                yield Event(t, own, "waits", Awaited(job["job"], job["waits_for"]))
 
-    def elections(self, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[dict[str, Any]]:
+    def elections(self, t: float, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[Event]:
         """Return the elections that are new: of each term, its number and its aggregator."""
         for term, name in terms:
             if term > self._terms.get(job, -1):
                 self._terms[job] = term
-                yield {"verb": "elected", "job": job, "peer": name, "term": term}
+                yield Event(t, name, "elected", Elected(job, None, term, round=0, votes=0, of=0))
 
-    def _aside(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        own = answer["peer"]
-        if "counters" in answer:
-            yield {"verb": "sent", "peer": own, "sent": {own: answer["counters"]["bytes_sent"]}}
-        for job in answer["jobs"]:
-            if job["job"] in self._jobs and job["aggregator"] == own and job["phase"] not in _OVER:
-                yield {"verb": "waits", "peer": own, "job": job["job"], "peers": job["waits_for"]}
-
-    def _of_members(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _of_members(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         own = answer["peer"]
         for name, status in ((own, "alive"), *((one["name"], one["status"]) for one in answer["members"])):
             before = self._statuses.get(name)
             self._statuses[name] = status
             if before is None:
-                yield {"verb": "enrolled", "peer": name}
+                yield Event(t, name, "enrolled", Device())
             if status == before:
                 continue
             if name == own or (status == "alive" and before in ("dead", "left")):
-                yield {"verb": "started", "peer": name}
+                yield Event(t, name, "started", Device())
             elif status == "left":
-                yield {"verb": "exited", "peer": name, "code": 0}
+                yield Event(t, name, "exited", Device(code=0))
             elif status in ("alive", "suspect", "dead"):
-                yield {"verb": "member", "peer": own, "member": name, "status": status}
+                yield Event(t, own, "member", MemberChanged(name, status, before or "", incarnation=0))
 
-    def _of_links(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        if answer["links"] != self._links:
-            self._links = answer["links"]
-            yield {"verb": "overlay", "links": self._links}
-
-    def _of_jobs(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _of_jobs(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
         listed = [job for job in answer["jobs"] if not job["within"]]
         if self.job:
             listed = [job for job in listed if job["job"] == self.job or self.job in (job["series"], job.get("name"))]
@@ -107,37 +104,28 @@ class AnswerReader:
             self._passed = {job["job"] for job in listed if job is not chosen}
         for job in listed:
             if job["job"] not in self._passed:
-                yield from self._of_job(answer["peer"], job)
+                yield from self._of_job(t, answer["peer"], job)
 
-    def _of_job(self, asked: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        named, before = {"job": job["job"]}, self._jobs.get(job["job"])
+    def _of_job(self, t: float, asked: str, job: dict[str, Any]) -> Iterator[Event]:
+        named, roster, before = job["job"], job["roster"], self._jobs.get(job["job"])
         if before is not None and before["phase"] in _OVER:
             return
-        self._jobs[job["job"]] = job
+        self._jobs[named] = job
         if before is None:
-            yield {
-                **named,
-                "verb": "submitted",
-                "peer": job["submitter"],
-                "roster": job["roster"],
-                "stages": [job["protocol"]],
-            }
+            yield Event(t, job["submitter"], "submitted", Submitted(named, roster, [job["protocol"]]))
         leader = job["aggregator"]
         if leader:
-            yield from self.elections(job["job"], [(job["term"], leader)])
+            yield from self.elections(t, named, [(job["term"], leader)])
         if job["round"] > (0 if before is None else before["round"]):
-            yield {
-                **named, "verb": "combined", "peer": leader, "round": job["round"] - 1, "stage": 0, "status": "running",
-                "contributors": job["roster"],
-            }  # fmt: skip
+            yield Event(t, leader, "combined", Combined(named, job["round"] - 1, roster))
         if job["phase"] in _OVER:
-            yield {**named, "verb": "ended", "peer": asked, "outcome": job["phase"], "reason": job["reason"]}
+            yield Event(t, asked, "ended", JobOver(named, job["phase"], job["reason"]))
             return
         if leader != asked:  # it does not know whose answer is missing, but who is away
-            yield {**named, "verb": "waits", "peer": asked, "peers": job["absent"]}
-        present, of = len(job["roster"]) - len(job["absent"]), len(job["roster"])
+            yield Event(t, asked, "waits", Awaited(named, job["absent"]))
+        present, of = len(roster) - len(job["absent"]), len(roster)
         if present < majority(of):
-            yield {**named, "verb": "waiting", "peer": asked, "present": present, "of": of}
+            yield Event(t, asked, "waiting", WaitsForMajority(named, None, present, of))
 
 
 class FleetFollower:
@@ -190,8 +178,8 @@ class FleetFollower:
                 self._at = (self._at + 1) % len(self._clients)
                 continue
             for event in events:
-                with self._shown.changing() as progress:
-                    progress.take(event)
+                with self._shown.changing() as run:
+                    run.take(event)
             self._shown.ask(str(answer["peer"]), "")
             return
         self._shown.ask("", f"no peer answers: {why}")
@@ -209,33 +197,33 @@ class FleetFollower:
             self._silent[client] = now
             return
         for event in self._reader.aside(now - self._began, answer):
-            with self._shown.changing() as progress:
-                progress.take(event)
+            with self._shown.changing() as run:
+                run.take(event)
 
     def _known(self, client: Connection, event: Event) -> list[Event]:
         """Add to a round that was closed what the peer says of it: who contributed, how far the centers moved, elections."""
-        if event["verb"] != "combined":
+        if not isinstance(event.what, Combined):
             return [event]
         try:
-            found = client.ask("job", within_s=_ANSWER_S, job=event["job"])
-            elected = [{"t": event["t"], **one} for one in self._reader.elections(event["job"], found["terms"])]
+            found = client.ask("job", within_s=_ANSWER_S, job=event.job)
+            elected = list(self._reader.elections(event.t, event.job, found["terms"]))
             if not 0 < found["size_bytes"] <= _MOST_STATE:
                 return [*elected, event]
-            state, main = JobState.decode(fetch(client, event["job"], "state")), job_of(found["mathematics"]).main
+            state, main = JobState.decode(fetch(client, event.job, "state")), job_of(found["mathematics"]).main
         except P2PClustError:  # the peer moved on, or cannot read it now: the round is shown without
             return [event]
-        return [*elected, {**event, **_said_by(state, main, event["contributors"])}]
+        return [*elected, replace(event, what=_completed(event.what, state, main))]
 
 
-def _said_by(state: JobState, main: int, roster: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _completed(closed: Combined, state: JobState, main: int) -> Combined:
+    """Add what a state says of the rounds before it."""
     if state.log:
-        found["contributors"] = [roster[index] for index in state.log[-1].contributors]
-        found["round"] = state.round - 1
+        there = [closed.contributors[index] for index in state.log[-1].contributors]
+        closed = replace(closed, contributors=there, round=state.round - 1)
     if "objectives" in state.arrays:
-        found["objective"] = float(state.arrays["objectives"].min())
+        closed = replace(closed, objective=float(state.arrays["objectives"].min()))
     shifts = summaries.shifts(state)
     # Of the clustering, which may be over: the rounds of the stage after it come last.
     last = state.round - (0 if state.stage == main else state.stage_round)
     history = {last - len(shifts) + at: shift for at, shift in enumerate(shifts) if shift is not None}
-    return {**found, "shifts": history} if history else found
+    return replace(closed, shifts=history) if history else closed

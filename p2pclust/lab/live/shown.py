@@ -6,14 +6,15 @@ import math
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.live.progress import Progress
-from p2pclust.lab.live.scene import Scene
 from p2pclust.lab.live.snapshot import Player, snapshot
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.scene import Scene
+from p2pclust.lab.run.state import RunState
 
 _MOST_SPEED: Final = 1_000.0
 _TICK_S: Final = 0.05  # of a replay
@@ -34,24 +35,25 @@ class FollowedRun:
 
     Examples
     --------
-    >>> run = FollowedRun(scene := Scene("one peer", "", {"a": ""}), scene.progress(), mode="run")
-    >>> with run.changing() as progress:
-    ...     _ = progress.take({"t": 1.0, "peer": "a", "verb": "started"})
+    >>> from p2pclust.lab.run.events import Device
+    >>> run = FollowedRun(scene := Scene("one peer", "", {"a": ""}), scene.begun(), mode="run")
+    >>> with run.changing() as state:
+    ...     _ = state.take(Event(1.0, "a", "started", Device()))
     >>> '"status":"alive"' in run.to_json()
     True
     """
 
-    def __init__(self, scene: Scene, progress: Progress, *, mode: str) -> None:
-        self._scene, self._progress, self._mode = scene, progress, mode
+    def __init__(self, scene: Scene, state: RunState, *, mode: str) -> None:
+        self._scene, self._state, self._mode = scene, state, mode
         self._lock = threading.Lock()
         self._ended, self._outcome, self._trouble, self._asked = False, "", "", ""
         self.on_change: Callable[[], None] = lambda: None
 
     @contextmanager
-    def changing(self) -> Iterator[Progress]:
+    def changing(self) -> Iterator[RunState]:
         """Hold the state while an event is taken, so that no picture has half of a change; then show it."""
         with self._lock:
-            yield self._progress
+            yield self._state
         self.on_change()
 
     def ask(self, asked: str, trouble: str) -> None:
@@ -72,7 +74,7 @@ class FollowedRun:
         """Return the newest snapshot."""
         with self._lock:
             found = snapshot(
-                self._scene, self._progress, mode=self._mode, ended=self._ended, outcome=self._outcome,
+                self._scene, self._state, mode=self._mode, ended=self._ended, outcome=self._outcome,
                 trouble=self._trouble, asked=self._asked,
             )  # fmt: skip
         return found.to_json()
@@ -88,7 +90,7 @@ class Replay:
     Parameters
     ----------
     scene : Scene
-    events : sequence of mapping
+    events : sequence of Event
         In order of time.
     speed : float
         Seconds of the run in one second.
@@ -97,8 +99,9 @@ class Replay:
 
     Examples
     --------
+    >>> from p2pclust.lab.run.events import Device
     >>> clock = [0.0]
-    >>> events = [{"t": 1.0, "peer": "a", "verb": "started"}, {"t": 4.0, "peer": "a", "verb": "exited", "code": -9}]
+    >>> events = [Event(1.0, "a", "started", Device()), Event(4.0, "a", "exited", Device(code=-9))]
     >>> replay = Replay(Scene("one peer", "", {"a": ""}), events, 2.0, now=lambda: clock[0])
     >>> clock[0] = 1.0
     >>> replay.tick()
@@ -110,14 +113,14 @@ class Replay:
     """
 
     def __init__(
-        self, scene: Scene, events: Sequence[Mapping[str, Any]], speed: float = 1.0,
+        self, scene: Scene, events: Sequence[Event], speed: float = 1.0,
         *, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._scene, self._events = scene, sorted(events, key=lambda event: float(event["t"]))
-        self._times = [float(event["t"]) for event in self._events]
+        self._scene, self._events = scene, sorted(events, key=lambda event: event.t)
+        self._times = [event.t for event in self._events]
         self._now = now
         self._lock = threading.Lock()
-        self._progress = scene.progress()
+        self._state = scene.begun()
         self._taken = 0
         self._speed, self._playing = speed, True
         self._t, self._at = 0.0, now()  # where the run stood, and when
@@ -149,9 +152,9 @@ class Replay:
         self._at = now
         due = bisect_right(self._times, self._t)
         if due < self._taken:  # back in time: what was is found by beginning anew
-            self._progress, self._taken = self._scene.progress(), 0
+            self._state, self._taken = self._scene.begun(), 0
         for event in self._events[self._taken : due]:
-            self._progress.take(event)
+            self._state.take(event)
         self._taken = due
 
     def control(self, do: str, value: float) -> None:
@@ -182,5 +185,5 @@ class Replay:
             # Rounded up, so that a slider that is moved to the end is there.
             end = math.ceil(1_000 * self.end) / 1_000
             player = Player(self._playing, self._speed, end if self._t >= self.end else round(self._t, 3), end)
-            found = snapshot(self._scene, self._progress, mode="replay", player=player)
+            found = snapshot(self._scene, self._state, mode="replay", player=player)
         return found.to_json()

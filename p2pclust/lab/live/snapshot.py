@@ -1,16 +1,16 @@
-"""One whole picture of a run for the page: frozen, made from `Progress`, as JSON of a bounded size."""
+"""One whole picture of a run for the page: frozen, made from its state, as JSON of a bounded size."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from p2pclust.lab.live.progress import Progress
-from p2pclust.lab.live.scene import Scene
-from p2pclust.lab.live.views import EventLine, JobView, Mark, RoundView
+from p2pclust.lab.run.scene import Scene
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import AssociationView, JobView, Mark, RoundView
 
 _MOST_POINTS: Final = 300  # of one line in a chart
 _MOST_MARKS: Final = 120
@@ -78,18 +78,6 @@ class CenterPaths:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """The association graph; `peers` has for each cluster the peer that it is of."""
-
-    iteration: int
-    phase: str
-    peers: tuple[str, ...]
-    links: tuple[tuple[int, int], ...]
-    groups: tuple[tuple[int, ...], ...]
-    isolated: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Player:
     """Where a replay stands."""
 
@@ -117,9 +105,9 @@ class Snapshot:
     moves: Moves | None
     rounds: tuple[RoundView, ...]
     marks: tuple[Mark, ...]
-    lines: tuple[EventLine, ...]
+    lines: tuple[Mark, ...]
     plane: CenterPaths | None
-    graph: Graph | None
+    graph: AssociationView | None
     player: Player | None
 
     def to_json(self) -> str:
@@ -128,34 +116,35 @@ class Snapshot:
 
 
 def snapshot(
-    scene: Scene, progress: Progress, *, mode: str, ended: bool = False, outcome: str = "", trouble: str = "",
+    scene: Scene, run: RunState, *, mode: str, ended: bool = False, outcome: str = "", trouble: str = "",
     asked: str = "", player: Player | None = None,
 ) -> Snapshot:  # fmt: skip
     """Return the picture of now.
 
     Examples
     --------
+    >>> from p2pclust.lab.run.events import Device, Event
     >>> scene = Scene("two peers", "", {"a": "", "b": ""}, [["llf-cm"]])
-    >>> progress = scene.progress()
-    >>> _ = progress.take({"t": 0.5, "peer": "a", "verb": "started"})
-    >>> [(device.name, device.status) for device in snapshot(scene, progress, mode="run").devices]
+    >>> run = scene.begun()
+    >>> _ = run.take(Event(0.5, "a", "started", Device()))
+    >>> [(device.name, device.status) for device in snapshot(scene, run, mode="run").devices]
     [('a', 'alive'), ('b', 'starting')]
     """
-    job = progress.job
-    numbers = {name: number for number, name in enumerate(progress.peers)}
-    links = progress.links
+    job = run.job
+    numbers = {name: number for number, name in enumerate(run.peers)}
+    links = run.links
     return Snapshot(
-        mode=mode, title=scene.title, details=scene.details, t=round(progress.t, 3), ended=ended, outcome=outcome,
-        trouble=trouble, asked=asked, devices=_devices(scene, progress),
+        mode=mode, title=scene.title, details=scene.details, t=round(run.t, 3), ended=ended, outcome=outcome,
+        trouble=trouble, asked=asked, devices=_devices(scene, run),
         links=None if links is None else tuple(
             sorted((numbers[a], numbers[b]) for a, b in links if a in numbers and b in numbers)
         ),
-        job=None if job is None else _shown(progress, job),
-        moves=None if job is None else _moves(scene, progress, job),
-        rounds=tuple(progress.rounds[number] for number in thinned(len(progress.rounds), _MOST_POINTS)),
-        marks=tuple(progress.marks)[-_MOST_MARKS:], lines=tuple(progress.lines)[-_MOST_LINES:],
+        job=None if job is None else _shown(run, job),
+        moves=None if job is None else _moves(scene, run, job),
+        rounds=tuple(run.rounds[number] for number in thinned(len(run.rounds), _MOST_POINTS)),
+        marks=tuple(run.marks)[-_MOST_MARKS:], lines=tuple(run.lines)[-_MOST_LINES:],
         plane=_plane(scene, job) if scene.testbed and job is not None else None,
-        graph=None if job is None else _graph(job), player=player,
+        graph=None if job is None or job.association is None else replace(job.association, phase=job.phase), player=player,
     )  # fmt: skip
 
 
@@ -174,10 +163,10 @@ def thinned(number: int, most: int) -> list[int]:
     return kept if not kept or kept[-1] == number - 1 else [*kept, number - 1]
 
 
-def _devices(scene: Scene, progress: Progress) -> tuple[ShownDevice, ...]:
-    waited = set(progress.waited_for())
+def _devices(scene: Scene, run: RunState) -> tuple[ShownDevice, ...]:
+    waited = set(run.waited_for())
     found = []
-    for peer in progress.peers.values():
+    for peer in run.peers.values():
         away = peer.status in ("lost", "down", "left")
         aggregates = peer.term is not None and not away
         role = "aggregates" if aggregates else "waited" if peer.name in waited else ""
@@ -190,19 +179,19 @@ def _devices(scene: Scene, progress: Progress) -> tuple[ShownDevice, ...]:
     return tuple(found)
 
 
-def _shown(progress: Progress, job: JobView) -> ShownJob:
+def _shown(run: RunState, job: JobView) -> ShownJob:
     return ShownJob(
-        progress.job_number, len(progress.jobs), job.protocol, job.stage, job.phase, job.round, job.term, job.aggregator,
-        len(job.contributors), job.n_peers, len(job.finished), job.failed, progress.waited_for()[:20], job.waiting,
+        run.job_number, len(run.jobs), job.protocol, job.stage, job.phase, job.round, job.term, job.aggregator,
+        len(job.contributors), job.n_peers, len(job.finished), job.failed, run.waited_for()[:20], job.waiting,
     )  # fmt: skip
 
 
-def _moves(scene: Scene, progress: Progress, job: JobView) -> Moves:
+def _moves(scene: Scene, run: RunState, job: JobView) -> Moves:
     rounds = sorted(round_ for round_, shift in job.shift_of.items() if math.isfinite(shift))
     kept = [rounds[number] for number in thinned(len(rounds), _MOST_POINTS)]
     computed = sorted(round_ for round_, value in job.objective_of.items() if math.isfinite(value))
     of_objective = [computed[number] for number in thinned(len(computed), _MOST_POINTS)]
-    number = progress.job_number - 1
+    number = run.job_number - 1
     tol = scene.tol[number] if number < len(scene.tol) else 0.0
     return Moves(
         tuple(kept), tuple(job.shift_of[round_] for round_ in kept), tol,
@@ -228,11 +217,3 @@ def _box(paths: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float, 
 
 def _name(features: Sequence[str], at: int) -> str:
     return features[at] if at < len(features) else f"column {at + 1}"
-
-
-def _graph(job: JobView) -> Graph | None:
-    found = job.association
-    if found is None:
-        return None
-    peers = [name for name, count in zip(job.roster, found.clusters, strict=False) for _ in range(count)]
-    return Graph(found.iteration, job.phase, tuple(peers), found.links, found.groups, found.isolated)

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -133,6 +134,22 @@ class Findings:
         longest = max(curve.size for curve in curves)
         return np.array([np.concatenate([curve, np.full(longest - curve.size, np.nan)]) for curve in curves])
 
+    def all_curves(self, rows: Mapping[str, str], measure: str) -> dict[str, NDArray[np.float64]]:
+        """Return the curves of each row that has them, by its label."""
+        return {label: self.curves(row, measure) for label, row in rows.items() if self.has(row, measure)}
+
+    def by_groups(
+        self, groups: Sequence[str], within: Sequence[str], measure: str
+    ) -> dict[str, dict[int, tuple[float, float]]]:
+        """Return mean and deviation of the rows named ``group, within``: by `within`, by the place of the group."""
+        found: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in within}
+        for name, known in found.items():
+            for place, group in enumerate(groups):
+                row = f"{group}, {name}"
+                if self.has(row, measure) and np.isfinite(self.samples(row, measure)).all():
+                    known[place] = (self.mean(row, measure), self.sd(row, measure))
+        return found
+
     def is_curve(self, row: str, measure: str) -> bool:
         """Whether there is one number per round."""
         return any(isinstance(value, list) for value in self._samples[row][measure].values())
@@ -228,3 +245,36 @@ class Table:
         """Return the set-ups that the table needs; in a quick run, a part of them."""
         wanted = [setup for setup in self.experiment.setups() if self.wanted(setup.name)]
         return [setup for setup in wanted if self.quick(setup.name)] if quick else wanted
+
+
+def about_means(
+    found: Findings, what: str, rows: Sequence[str], measure: str, holds: Callable[..., bool],
+    *, digits: int = 4, between: str = ", ",
+) -> Claim:  # fmt: skip
+    """Claim that `holds` is true of the means of these rows; undecided if one of them was not measured.
+
+    Examples
+    --------
+    >>> found = Findings()
+    >>> found.add(0, {"fkm": {"ari": 0.9}, "k-fed": {"ari": 0.5}})
+    >>> about_means(found, "fkm above k-fed", ["fkm", "k-fed"], "ari", lambda a, b: a > b)
+    Claim(what='fkm above k-fed', value='0.9000, 0.5000', held=True, always=False)
+    """
+    if not all(found.has(row, measure) for row in rows):
+        return not_measured(what)
+    means = [found.mean(row, measure) for row in rows]
+    return Claim(what, between.join(f"{mean:.{digits}f}" for mean in means), holds(*means))
+
+
+def rising(found: Findings, what: str, rows: Sequence[str], measure: str) -> Claim:
+    """Claim that the means of rows rise strictly."""
+
+    def holds(*means: float) -> bool:
+        return all(a < b for a, b in pairwise(means))
+
+    return about_means(found, what, rows, measure, holds, digits=3, between=" < ")
+
+
+def not_measured(what: str, *, always: bool = False) -> Claim:
+    """Return a claim that is undecided."""
+    return Claim(what, "not measured", None, always)

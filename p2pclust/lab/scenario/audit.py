@@ -12,9 +12,8 @@ from p2pclust.lab.attacks.audit import Audit, audit_job
 from p2pclust.lab.attacks.models import exchanges_models
 from p2pclust.lab.scenario.file.load import check_backend, starting_overlay
 from p2pclust.lab.scenario.file.schema import Scenario
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
 from p2pclust.lab.scenario.outcome.evaluate import damage_in
-from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.measures import Done
 from p2pclust.lab.scenario.run import CheckedRun, carry_out, checked_run, fleet_spec
 from p2pclust.lab.testbed import backend

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.requests import request_of
 from p2pclust.lab.links.shaping import Shape
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
 from p2pclust.lab.scenario.file.faults import away_s, planned
 from p2pclust.lab.scenario.file.fleet_keys import LinkSpec
@@ -32,7 +34,6 @@ from p2pclust.lab.scenario.file.load import (
 )
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome import folder
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
 from p2pclust.lab.scenario.outcome.communities import first_labels, own_numbers
 from p2pclust.lab.scenario.outcome.evaluate import (
     RowsLeftOut,
@@ -42,15 +43,15 @@ from p2pclust.lab.scenario.outcome.evaluate import (
     rows_left_out,
     suspects_by_report,
 )
-from p2pclust.lab.scenario.outcome.evidence import Evidence
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence
 from p2pclust.lab.scenario.outcome.expectations import check
-from p2pclust.lab.scenario.outcome.labels import write_labels
-from p2pclust.lab.scenario.outcome.opening import opening
+from p2pclust.lab.scenario.outcome.folder import write_labels
 from p2pclust.lab.simulation.world.traffic import summary
 from p2pclust.lab.testbed import backend as backend_called
 from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.power import Rest
-from p2pclust.lab.testbed.spec import LARGE_FLEET, Event, FleetResult, FleetSpec, OnEvent, PeerSpec
+from p2pclust.lab.testbed.spec import LARGE_FLEET, FleetResult, FleetSpec, LogLine, OnEvent, PeerSpec
+from p2pclust.lab.topology.layout import lay_out
 from p2pclust.overlay import LinkChange
 from p2pclust.peer.core.timing import preset
 from p2pclust.peer.operate.device import USUAL_FITNESS, fitness
@@ -60,6 +61,8 @@ from p2pclust.protocols.engine.summaries import with_columns
 from p2pclust.tools.json_values import plain
 
 _GIVE_UP_S = 120.0
+
+_MOST_PLACED: Final = 200  # peers that are laid out here: springs for more take seconds
 
 
 class FleetRunner(Protocol):
@@ -109,7 +112,7 @@ def carry_out(
     if on_ready is not None:
         on_ready(spec)
     left_out = rows_left_out(scenario, run.shares)
-    first = [opening(scenario, spec, run.features, backend_name, name), *(one.to_event() for one in left_out)]
+    first = [_scene(scenario, spec, run.features, backend_name, name).event(), *(one.to_event() for one in left_out)]
     found, events = _record(backend, spec, out / "events.jsonl", first, on_event)
     if on_end is not None:
         on_end()
@@ -157,15 +160,15 @@ def checked_run(scenario: Scenario) -> CheckedRun:
 
 
 def _record(
-    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[Event], on_event: OnEvent | None
+    backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
 ) -> tuple[FleetResult, list[Event]]:
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
     events: list[Event] = []
     with folder.event_log(file) as log:
 
-        def keep(event: Event) -> None:
-            events.append(event)
+        def keep(event: LogLine) -> None:
+            events.append(Event.of(event))
             log(event)
             if on_event is not None:
                 on_event(event)
@@ -320,7 +323,7 @@ def _result(
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     for entry in entries:
-        entry["suspects"] += suspects_by_report(found.events, entry["job"])
+        entry["suspects"] += suspects_by_report(map(Event.of, found.events), entry["job"])
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):
@@ -347,3 +350,20 @@ def _result(
         "failure": found.failure or (failed[0] if failed else ""),
         "unfired_faults": list(found.unfired_faults),
     }
+
+
+def _scene(scenario: Scenario, spec: FleetSpec, features: Sequence[str], backend: str, name: str) -> Scene:
+    """Return what the log of a run begins with, so that it can be shown again by itself. It holds no value of a row."""
+    overlay = starting_overlay(scenario)
+    groups = {device.name: device.group for device in scenario.fleet.members}
+    placed = overlay is not None and overlay.n_peers <= _MOST_PLACED
+    places = (
+        zip(overlay.names, lay_out(overlay).round(4).tolist(), strict=True) if overlay is not None and placed else ()
+    )
+    return Scene(
+        scenario.title or name, f"{len(spec.peers)} peers, {backend}, timing {spec.timing}, seed {spec.seed}",
+        {peer.name: groups[peer.name] for peer in spec.peers},
+        [[stage.protocol for stage in request.job.stages] for request in spec.jobs],
+        [float(getattr(request.job.protocols[request.job.main], "tol", 0.0)) for request in spec.jobs],
+        None if overlay is None else list(overlay.links), {peer: (x, y) for peer, (x, y) in places}, list(features),
+    )  # fmt: skip

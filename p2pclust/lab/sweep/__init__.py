@@ -11,7 +11,7 @@ from p2pclust.tools.lazy import lazy_names
 
 if TYPE_CHECKING:
     from p2pclust.lab.sweep.cells import Cell, cells_of
-    from p2pclust.lab.sweep.runner import Sweeping, sweep_to
+    from p2pclust.lab.sweep.pools import Sweeping, sweep_to
     from p2pclust.lab.sweep.spec import Sweep, load_sweep
 
 __all__ = ["Cell", "Sweep", "Sweeping", "cells_of", "load_sweep", "sweep_to"]
@@ -19,6 +19,6 @@ __all__ = ["Cell", "Sweep", "Sweeping", "cells_of", "load_sweep", "sweep_to"]
 __getattr__, __dir__ = lazy_names(
     __name__,
     cells="Cell cells_of",
-    runner="Sweeping sweep_to",
+    pools="Sweeping sweep_to",
     spec="Sweep load_sweep",
 )

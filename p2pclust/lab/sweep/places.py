@@ -1,14 +1,16 @@
-"""Choose a peer by its place on an overlay, as aggregator or as the victim of a fault."""
+"""What a table says of an overlay, and a peer by its place on one, as aggregator or as the victim of a fault."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from p2pclust.errors import UsageError
-from p2pclust.lab.topology.matrices import betweenness, closeness
-from p2pclust.lab.topology.measures import cut_vertices
+from p2pclust.lab.topology.matrices import betweenness, closeness, hops
+from p2pclust.lab.topology.measures import cut_vertices, second_eigenvalue
 from p2pclust.overlay.overlay import Overlay
 
 #: The names of places.
@@ -62,3 +64,23 @@ def peer_at(overlay: Overlay, place: str, rng: np.random.Generator) -> str:
         falling = sorted(overlay.names, key=lambda name: (-rank[name][1], -rank[name][0], name))
     place_of = overlay.n_peers if which == "last" else int(which)
     return falling[place_of - 1] if place_of <= overlay.n_peers else ""
+
+
+@lru_cache(maxsize=64)
+def measured(overlay: Overlay) -> dict[str, Any]:
+    """Return the overlay's columns of the table; not to be changed.
+
+    Rounded to 12 digits: the last bits of an eigenvalue depend on the machine's linear algebra, and tables are compared.
+    """
+    away = hops(overlay)
+    n_peers = overlay.n_peers
+    return {
+        "links": overlay.n_links,
+        "degree_mean": float(overlay.degrees.mean()),
+        "degree_greatest": int(overlay.degrees.max()),
+        "diameter": int(away.max()),
+        "average_path": float(away.sum() / (n_peers * (n_peers - 1))),
+        "spectral_gap": round(1.0 - second_eigenvalue(overlay), 12),
+        "cut_vertices": len(cut_vertices(overlay)),
+        "log2_peers": float(np.log2(n_peers)),
+    }

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from p2pclust.lab.plots.canvas import width_in_pixels
+from p2pclust.lab.pictures.canvas import data_address, image_bytes, width_in_pixels
+from p2pclust.lab.pictures.overlay import overlay_figure
+from p2pclust.lab.pictures.sweeps import figure_of
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, write_page
-from p2pclust.lab.scenario.pictures.overlay import overlay_figure
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import AXES, columns_of
-from p2pclust.lab.sweep.plots import figure_of, file_name, plots_of, svg_of
-from p2pclust.lab.sweep.spec import Sweep
+from p2pclust.lab.sweep.spec import PlotSpec, Sweep
 from p2pclust.lab.sweep.table import Row
 
 _ROWS_MAX: Final = 1000
@@ -23,6 +23,45 @@ _PICTURED_MAX: Final = 100  # peers of an overlay that is drawn
 _OVERLAYS_MAX: Final = 16
 _PICTURE_WIDTH: Final = 420
 _REASONS: Final = 3
+
+
+_USUAL: Final[Mapping[str, tuple[PlotSpec, ...]]] = {
+    "job": (
+        PlotSpec(title="Messages of the job by peers", x="peers", y="job_messages", lines=True),
+        PlotSpec(title="The hottest link by overlay", x="overlay", y="link_bytes_max", by="collect"),
+        PlotSpec(title="Virtual seconds by diameter", x="diameter", y="job_seconds"),
+        PlotSpec(title="Load of the busiest peer by overlay", x="overlay", y="peer_load", by="collect"),
+    ),
+    "facts": (
+        PlotSpec(title="Spread by distance", x="eccentricity", y="link_delays", guide="equal"),
+        PlotSpec(title="Spread by peers", x="log2_peers", y="gossip_periods"),
+    ),
+    "mixing": (
+        PlotSpec(title="Ticks by prediction", x="predicted", y="ticks", log=("x", "y"), guide="factor 2"),
+        PlotSpec(title="Ticks by spectral gap", x="spectral_gap", y="ticks", log=("x", "y")),
+        PlotSpec(title="Ticks by diameter", x="diameter", y="ticks", log=("x", "y")),
+    ),
+    "recovery": (
+        PlotSpec(title="Seconds until finished by who dies", x="who", y="job_seconds"),
+        PlotSpec(title="Peers that finish by who dies", x="who", y="finished"),
+    ),
+}
+
+
+def plots_of(sweep: Sweep) -> tuple[PlotSpec, ...]:
+    """Return the plots that a sweep asks for, or its measure's usual ones."""
+    return sweep.plots or _USUAL[sweep.measure]
+
+
+def file_name(plot: PlotSpec) -> str:
+    """Return what its file is called.
+
+    Examples
+    --------
+    >>> file_name(PlotSpec(title="Messages, by log2(N)", x="peers", y="messages"))
+    'messages-by-log2-n.svg'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", plot.title.lower())) + ".svg"
 
 
 def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> list[Path]:
@@ -33,14 +72,13 @@ def write_report(directory: Path, sweep: Sweep, cells: Sequence[Cell], rows: Seq
         stale.unlink()  # of an earlier version of the sweep
     pictures, files = [], []
     for plot in plots_of(sweep):
-        figure = figure_of(plot, sweep.measure, rows)
-        image = svg_of(figure)
-        files.append(folder / file_name(plot))
-        files[-1].write_bytes(image)
         columns = columns_of(sweep.measure)
+        figure = figure_of(plot, columns[plot.x].type, columns[plot.y].type, rows)
+        files.append(folder / file_name(plot))
+        files[-1].write_bytes(image_bytes(figure))
         caption = f"{plot.y}: {columns[plot.y].what}. {plot.x}: {columns[plot.x].what}."
         caption += _why_different(plot.y, rows)
-        pictures.append(Picture(_address(image), caption, plot.title, width_in_pixels(figure)))
+        pictures.append(Picture(data_address(figure, "svg"), caption, plot.title, width_in_pixels(figure)))
     sections = [
         Section("Plots", sweep.question, pictures),
         Section("Means over seeds", table=_means(sweep, rows)),
@@ -60,10 +98,6 @@ def _why_different(column: str, rows: Sequence[Row]) -> str:
     if column != "relative_difference" or not reasons:
         return ""
     return f" Where it is above 1e-9: {'; or '.join(reasons[:_REASONS])}{' (and more)' if reasons[_REASONS:] else ''}."
-
-
-def _address(image: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(image).decode('ascii')}"
 
 
 def _means(sweep: Sweep, rows: Sequence[Row]) -> list[list[str]]:
@@ -120,6 +154,6 @@ def _overlays(cells: Sequence[Cell]) -> list[Picture]:
     found = []
     for name, cell in list(smallest.items())[:_OVERLAYS_MAX]:
         if cell.peers <= _PICTURED_MAX:
-            image = svg_of(overlay_figure(cell.make_overlay()))
-            found.append(Picture(_address(image), f"{name}, {cell.peers} peers", f"the overlay {name}", _PICTURE_WIDTH))
+            image = data_address(overlay_figure(cell.make_overlay()), "svg")
+            found.append(Picture(image, f"{name}, {cell.peers} peers", f"the overlay {name}", _PICTURE_WIDTH))
     return found

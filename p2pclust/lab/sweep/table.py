@@ -1,18 +1,23 @@
-"""The table of a sweep: one row per cell, one column per thing, the same bytes from every machine and order of runs."""
+"""What a sweep keeps: a line of JSON for each finished cell, and the table, the same bytes from every machine."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from p2pclust.errors import UsageError
 from p2pclust.lab.scenario.outcome.folder import write_text
 from p2pclust.lab.sweep.cells import Cell
 from p2pclust.lab.sweep.columns import columns_of
 from p2pclust.tools.files import replacing
+from p2pclust.tools.platforms import exclusive_lock
 
 Row = Mapping[str, Any]
 
@@ -68,3 +73,57 @@ def _plain(kind: type, value: Any) -> str:
     if kind is bool:
         return "true" if value else "false"
     return repr(float(value)) if kind is float else str(value)
+
+
+class FinishedCells:
+    """The file of finished cells; `finished` are the values by the cells' digests. Made by `opened`."""
+
+    def __init__(self, file: BinaryIO, finished: dict[str, dict[str, Any]]) -> None:
+        self._file = file
+        self.finished = finished
+
+    def add(self, digest: str, values: dict[str, Any], seconds: float) -> None:
+        """Keep what a cell found out, and how long that took; on disk when this returns."""
+        line = json.dumps({"cell": digest, "seconds": round(seconds, 3), "values": values}, allow_nan=False)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.finished[digest] = values
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[FinishedCells]:
+    """Open the file of finished cells, which is made if need be and held by one sweep at a time.
+
+    A line that was cut short, because machine or process died while it was written, is dropped: that cell runs again.
+
+    Raises
+    ------
+    UsageError
+        If another sweep holds it, or it is something else.
+    """
+    with path.open("a+b") as file:
+        try:
+            exclusive_lock(file.fileno())
+        except OSError as error:
+            raise UsageError(f"{path}: another sweep writes it: wait for it, or choose another --out") from error
+        yield FinishedCells(file, _read(file, path))
+
+
+def _read(file: BinaryIO, path: Path) -> dict[str, dict[str, Any]]:
+    file.seek(0)
+    found: dict[str, dict[str, Any]] = {}
+    whole = 0
+    for number, line in enumerate(file, start=1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            entry = json.loads(line)
+            found[entry["cell"]] = dict(entry["values"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                f"{path}: line {number} is not a sweep's: choose another --out, or take that line out"
+            ) from error
+        whole += len(line)
+    file.truncate(whole)
+    return found

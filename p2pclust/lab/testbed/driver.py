@@ -236,20 +236,20 @@ class Driver:
             if await self._until(lambda: self._finished(job), 0.5):
                 break
             silent_s = fleet.now - self._record.progress_at
-            lost = [name for name in job.roster if not self._faults.counts(name)]
+            lost = [name for name in job.seen.roster if not self._faults.counts(name)]
             failure = job.stuck(lost)
-            if failure and silent_s > patience_s and not job.digests:
+            if failure and silent_s > patience_s and not job.seen.digests:
                 return failure
             if silent_s > give_up_s:
-                why = job.broken() or needs(lost, self._faults.links(job.roster))
-                return f"no progress for {silent_s:.0f} {fleet.unit} at round {job.round}{why}"
-        names = sorted(job.digests)
+                why = job.broken() or needs(lost, self._faults.links(job.seen.roster))
+                return f"no progress for {silent_s:.0f} {fleet.unit} at round {job.seen.opened}{why}"
+        names = sorted(job.seen.digests)
         comes_back = any(map(self._faults.counts, names))
         await self._until(lambda: any(map(fleet.readable, names)), give_up_s if comes_back else 0.0)
         name = next(filter(fleet.readable, names), None)
         if name is None:
             return "every peer that had finished is gone"
-        states = await fleet.read([name], "state", job.job_id)
+        states = await fleet.read([name], "state", job.seen.id)
         if not states:
             return f"{name} does not send its final state"
         job.state = JobState.decode(states[name])
@@ -259,18 +259,20 @@ class Driver:
 
     def _finished(self, job: JobRecord) -> bool:
         # Evaluated after every event: the first peer that has not finished settles it.
-        return bool(job.digests) and all(name in job.digests or not self._faults.counts(name) for name in job.roster)
+        return bool(job.seen.digests) and all(
+            name in job.seen.digests or not self._faults.counts(name) for name in job.seen.roster
+        )
 
     def _rest_cut_off(self, job: JobRecord) -> bool:
         """Whether no peer that has not finished can ever hear from those that have."""
-        done = [name for name in job.digests if self._fleet.alive(name)]
-        rest = [name for name in job.roster if name not in job.digests and self._faults.counts(name)]
+        done = [name for name in job.seen.digests if self._fleet.alive(name)]
+        rest = [name for name in job.seen.roster if name not in job.seen.digests and self._faults.counts(name)]
         return bool(done) and all(self._faults.cut_off(name, done) for name in rest)
 
     async def _collect(self, job: JobRecord, state: JobState, mathematics: Job) -> None:
         """Read the parts of the result that peers keep for themselves."""
-        names = sorted(job.digests)
-        notes = await self._fleet.read(names, "note", job.job_id)
+        names = sorted(job.seen.digests)
+        notes = await self._fleet.read(names, "note", job.seen.id)
         job.notes |= {name: Arrays.decode(note) for name, note in notes.items()}
         await self._collect_blobs(job, engine.results(mathematics, state), names)
         if state.status == "done":

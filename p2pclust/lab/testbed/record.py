@@ -7,14 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from p2pclust.jobs.request import JobResult
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import JobView
 from p2pclust.lab.testbed.faults import Fault
-from p2pclust.lab.testbed.spec import Event, OnEvent
+from p2pclust.lab.testbed.spec import LogLine, OnEvent
 from p2pclust.overlay.routes import Ways, mutual
 from p2pclust.peer.core.document import majority
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import JobState
 
 _MOST_COUNTED: Final = 200  # peers whose traffic is recorded one by one
+#: The events that say how a job goes; those of members are too many in a large fleet.
+_FOLLOWED: Final = ("submitted", "elected", "unable", "combined", "phase", "averaged", "finished")
+_PROGRESS: Final = (
+    "submitted",
+    "accepted",
+    "mixing",
+    "combined",
+    "circle",
+    "finished",
+    "started",
+)  # an election is none
 
 
 def needs(lost: Sequence[str], overlay: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -52,47 +66,38 @@ def _cut_off(lost: Sequence[str], overlay: Mapping[str, Sequence[str]]) -> list[
 
 @dataclass
 class JobRecord:
-    """One job, as its events describe it."""
+    """One job, as its events describe it, with what was asked for and what was read of its result."""
 
-    job_id: str
-    roster: tuple[str, ...]
-    began_at: float
-    terms: dict[int, str] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
-    ended_at: float = 0.0
-    round: int = 0
+    seen: JobView
+    tolerance: float | None = None
+    missing: str = ""  # as requested: all | wait | drop
     state: JobState | None = None
     notes: dict[str, Arrays] = field(default_factory=dict)
     blobs: dict[bytes, bytes] = field(default_factory=dict)
-    tolerance: float | None = None
-    missing: str = ""  # as requested: all | wait | drop
-    reached: float | None = None
-    ticks: dict[int, int] = field(default_factory=dict)
-    #: The aggregators since the last closed round, each with the reason why it could not compute, or an empty string.
-    tried: dict[str, str] = field(default_factory=dict)
 
     def broken(self) -> str:
         """Return the last reason of an aggregator that could not compute; empty if two or more gave none."""
-        found = [f": {name} could not go on: {reason}" for name, reason in self.tried.items() if reason]
-        return found[-1] if found and len(found) >= len(self.tried) - 1 else ""
+        tried = self.seen.tried
+        found = [f": {name} could not go on: {reason}" for name, reason in tried.items() if reason]
+        return found[-1] if found and len(found) >= len(tried) - 1 else ""
 
     def stuck(self, lost: Sequence[str]) -> str:
         """Explain why the job can never end without the lost peers; empty if it can."""
-        n_roster, needed = len(self.roster), majority(len(self.roster))
+        n_roster, needed = self.seen.n_peers, majority(self.seen.n_peers)
         present = n_roster - len(lost)
         if present < needed:
             return f"the fleet lost its majority: waiting: {present} of {n_roster} peers, {needed} are needed"
-        return f"the job stopped at round {self.round}{needs(lost)}" if lost and self.missing == "all" else ""
+        return f"the job stopped at round {self.seen.opened}{needs(lost)}" if lost and self.missing == "all" else ""
 
     def result(self) -> JobResult:
         """Return the result."""
-        seconds = max(0.0, self.ended_at - self.began_at)
-        terms = tuple(sorted(self.terms.items()))
-        digests, notes = dict(sorted(self.digests.items())), dict(sorted(self.notes.items()))
-        ticks = tuple(count for _, count in sorted(self.ticks.items()))
+        seen = self.seen
+        digests, notes = dict(sorted(seen.digests.items())), dict(sorted(self.notes.items()))
+        ticks = tuple(count for _, count in sorted(seen.ticks.items()))
         return JobResult(
-            self.job_id, self.roster, self.state, terms, digests, seconds, notes, self.blobs, self.tolerance, self.reached,
-            ticks,
+            seen.id, seen.roster, self.state, tuple(sorted(seen.terms.items())), digests,
+            max(0.0, seen.ended - seen.submitted), notes, self.blobs, self.tolerance,
+            seen.reached, ticks,
         )  # fmt: skip
 
 
@@ -101,7 +106,8 @@ class Record:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self.events: list[Event] = []
+        self._run = RunState(())
+        self.events: list[LogLine] = []
         self.jobs: dict[str, JobRecord] = {}
         self.refused = ""
         self.progress_at = 0.0
@@ -112,31 +118,14 @@ class Record:
         if "peer" in fields:
             event["by"] = peer  # it reports on another one
         self.events.append(event)
-        # Events of child jobs count as progress only.
-        match "" if "within" in event else verb:
-            case "submitted":
-                self.jobs[event["job"]] = JobRecord(event["job"], tuple(event["roster"]), t)
-            case "refused":
-                self.refused = event["reason"]
-            case "elected":
-                job = self.jobs[event["job"]]
-                job.terms[event["term"]] = peer
-                job.tried.setdefault(peer, "")
-            case "unable":
-                self.jobs[event["job"]].tried[peer] = event["reason"]
-            case "combined":
-                self.jobs[event["job"]].tried.clear()
-            case "phase":
-                self.jobs[event["job"]].round = max(self.jobs[event["job"]].round, event["round"])
-            case "averaged":
-                job = self.jobs[event["job"]]
-                job.reached = max(job.reached or 0.0, event["reached"])
-                job.ticks[event["round"]] = event["ticks"]
-            case "finished":
-                self.jobs[event["job"]].digests[peer] = event["digest"]
-                self.jobs[event["job"]].ended_at = t
-        if verb in ("submitted", "accepted", "mixing", "combined", "circle", "finished", "started"):
-            self.progress_at = t  # an election alone is not progress
+        if verb in _FOLLOWED:
+            self._run.take(Event.of(event))
+            for job_id in self._run.by_id.keys() - self.jobs.keys():
+                self.jobs[job_id] = JobRecord(self._run.by_id[job_id])
+        if verb == "refused":
+            self.refused = fields["reason"]
+        if verb in _PROGRESS:
+            self.progress_at = t
         self._on_event(event)
 
     def planned(self, t: float, number: int, fault: Fault) -> None:
@@ -163,5 +152,5 @@ class Record:
 
     def aggregators(self) -> tuple[str, ...]:
         """Return the newest aggregator of the newest job that has one, as a tuple; empty if there is none."""
-        terms = [job.terms for job in self.jobs.values() if job.terms]
+        terms = [job.seen.terms for job in self.jobs.values() if job.seen.terms]
         return (terms[-1][max(terms[-1])],) if terms else ()

@@ -22,8 +22,9 @@ from p2pclust.protocols.engine.base import WithWorkspace
 from p2pclust.protocols.engine.local import Local
 
 #: One thing that happened: `t` (seconds since the fleet started), `peer`, `verb`, and the verb's own fields.
-Event = Mapping[str, Any]
-OnEvent = Callable[[Event], None]
+#: An event as ``events.jsonl`` has it.
+LogLine = Mapping[str, Any]
+OnEvent = Callable[[LogLine], None]
 #: In a larger fleet, an overlay of kind regular is a partial view, and large objects go from all to all only on request.
 LARGE_FLEET = 64
 
@@ -109,7 +110,7 @@ class FleetResult:
     failure: str = ""  # why the fleet could not finish; empty if it could
     unfired_faults: tuple[str, ...] = ()
     n_events: int = 0
-    events: tuple[Event, ...] = field(default=(), repr=False)
+    events: tuple[LogLine, ...] = field(default=(), repr=False)
     #: Traffic of each link, by (from, to); counted by the simulated backend only.
     links: Mapping[tuple[str, str], LinkTraffic] = field(default_factory=dict, repr=False)
     #: Damaged rows and the rounds from which they were used, in the order of their first use.

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +50,7 @@ def test_split(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pictures
 def test_split_with_a_picture(cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     ended = cli("data", "split", "iris", "--peers", 3, "--out", "parts", "--picture", "parts/who.png")
@@ -61,9 +61,12 @@ def test_split_with_a_picture(cli: Cli, tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_drawn_leaves_nothing_behind(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     ended = cli("data", "split", "iris", "--peers", 3, "--out", "parts", "--picture", "who.png")
-    assert (ended.code, ended.err) == (2, "error: a picture needs Matplotlib: pip install 'p2pclust[plots]'\n")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: a picture needs matplotlib, which is not installed: pip install 'p2pclust[plots]'\n",
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,6 +38,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(cli:
 
 
 @pytest.mark.slow
+@pytest.mark.pictures
 def test_one_table(cli: Cli, tmp_path: Path) -> None:
     ended = cli("reproduce", "001-table2", "--repeats", 2, "--jobs", 1, "--out", "here", "--json", "--quick")
     assert ended.code == 0
@@ -77,10 +78,10 @@ def test_data_that_are_not_there(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_without_matplotlib(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pclust.lab.reproduce.drawing.can_paint", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     ended = cli("reproduce", "001-table2", "--repeats", 1, "--jobs", 1, "--quick", "--out", "here")
     assert ended.code == 0
-    assert "no pictures: matplotlib is not installed: pip install 'p2pclust[plots]'" in ended.err
+    assert "no pictures, because matplotlib is not installed: pip install 'p2pclust[plots]'" in ended.err
     assert {file.name for file in (tmp_path / "here").iterdir()} == {"001-table2.csv"}
 
 

@@ -95,7 +95,7 @@ def test_no_such_file(cli: Cli) -> None:
 def test_without_matplotlib_there_is_a_table_and_a_line_that_says_so(
     cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     ended = cli("topology", "sweep", file, "--workers", 1)
     assert ended.code == 0
     assert "no plots and no report.html: they need Matplotlib: pip install 'p2pclust[plots]'" in ended.err

@@ -177,9 +177,12 @@ def test_refused(cli: Cli, tmp_path: Path, arguments: tuple[object, ...], line: 
 def test_a_picture_that_cannot_be_drawn_leaves_nothing_behind(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pclust.lab.plots.canvas.can_draw", lambda: False)
+    monkeypatch.setattr("p2pclust.lab.pictures.canvas.can_draw", lambda: False)
     ended = cli("topology", "show", "ring", "-o", "o.edges", "-o", "o.svg")
-    assert (ended.code, ended.err) == (2, "error: a picture needs Matplotlib: pip install 'p2pclust[plots]'\n")
+    assert (ended.code, ended.err) == (
+        2,
+        "error: a picture needs matplotlib, which is not installed: pip install 'p2pclust[plots]'\n",
+    )
     (tmp_path / "o").write_text("")
     ended = cli("topology", "show", "ring", "-o", "o/o.edges")
     assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p2pclust.lab.scenario.outcome.pooled_starts import STARTS, PooledStarts, best_pooled
+from p2pclust.lab.scenario.outcome.measures import STARTS, PooledStarts, best_pooled
 from p2pclust.protocols import Local, cluster_job, run_in_process
 
 RNG = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def test_where_rows_come_in_batches_there_is_nothing_to_compare() -> None:
 
 def test_too_many_numbers_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     job = cluster_job("llf-cm", n_clusters=3)
-    monkeypatch.setattr("p2pclust.lab.scenario.outcome.pooled_starts._MOST", 100)
+    monkeypatch.setattr("p2pclust.lab.scenario.outcome.measures._MOST", 100)
     assert best_pooled(job, run_in_process(job, PEERS), PEERS) is None
 
 

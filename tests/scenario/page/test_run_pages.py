@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.happened import happened
 
 from p2pclust.errors import FleetError
 from p2pclust.estimators.trail import Trail
+from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.file.load import load_scenario
 from p2pclust.lab.scenario.outcome.evidence import Evidence
 from p2pclust.lab.scenario.page.job_pages import _without, centers_table
@@ -25,7 +27,6 @@ from p2pclust.lab.scenario.page.run_pages import _changing, _number
 from p2pclust.lab.scenario.page.story import JobStory
 from p2pclust.lab.scenario.run import carry_out
 from p2pclust.lab.testbed import backend
-from p2pclust.lab.testbed.chronicle import Chronicle
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec, OnEvent
 from p2pclust.protocols.engine.compose import cluster_job
 
@@ -192,8 +193,8 @@ def test_the_slider_says_what_it_shows(events: list[str], shown: str) -> None:
         "link": {"verb": "link", "to": "b", "up": False},
     }
     told = [{"t": float(number), "peer": "a", **made[verb]} for number, verb in enumerate(events, start=1)]
-    told.append({"t": 9.0, "peer": "b", "verb": "load"})
-    assert _changing(Chronicle(told, "ab", [("a", "b")])) == shown
+    told.append({"t": 9.0, "peer": "b", "verb": "left"})
+    assert _changing(RunState.of(map(happened, told), "ab", links=[("a", "b")])) == shown
 
 
 def test_without_matplotlib_the_page_has_its_words_and_says_what_to_install(

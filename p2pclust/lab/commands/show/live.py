@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.tables import table
-from p2pclust.lab.live.progress import Progress
-from p2pclust.lab.live.views import GroupView, JobView, PeerView
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import GroupView, JobView, PeerView
 from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
@@ -41,12 +41,12 @@ class Watch:
     """
 
     def __init__(
-        self, console: Console, title: str, details: str, progress: Progress, tol: Sequence[float] = (),
+        self, console: Console, title: str, details: str, run: RunState, tol: Sequence[float] = (),
         *, clock: bool = True,
     ) -> None:  # fmt: skip
         self._console = console
         self._title, self._details = title, details
-        self.progress = progress
+        self.run = run
         self._tol = tuple(tol)
         # Another thread draws the view; it must not see half of a change.
         self._lock = threading.Lock()
@@ -75,13 +75,13 @@ class Watch:
         if self._live is not None:
             self._live.stop()
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def take(self, event: Event) -> None:
         """Follow one event."""
         with self._lock:
-            line = self.progress.take(event)
+            line = self.run.take(event)
             self._last_event_at = time.monotonic()
         if line and self._live is None:
-            self._say(f"{event['t']:8.2f} s  {line}")
+            self._say(f"{event.t:8.2f} s  {line}")
 
     def _say(self, *lines: str) -> None:
         for line in lines:
@@ -92,18 +92,18 @@ class Watch:
     def render(self) -> RenderableType:
         """Draw everything, as wide and as high as the terminal allows."""
         with self._lock:
-            job = self.progress.job
+            job = self.run.job
             head = Text(self._title, style="bold", overflow="ellipsis", no_wrap=True)
             details = Text(self._details, style="dim", overflow="ellipsis", no_wrap=True)
             # Virtual time advances with events only, real time also between them.
             passed_s = time.monotonic() - self._last_event_at if self._clock else 0.0
-            details.append(f"   {self.progress.t + passed_s:.1f} s")
+            details.append(f"   {self.run.t + passed_s:.1f} s")
             parts: list[RenderableType] = [head, details, Text(""), self._job_line(job)]
             parts += [self._graph(job) if job is not None and job.graph else self._moves(job), self._load(), Text("")]
-            parts += [self._group(group) for group in self.progress.groups[: max(1, self._console.height // 5)]]
+            parts += [self._group(group) for group in self.run.groups[: max(1, self._console.height // 5)]]
             parts.append(Text(""))
             # Rounds are shown above; their lines would push out all others.
-            told = [line for line in self.progress.lines if line.verb != "combined"][-_LAST_EVENTS:]
+            told = [line for line in self.run.lines if line.verb != "combined"][-_LAST_EVENTS:]
             events = [self._event_line(line.t, line.text, _STRUCK.get(line.verb, "")) for line in told]
             room = max(3, self._console.height - len(parts) - len(events) - 3)
             parts += [self._peers(room), Text(""), *events]
@@ -115,9 +115,9 @@ class Watch:
 
     def _job_line(self, job: JobView | None) -> Text:
         if job is None:
-            ready = sum(peer.status != "starting" for peer in self.progress.peers.values())
-            return Text(f"starting: {ready} of {len(self.progress.peers)} peers", no_wrap=True, overflow="ellipsis")
-        words = [f"job {self.progress.job_number} of {len(self.progress.jobs)}: {job.protocol}"]
+            ready = sum(peer.status != "starting" for peer in self.run.peers.values())
+            return Text(f"starting: {ready} of {len(self.run.peers)} peers", no_wrap=True, overflow="ellipsis")
+        words = [f"job {self.run.job_number} of {len(self.run.jobs)}: {job.protocol}"]
         if job.round is not None:
             words.append(f"round {job.round}")
             words.append(f"stage {job.stage}" if job.stage != job.protocol else job.phase or "clustering")
@@ -129,11 +129,12 @@ class Watch:
 
     def _moves(self, job: JobView | None) -> Text:
         line = Text("centers move  ", no_wrap=True, overflow="ellipsis")
-        if job is None or not job.shifts:
+        shifts = [] if job is None else list(job.shift_of.values())
+        if not shifts:
             return line.append("-", style="dim")
-        line.append(sparkline(job.shifts[-40:], _BARS if self._unicode else _PLAIN_BARS), style="cyan")
-        line.append(f"  {job.shifts[-1]:.3g}")
-        number = self.progress.job_number - 1
+        line.append(sparkline(shifts[-40:], _BARS if self._unicode else _PLAIN_BARS), style="cyan")
+        line.append(f"  {shifts[-1]:.3g}")
+        number = self.run.job_number - 1
         if number < len(self._tol) and self._tol[number] > 0:
             line.append(f" (ends below {self._tol[number]:g})", style="dim")
         return line
@@ -152,11 +153,11 @@ class Watch:
 
     def _load(self) -> Text:
         line = Text("sent so far   ", no_wrap=True, overflow="ellipsis")
-        load = self.progress.load
-        if not load:
+        load = self.run.load
+        if load is None:
             return line.append("-", style="dim")
-        line.append(size(load["bytes_sent"]), style="cyan").append(f" in {load['messages_sent']:,} messages")
-        return line.append(f"   most by {load['busiest']}: {size(load['busiest_bytes'])}", style="dim")
+        line.append(size(load.bytes_sent), style="cyan").append(f" in {load.messages_sent:,} messages")
+        return line.append(f"   most by {load.busiest}: {size(load.busiest_bytes)}", style="dim")
 
     def _group(self, group: GroupView) -> Text:
         """A bar for a class of devices: finished, here, away."""
@@ -176,7 +177,7 @@ class Watch:
 
     def _peers(self, room: int) -> Table:
         shown = table(("peer", "status", "role", "round"), right=("round",))
-        peers = list(self.progress.peers.values())
+        peers = list(self.run.peers.values())
         # If not all fit, peers that need attention come first.
         kept = peers if len(peers) <= room else sorted(peers, key=_attention)[: room - 1]
         for peer in kept:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from p2pclust.lab.reproduce.claims import about_means, not_measured
-from p2pclust.lab.reproduce.drawing import curves
-from p2pclust.lab.reproduce.model import Claim, Findings
+from p2pclust.lab.pictures.curves import mean_curves
+from p2pclust.lab.reproduce.model import Claim, Findings, about_means, not_measured
 from p2pclust.lab.reproduce.tables.fedcref import OVERLAPS, PEERS, TWO, n_label, over_worlds, row_of
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _draws(panels: Sequence[str], lines: Callable[[str], Mapping[str, str]]) -> 
         for line, method in enumerate(TWO):
             for place, measure in enumerate(panels):
                 axes = figure.add_subplot(len(TWO), len(panels), line * len(panels) + place + 1)
-                curves(axes, found, lines(method), measure, first=0)
+                mean_curves(axes, found.all_curves(lines(method), measure), first=0)
                 if axes.lines and _PANELS[measure] != "ACC":
                     # Numbers of things: one that stays is a flat line, not a scale.
                     axes.set_ylim(0, max(1.0, 1.05 * axes.dataLim.y1))

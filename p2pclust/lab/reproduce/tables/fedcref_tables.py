@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from p2pclust.lab.reproduce.claims import about_means, rising
-from p2pclust.lab.reproduce.model import Claim, Findings, Table
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, about_means, rising
 from p2pclust.lab.reproduce.tables.fedcref import (
     ALL,
     DIRT,

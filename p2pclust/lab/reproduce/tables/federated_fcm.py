@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p2pclust.lab.reproduce.claims import not_measured
-from p2pclust.lab.reproduce.drawing import bars, curves
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values
+from p2pclust.lab.pictures.bars import mean_bars
+from p2pclust.lab.pictures.curves import mean_curves
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, not_measured
 from p2pclust.lab.reproduce.peers import Peers
 from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.horizontal import GAMMAS, against_pooled, data_case, gamma_name, over_sets
@@ -53,7 +53,7 @@ def _draw_table_1(figure: Figure, found: Findings) -> None:
     names = [name for name in _SETS if found.has(f"{name}, {gamma_name(1.0)}", "ari")]
     for number, (measure, title) in enumerate(_MEASURES.items(), start=1):
         axes = figure.add_subplot(1, 2, number)
-        bars(axes, found, names, list(_XCLARA), measure)
+        mean_bars(axes, names, found.by_groups(names, list(_XCLARA), measure))
         axes.set_title(title)
     axes.legend()
 
@@ -74,12 +74,12 @@ def _claims_of_figure_1(found: Findings) -> Iterable[Claim]:
 
 def _draw_figure_1(figure: Figure, found: Findings) -> None:
     axes = figure.add_subplot(1, 2, 1)
-    curves(axes, found, _XCLARA, "shifts", log=True)
+    mean_curves(axes, found.all_curves(_XCLARA, "shifts"), log=True)
     axes.axhline(_TOL, color="grey", linewidth=0.8, linestyle=":")
     axes.set(xlabel="round", ylabel="‖V(t+1) − V(t)‖", title="movement of the centers", ylim=(1e-6, None))
     axes.legend()
     axes = figure.add_subplot(1, 2, 2)
-    bars(axes, found, ["xclara"], list(_XCLARA), "distance")
+    mean_bars(axes, ["xclara"], found.by_groups(["xclara"], list(_XCLARA), "distance"))
     axes.set(title="distance to the pooled centers")
 
 

@@ -23,8 +23,17 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, local_fuzzy_c_means
 from p2pclust.data.generate import absent_clusters, g2, hidden_clusters, unequal_clusters
 from p2pclust.data.partition import split
-from p2pclust.lab.reproduce.claims import about_means, not_measured
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Value, Values
+from p2pclust.lab.reproduce.model import (
+    Claim,
+    Experiment,
+    Findings,
+    Setup,
+    Table,
+    Value,
+    Values,
+    about_means,
+    not_measured,
+)
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.lab.reproduce.published import published
 from p2pclust.metrics import knowledge_gap, outside_sse, within_sse

@@ -18,9 +18,18 @@ from p2pclust.clustering import Points, nearest, weighted_kmeans
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.generate import gaussian_grid, uneven_grid
 from p2pclust.data.registry import load
-from p2pclust.lab.reproduce.claims import about_means, not_measured
-from p2pclust.lab.reproduce.drawing import curves
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Value, Values
+from p2pclust.lab.pictures.curves import mean_curves
+from p2pclust.lab.reproduce.model import (
+    Claim,
+    Experiment,
+    Findings,
+    Setup,
+    Table,
+    Value,
+    Values,
+    about_means,
+    not_measured,
+)
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.metrics import adjusted_rand_index, silhouette, simplified_silhouette
 from p2pclust.protocols.engine import summaries
@@ -173,7 +182,7 @@ def _draw_figure_3(figure: Figure, found: Findings) -> None:
         axes.set_title(f"β = {beta}")
         axes = figure.add_subplot(2, 3, 3 + column)
         rows = {f"noise {noise:.1f}": f"fkm, {_Cell(50, beta, noise).name}" for noise in _NOISES}
-        curves(axes, found, rows, "by round")
+        mean_curves(axes, found.all_curves(rows, "by round"))
         axes.set(xlabel="round", ylabel="ARI (fkm)")
         axes.legend(fontsize="small")
 

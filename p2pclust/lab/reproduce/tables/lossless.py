@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p2pclust.lab.reproduce.claims import about_means, not_measured, rising
-from p2pclust.lab.reproduce.drawing import bars, curves
-from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values
+from p2pclust.lab.pictures.bars import mean_bars
+from p2pclust.lab.pictures.curves import mean_curves
+from p2pclust.lab.reproduce.model import Claim, Findings, Table, Values, about_means, not_measured, rising
 from p2pclust.lab.reproduce.peers import Peers
 from p2pclust.lab.reproduce.published import published
 from p2pclust.lab.reproduce.tables.federated_fcm import equals_pooled
@@ -69,7 +69,7 @@ def _draw_table_2(figure: Figure, found: Findings) -> None:
         axes = figure.add_subplot(2, 4, number + 1)
         for protocol in ("llf-fcm", "gdf-fcm"):
             rows = {f"{protocol}, {gamma_name(g)}": f"{protocol}, {name}, {gamma_name(g)}" for g in GAMMAS}
-            curves(axes, found, rows, "shifts", log=True)
+            mean_curves(axes, found.all_curves(rows, "shifts"), log=True)
         axes.set(title=name, xlabel="round", ylim=(1e-5, None))
     if found.rows:
         figure.axes[0].legend(fontsize="xx-small")
@@ -130,7 +130,7 @@ def _draws(*protocols: str) -> Callable[[Figure, Findings], None]:
             groups = [group for group in groups if found.has(f"{group}, {gamma_name(1.0)}", "ari")]
             for column, measure in enumerate(("distance", "ari")):
                 axes = figure.add_subplot(len(protocols), 2, 2 * line + column + 1)
-                bars(axes, found, groups, [gamma_name(gamma) for gamma in GAMMAS], measure)
+                mean_bars(axes, groups, found.by_groups(groups, [gamma_name(gamma) for gamma in GAMMAS], measure))
                 axes.set_xticks(range(len(groups)), [group.split(", ")[1] for group in groups])
                 axes.set_title(f"{protocol}: {_MEASURES[measure]}")
         figure.axes[0].legend()

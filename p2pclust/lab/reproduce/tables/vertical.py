@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p2pclust.clustering import Points, nearest
-from p2pclust.lab.reproduce.claims import not_measured
-from p2pclust.lab.reproduce.drawing import curves
-from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values
+from p2pclust.lab.pictures.curves import mean_curves
+from p2pclust.lab.reproduce.model import Claim, Experiment, Findings, Setup, Table, Values, not_measured
 from p2pclust.lab.reproduce.peers import Peers, seed_of
 from p2pclust.lab.reproduce.tables.horizontal import data_case
 from p2pclust.metrics import adjusted_rand_index, center_distance
@@ -77,7 +76,7 @@ def _claims(found: Findings) -> Iterable[Claim]:
 
 def _draw(figure: Figure, found: Findings) -> None:
     axes = figure.add_subplot()
-    curves(axes, found, {name: name for name in SPLITS}, "shifts", log=True, first=2)
+    mean_curves(axes, found.all_curves({name: name for name in SPLITS}, "shifts"), log=True, first=2)
     axes.set(xlabel="round", ylabel="‖D(t+1) − D(t)‖", title="change of the distances, pendigits")
     axes.legend()
 

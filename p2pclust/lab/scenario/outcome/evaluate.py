@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
+from p2pclust.lab.run.events import Event
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.communities import measured_communities
 from p2pclust.lab.scenario.outcome.evidence import Evidence
 from p2pclust.lab.scenario.outcome.measures import Done, measured
 from p2pclust.lab.testbed.faults import Damage
-from p2pclust.lab.testbed.spec import Event
+from p2pclust.peer.core.round_reports import AnswerDiffers, RefutesState
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.claims import limited_peers
@@ -216,19 +217,19 @@ def suspects_by_report(events: Iterable[Event], job_id: str) -> list[dict[str, A
 
     Examples
     --------
-    >>> suspects_by_report([{"verb": "differs", "job": "j", "peer": "a", "by": "b", "round": 3}], "j")[0]["found_by"]
+    >>> from p2pclust.peer.core.round_reports import AnswerDiffers
+    >>> suspects_by_report([Event(1.0, "b", "differs", AnswerDiffers("j", None, 3, "a"))], "j")[0]["found_by"]
     ['b']
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
-        if event["verb"] not in ("differs", "refutes-state") or event.get("job") != job_id:
+        told = event.what
+        if not isinstance(told, AnswerDiffers | RefutesState) or told.job != job_id:
             continue
-        reason = str(event.get("reason") or ANSWERED_TWICE)
-        known = found.setdefault(
-            (event["peer"], reason),
-            {"peer": event["peer"], "round": event["round"], "rounds": 1, "reason": reason, "found_by": []},
-        )
-        known["found_by"] = sorted({*known["found_by"], event["by"]})
+        reason = told.reason if isinstance(told, RefutesState) else ANSWERED_TWICE
+        first = {"peer": told.peer, "round": told.round, "rounds": 1, "reason": reason, "found_by": []}
+        known = found.setdefault((told.peer, reason), first)
+        known["found_by"] = sorted({*known["found_by"], event.peer})
     return list(found.values())
 
 
@@ -279,7 +280,7 @@ class RowsLeftOut:
         """Return it as in ``result.json``."""
         return asdict(self)
 
-    def to_event(self) -> Event:
+    def to_event(self) -> dict[str, Any]:
         """Return it as an event before the start of the run."""
         return {"t": 0.0, "peer": self.device or "", "verb": "rows-left-out", "file": self.file, "rows": self.rows}
 

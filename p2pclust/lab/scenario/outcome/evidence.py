@@ -5,12 +5,15 @@ Pictures are made from it. It has no extra cost, because measuring replays and p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.estimators.trail import Trail
+from p2pclust.lab.attacks.findings import AttackResult
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import labelling_stage
 
@@ -44,3 +47,17 @@ class Evidence:
             apart = np.square((centers[:, np.newaxis] - pooled) / ranges).sum(axis=2)
         apart = np.nan_to_num(apart, nan=1e300, posinf=1e300)
         self.centers, self.pooled = centers, pooled[linear_sum_assignment(apart)[1]]
+
+
+@dataclass(frozen=True)
+class AuditedJob:
+    """What the attacks on one job found; jobs are numbered from 1."""
+
+    number: int
+    protocol: str
+    roster: Sequence[str]
+    findings: Sequence[AttackResult]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return one object of plain values for each attack."""
+        return [{"job": self.number, **finding.to_dict(self.roster)} for finding in self.findings]

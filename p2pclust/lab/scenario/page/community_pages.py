@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.lab.plots.canvas import data_address, width_in_pixels
-from p2pclust.lab.plots.palette import cluster_hues
+from p2pclust.hosts.told import Combined
+from p2pclust.lab.pictures.bars import Cost, bytes_drawing
+from p2pclust.lab.pictures.canvas import data_address, width_in_pixels
+from p2pclust.lab.pictures.curves import history_drawings
+from p2pclust.lab.pictures.graph import association_drawing, community_names
+from p2pclust.lab.pictures.palette import cluster_hues
+from p2pclust.lab.pictures.shares import reconstruction_figure
 from p2pclust.lab.scenario.outcome.communities import cluster_classes, labels_of_peers, most_frequent, wrong_links
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
-from p2pclust.lab.scenario.pictures.cost import Cost, bytes_drawing
-from p2pclust.lab.scenario.pictures.curves import history_drawings
-from p2pclust.lab.scenario.pictures.graph import association_drawing, community_names
-from p2pclust.lab.scenario.pictures.models import reconstruction_figure
-from p2pclust.lab.testbed.spec import Event
 from p2pclust.metrics import accuracy
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
@@ -53,18 +53,22 @@ class CommunityStory(JobStory):
         return Agreed.of(self.state.arrays)
 
     @cached_property
-    def rounds(self) -> list[Event]:
-        """The event of each round, in order; the last one if a round was repeated."""
-        combined = [event for event in self.run.events if event["verb"] == "combined" and "phase" in event]
-        own = [event for event in combined if event.get("job") == self.came.job_id and "within" not in event]
-        return [event for _, event in sorted({event["round"]: event for event in own}.items())]
+    def rounds(self) -> list[Combined]:
+        """Each round, in order; the last event if a round was repeated."""
+        closed = [event.what for event in self.run.events if isinstance(event.what, Combined)]
+        own = [one for one in closed if one.job == self.came.job_id and one.phase is not None]
+        return [one for _, one in sorted({one.round: one for one in own}.items())]
 
     @cached_property
     def exchanges(self) -> list[tuple[int, Association]]:
         """The association graph of each iteration, the last one from the state."""
         last = self.agreed.iteration
-        earlier = [e for e in self.rounds if e["phase"] == "graph" and int(e["iteration"]) < last]
-        graphs = [(int(e["iteration"]), Association(Clusters(tuple(e["clusters"])), e["links"])) for e in earlier]
+        graphs = [
+            (one.iteration, Association(Clusters(tuple(one.clusters)), one.links))
+            for one in self.rounds
+            if one.phase == "graph" and one.iteration < last
+            and isinstance(one.clusters, Sequence) and isinstance(one.links, Sequence)
+        ]  # fmt: skip
         return [*graphs, (last, self.agreed.association)]
 
     @cached_property
@@ -113,7 +117,7 @@ class CommunityStory(JobStory):
 
     @cached_property
     def curves(self) -> dict[str, list[float]]:
-        """The curves of :data:`p2pclust.lab.scenario.pictures.curves.PANELS`; the first value is before the first step."""
+        """The curves of :data:`p2pclust.lab.pictures.curves.PANELS`; the first value is before the first step."""
         history, nan = self.agreed.history, float("nan")
         column = {name: history[:, number].tolist() for number, name in enumerate(HISTORY)}
         steps = len(history)
@@ -255,9 +259,9 @@ def _traffic(story: CommunityStory) -> Section | None:
     refined = story.protocol.mode == "refined"
     # In the refined mode the exchange belongs to the first refinement.
     costs = [
-        Cost(e["phase"], str(e.get("refinement", 0) + 1 if refined else e["iteration"]), int(e["model_bytes"]))
-        for e in story.rounds
-        if "model_bytes" in e
+        Cost(one.phase or "", str(one.refinement + 1 if refined else one.iteration), one.model_bytes)
+        for one in story.rounds
+        if one.model_bytes is not None
     ]
     if not any(cost.model_bytes for cost in costs):
         return None

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.plots import canvas
-from p2pclust.lab.plots.palette import CLUSTERS, class_colour, cluster_colour, own_colours, peer_colours
-from p2pclust.lab.plots.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.attacks.findings import AttackResult
+from p2pclust.lab.pictures import canvas, shares
+from p2pclust.lab.pictures.bars import value_bars
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.pictures.palette import (
+    CLUSTERS,
+    CURVE,
+    GOOD,
+    INK,
+    WRONG,
+    class_colour,
+    cluster_colour,
+    own_colours,
+    peer_colours,
+)
+from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
+from p2pclust.lab.pictures.timeline import LANES
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.round_pages import rounds_section
 from p2pclust.lab.scenario.page.rows import JobRows
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
-from p2pclust.lab.scenario.pictures import shares
-from p2pclust.lab.scenario.pictures.timeline import LANES
 from p2pclust.lab.testbed.peer.lies import LIES
 from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 
@@ -25,6 +38,7 @@ _TABLED: Final = 200
 _FEATURES: Final = 100  # the most lines of the table of centers
 _FOLDED_FROM: Final = 16  # longer tables are folded
 _ABSENT: Final = 4  # the most peers without a part in the result that are named
+_PEERS: Final = 5  # the most peers that are named
 
 
 def job_sections(story: JobStory) -> list[Section]:
@@ -305,3 +319,59 @@ def _liars(entry: Mapping[str, Any]) -> list[list[str]]:
         named = f"named: {one['named']}" if one["named"] else "no peer could detect it"
         rows.append([f"{one['peer']} {did} ({one['how']})", named])
     return rows
+
+
+def attacks_section(story: JobStory) -> Section | None:
+    """Return the section, or None if the job was not attacked."""
+    if story.number >= len(story.run.attacked):
+        return None
+    audited = story.run.attacked[story.number]
+    text = (
+        "Attacks that a peer could do on what it got, done after the run and compared with the rows. A row came back "
+        "exactly if each value is within a thousandth of its feature's range."
+    )
+    table = [["observer", "attack", "rows", "found", "devices"]]
+    table += [_line(audited, one) for one in audited.findings]
+    pictures: list[Picture] = []
+    if canvas.can_draw():
+        pictures.append(picture_of(_recovered(audited.findings), "share of rows that came back, by attack", ""))
+        if any(one.auc is not None for one in audited.findings):
+            caption = (
+                "How often a row that a model was trained on looks more familiar to it than one that was withheld."
+            )
+            alt = "how well models recognise members, by attack"
+            pictures.append(picture_of(_recognised(audited.findings), alt, caption))
+    return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)
+
+
+def _line(audited: AuditedJob, one: AttackResult) -> list[str]:
+    most = sorted(one.by_peer.items(), key=lambda item: -item[1])[:_PEERS]
+    devices = ", ".join(f"{audited.roster[peer]} {rows}" for peer, rows in most)
+    more = len(one.by_peer) - len(most)
+    named = devices + (f" and {more} more" if more > 0 else "")
+    return [one.observer, one.attack, f"{one.rows:,}", one.words, named]
+
+
+def _recovered(findings: Sequence[AttackResult]) -> Drawing:
+    """Draw a bar for each attack that looks for rows: the percentage of the rows that came back exactly."""
+    drawn = [(one, one.recovered) for one in findings if one.recovered is not None]
+    shares = [100.0 * recovered / max(one.rows, 1) for one, recovered in drawn]
+    texts = [f"{recovered:,} of {one.rows:,}" for one, recovered in drawn]
+    return value_bars(
+        [f"{one.observer}: {one.attack}" for one, _ in drawn], shares, texts,
+        [f"{one.observer}, {one.attack}: {text} rows" for (one, _), text in zip(drawn, texts, strict=True)],
+        [WRONG if recovered else GOOD for _, recovered in drawn],
+        across="rows that came back exactly (% of those attacked)", most=1.25 * max([*shares, 10.0]),
+    )  # fmt: skip
+
+
+def _recognised(findings: Sequence[AttackResult]) -> Drawing:
+    """Draw how well models recognise rows that they were trained on."""
+    drawn = [(one, one.auc) for one in findings if one.auc is not None]
+    drawing = value_bars(
+        [f"{one.observer}: {one.attack}" for one, _ in drawn], [auc for _, auc in drawn],
+        [f"{auc:.2f}" for _, auc in drawn], [f"{one.observer}, {one.attack}: {auc:.3f}" for one, auc in drawn],
+        [CURVE] * len(drawn), across="area under the curve (dashed: a guess)", most=1.1,
+    )  # fmt: skip
+    drawing.axes.axvline(0.5, color=INK, linestyle="--", linewidth=1)
+    return drawing

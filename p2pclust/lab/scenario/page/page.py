@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from p2pclust.lab.plots.palette import CROWN, CURVE, DARK, VARIABLES
+from p2pclust.lab.pictures.palette import CROWN, CURVE, DARK, VARIABLES
 from p2pclust.lab.scenario.outcome.folder import write_text
 
 #: By a variable of the page, its colour on a light page and on a dark one. Other variables are in the style itself.

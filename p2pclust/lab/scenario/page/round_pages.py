@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p2pclust.lab.plots.rounds import attendance_drawing, movement_drawing, objective_drawing, rounds_of
+from p2pclust.lab.pictures.curves import attendance_drawing, movement_drawing, objective_drawing, rounds_of
+from p2pclust.lab.pictures.timeline import lanes_of
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.rows import worth_of
 from p2pclust.lab.scenario.page.story import NARROW, JobStory, picture_of
-from p2pclust.lab.scenario.pictures.timeline import lanes_of
 from p2pclust.protocols.engine.base import Clustering
 from p2pclust.protocols.engine.runner import labelling_stage
 
@@ -37,7 +37,7 @@ def _movement(story: JobStory) -> Picture | None:
     what = protocol.moves if isinstance(protocol, Clustering) else "centers"
     tol = float(getattr(protocol, "tol", 0.0) or 0.0)
     caption = f"How far the {what} moved in each round: the Frobenius norm, in working coordinates."
-    terms = _terms(story)
+    terms = story.run.run.later_terms(story.came.job_id)
     if terms:
         caption += " Orange lines: another peer became the aggregator."
     unknown = [str(number) for number, shift in zip(rounds, moved, strict=True) if shift is None]
@@ -47,12 +47,6 @@ def _movement(story: JobStory) -> Picture | None:
         caption += " Triangles at the lower edge: moved by 0, which a logarithmic axis cannot show."
     drawing = movement_drawing(rounds, moved, tol, terms, what=what)
     return picture_of(drawing, f"how far the {what} moved", caption)
-
-
-def _terms(story: JobStory) -> list[tuple[int, str]]:
-    """Return the round in which each term after the first began, and its name."""
-    elected = [e for e in story.run.events if e["verb"] == "elected" and e["job"] == story.came.job_id]
-    return [(int(event.get("round", 0)), f"term {event['term']}") for event in elected[1:]]
 
 
 def _objective(story: JobStory) -> Picture | None:

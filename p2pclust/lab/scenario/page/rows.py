@@ -18,8 +18,8 @@ from p2pclust.clustering.fcm import memberships, objective
 from p2pclust.data import DataSet
 from p2pclust.errors import PluginError
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.plots.palette import cluster_hues
-from p2pclust.lab.plots.scatter import evenly
+from p2pclust.lab.pictures.palette import cluster_hues
+from p2pclust.lab.pictures.scatter import evenly
 from p2pclust.lab.scenario.outcome.communities import labels_of_peers
 from p2pclust.lab.scenario.outcome.evidence import contributed
 from p2pclust.protocols.engine import engine
@@ -211,7 +211,7 @@ def _of_columns(job: Job, state: JobState, held: Sequence[DataSet]) -> JobRows |
 
 def _of_communities(job: Job, found: JobResult, shares: Mapping[str, DataSet]) -> JobRows | None:
     """Return the rows where each peer labels its own; those outside all communities have no cluster."""
-    from p2pclust.lab.scenario.pictures.graph import community_names  # noqa: PLC0415
+    from p2pclust.lab.pictures.graph import community_names  # noqa: PLC0415
     from p2pclust.protocols.models.fedcref_agreed import Agreed  # noqa: PLC0415 - of such jobs only
 
     assert found.state is not None

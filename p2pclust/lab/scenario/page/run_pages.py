@@ -6,25 +6,24 @@ text and tables only, and says what to install.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from p2pclust.lab.plots import canvas
-from p2pclust.lab.plots.palette import own_colours, share_classes
-from p2pclust.lab.plots.places import counted
-from p2pclust.lab.plots.roles import roles_drawing
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.pictures.bars import CostFigure, cost_drawing, kinds_drawing
+from p2pclust.lab.pictures.overlay import roles_drawing
+from p2pclust.lab.pictures.palette import own_colours, share_classes
+from p2pclust.lab.pictures.timeline import LANES, lanes_of, timeline_drawing
+from p2pclust.lab.run.state import RunState
 from p2pclust.lab.scenario.outcome.compare import shown
-from p2pclust.lab.scenario.page.attack_pages import attacks_section
-from p2pclust.lab.scenario.page.job_pages import job_sections
+from p2pclust.lab.scenario.page.job_pages import attacks_section, job_sections
 from p2pclust.lab.scenario.page.page import Page, Picture, Section, Tile, Verdict, write_page
 from p2pclust.lab.scenario.page.story import NARROW, JobStory, RunStory, picture_of
-from p2pclust.lab.scenario.pictures.cost import CostFigure, cost_drawing, kinds_drawing
-from p2pclust.lab.scenario.pictures.timeline import LANES, lanes_of, timeline_drawing
-from p2pclust.lab.testbed.chronicle import Chronicle
-from p2pclust.lab.testbed.spec import Event
 from p2pclust.overlay import Overlay
+from p2pclust.tools.spelling import counted
 from p2pclust.tools.units import size
 
 _ABOUT: Final = (
@@ -43,8 +42,8 @@ def write_run_page(out: Path, story: RunStory) -> None:
     seconds = f"{result['wall_seconds']:.1f} s"
     if result["virtual_seconds"] is not None:
         seconds = f"{result['virtual_seconds']:.1f} s of virtual time in {seconds}"
-    strangers = f" and {counted(len(story.strangers), 'stranger')}" if story.strangers else ""
-    peers = f"{counted(len(story.shares) - len(story.strangers), 'peer')}{strangers}"
+    strangers = f" and {counted(len(story.strangers), 'strangers')}" if story.strangers else ""
+    peers = f"{counted(len(story.shares) - len(story.strangers), 'peers')}{strangers}"
     facts = f"{peers}, {result['backend']}, seed {result['seed']}, {seconds}"
     # Without pictures the page has little but its tables.
     unfolded = not canvas.can_draw()
@@ -140,8 +139,8 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
     load: Counter[tuple[str, str]] = Counter()
     for (a, b), traffic in story.found.links.items():
         load[(a, b) if a < b else (b, a)] += traffic.total_bytes
-    drawing = roles_drawing(overlay, story.groups, story.chronicle, load=load, tips=_tips(story))
-    changing = _changing(story.chronicle)
+    drawing = roles_drawing(overlay, story.groups, story.run, load=load, tips=_tips(story))
+    changing = _changing(story.run)
     caption = f"{overlay.kind}: {overlay.n_peers} peers, {overlay.n_links} links at the start. "
     caption += f"Move the slider to see {changing} at one moment. " if changing else ""
     if own_colours(story.groups):
@@ -149,32 +148,33 @@ def _fleet(story: RunStory, *, drawn: bool) -> Section | None:
         caption += ", and the shape of its device class." if share_classes(story.groups) else "."
     else:
         caption += "Peers have the colour of their device class in all pictures of this page."
-    end = story.chronicle.end if changing else 0.0
+    end = story.run.t if changing else 0.0
     label = "the overlay with roles and failures"
     picture = Picture(drawing.svg(label), caption, "", max(drawing.width, 560), moment=end)
     return Section("The fleet", _failed(story), [picture], half=drawing.width <= 640)
 
 
-def _changing(chronicle: Chronicle) -> str:
+def _changing(run: RunState) -> str:
     """Return what changes as the slider moves; empty if nothing changes."""
-    terms = [term for term in chronicle.terms if not term.within]
-    parts = ["who aggregated"] if len(terms) > 1 or (terms and chronicle.away) else []
-    parts += ["who was away"] if chronicle.away else []
-    parts += [] if all(map(chronicle.steady, chronicle.linked.values())) else ["which links there were"]
+    terms = [term for term in run.terms if not term.within]
+    away = any(peer.away for peer in run.peers.values())
+    parts = ["who aggregated"] if len(terms) > 1 or (terms and away) else []
+    parts += ["who was away"] if away else []
+    parts += [] if all(map(run.steady, run.linked.values())) else ["which links there were"]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _failed(story: RunStory) -> str:
     """Return in words which faults struck, and which strangers were kept out."""
-    strikes = story.chronicle.strikes
-    struck = ", ".join(f"{strike.words} ({strike.t:.2f} s)" for strike in strikes[:8])
+    strikes = story.run.strikes
+    struck = ", ".join(f"{strike.text} ({strike.t:.2f} s)" for strike in strikes[:8])
     more = f", and {len(strikes) - 8} more" if len(strikes) > 8 else ""
     text = f"Faults: {struck}{more}. " if strikes else ""
     out = [name for name in sorted(story.strangers) if not story.result["peers"][name]["finished"]]
     if out:
-        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.chronicle.refusals.items())[:1])
-        others = len(story.chronicle.refusals) - 1
-        refused += f" and {counted(others, 'other')}" if others > 0 else ""
+        refused = ", ".join(f"{peer} ({t:.2f} s)" for peer, t in list(story.run.refusals.items())[:1])
+        others = len(story.run.refusals) - 1
+        refused += f" and {counted(others, 'others')}" if others > 0 else ""
         who = f"{', '.join(out)} {'is' if len(out) == 1 else 'are'} not on the fleet roster and could not join"
         text += f"{who}{f': refused by {refused}' if refused else ''}."
     return text.strip()
@@ -193,19 +193,19 @@ def _tips(story: RunStory) -> dict[str, str]:
 
 
 def _timeline(story: RunStory) -> Section | None:
-    chronicle = story.chronicle
-    if not story.linked or not chronicle.here or chronicle.end <= 0:
+    run = story.run
+    if not story.linked or run.t <= 0:
         return None
-    eventful = [*(strike.peer for strike in chronicle.strikes), *(term.peer for term in chronicle.terms)]
+    eventful = [*(strike.peer for strike in run.strikes), *(term.peer for term in run.terms)]
     lanes = lanes_of(story.names, eventful)
-    drawing, narrow = (timeline_drawing(chronicle, lanes, story.groups, width) for width in (11.0, NARROW))
+    drawing, narrow = (timeline_drawing(run, lanes, story.groups, width) for width in (11.0, NARROW))
     clock = "virtual seconds" if story.result["virtual_seconds"] is not None else "seconds"
     caption = (
         f"A lane for each peer, over the {clock} of the run; above the lanes a mark for each round that was closed."
     )
     if len(lanes) < len(story.names):
         caption += f" {len(lanes)} of {len(story.names)} peers are shown, those with events first."
-    if any(term.within for term in chronicle.terms):
+    if any(term.within for term in run.terms):
         caption += " Thin bars show the aggregators of communities while the communities' models are trained."
     return Section("What happened when", pictures=[picture_of(drawing, "time line of all peers", caption, narrow)])
 
@@ -253,22 +253,13 @@ def _cost(story: RunStory, *, drawn: bool) -> Section | None:
 
 
 def _details(story: RunStory) -> Section:
-    verbs = ("submitted", "elected", "fault", "started", "exited", "combined", "waiting")
-    logged = [event for event in story.events if event["verb"] in verbs]
+    lines = story.run.lines
     rows = [["seconds", "peer", "what"]]
-    rows += [[f"{event['t']:.3f}", str(event.get("peer") or ""), _words(event)] for event in logged[:_EVENTS]]
-    if len(logged) > _EVENTS:
-        rows.append(["", "", f"and {len(logged) - _EVENTS} more, in events.jsonl"])
-    fold = f"{min(len(logged), _EVENTS)} events of {len(story.events)}"
+    rows += [[f"{line.t:.3f}", line.peer, line.text] for line in itertools.islice(lines, _EVENTS)]
+    if len(lines) > _EVENTS:
+        rows.append(["", "", f"and {len(lines) - _EVENTS} more, in events.jsonl"])
+    fold = f"{min(len(lines), _EVENTS)} events of {len(story.events)}"
     return Section("The log, shortened", folded_table=rows, fold=fold)
-
-
-def _words(event: Event) -> str:
-    left = {"t", "peer", "verb", "job", "contributors", "asked", "clusters", "links", "roster"}
-    more = ", ".join(
-        f"{key} {value}" for key, value in event.items() if key not in left and not isinstance(value, list | dict)
-    )
-    return f"{event['verb']}: {more}" if more else str(event["verb"])
 
 
 def _found(item: Mapping[str, Any]) -> str:

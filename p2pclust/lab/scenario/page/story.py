@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.scenario.outcome.audited import AuditedJob
-from p2pclust.lab.scenario.outcome.evidence import Evidence, contributed
-from p2pclust.lab.scenario.outcome.terms import TermEnd, ends_of
+from p2pclust.lab.pictures.canvas import Drawing
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import TermEnd
+from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence, contributed
 from p2pclust.lab.scenario.page.page import Picture
 from p2pclust.lab.scenario.page.rows import JobRows, rows_of
-from p2pclust.lab.testbed.chronicle import Chronicle
-from p2pclust.lab.testbed.spec import Event, FleetResult
+from p2pclust.lab.testbed.spec import FleetResult
 from p2pclust.overlay import Overlay
 from p2pclust.protocols.engine.job import Job, JobState
 
@@ -53,10 +53,11 @@ class RunStory:
         return sorted(self.shares, key=lambda name: (order[self.groups[name]], name))
 
     @cached_property
-    def chronicle(self) -> Chronicle:
-        """The events as spans of time."""
-        links = () if self.overlay is None or not any(e["verb"] == "link" for e in self.events) else self.overlay.links
-        return Chronicle(self.events, self.names, links, self.strangers)
+    def run(self) -> RunState:
+        """The state at the end."""
+        links = None if self.overlay is None else self.overlay.links
+        stages = [[stage.protocol for stage in job.stages] for job in self.jobs]
+        return RunState.of(self.events, self.names, stages=stages, links=links, strangers=self.strangers)
 
     @property
     def linked(self) -> bool:
@@ -130,7 +131,7 @@ class JobStory:
     @cached_property
     def terms(self) -> list[TermEnd]:
         """How each term ended; empty for a job without an aggregator."""
-        return [] if self.found is None else ends_of(self.run.events, self.found.job_id, done=self.done)
+        return [] if self.found is None else self.run.run.ends_of(self.found.job_id, done=self.done)
 
     @cached_property
     def absent(self) -> dict[str, str]:

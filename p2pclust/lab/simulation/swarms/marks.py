@@ -11,7 +11,8 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
-from p2pclust.peer.core.reports import Report
+from p2pclust.peer.core.reports import JobFinished, JobSubmitted, Report
+from p2pclust.peer.core.round_reports import Deposed, PhaseBegun
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
 
@@ -75,13 +76,13 @@ class Marks(Observer):
     def _report(self, world: World, peer: Peer, effect: Report) -> None:
         if effect.verb in _NAMES:
             self.counts[_NAMES[effect.verb]] += 1
-        if effect.verb == "submitted":
-            self.job = str(effect.fields["job"])
-        elif effect.verb == "finished":
-            self.finished[peer.name] = bytes.fromhex(str(effect.fields["digest"]))
-        elif effect.verb == "deposed":
-            job, others = str(effect.fields["job"]), (one for one in world.peers.values() if one is not peer)
-            self.counts["two aggregators met"] += any(aggregates(other, job) for other in others)
+        if isinstance(effect, JobSubmitted):
+            self.job = effect.job
+        elif isinstance(effect, JobFinished):
+            self.finished[peer.name] = bytes.fromhex(effect.digest)
+        elif isinstance(effect, Deposed):
+            others = (one for one in world.peers.values() if one is not peer)
+            self.counts["two aggregators met"] += any(aggregates(other, effect.job) for other in others)
 
     def crashed(self, world: World, peer: Peer, lost_writes: int) -> None:
         self.counts["crash"] += 1
@@ -108,15 +109,13 @@ class PhaseCrashes:
     def __call__(self, peer: Peer, effect: Effect) -> bool:
         if not self.active:
             return False
-        if isinstance(effect, Report) and effect.verb == "phase":
-            phase = str(effect.fields["phase"])
-            if phase in self._waiting:
-                k, after = self._waiting[phase]
-                if k > 1:
-                    self._waiting[phase] = (k - 1, after)
-                else:
-                    del self._waiting[phase]
-                    self._armed[peer.name] = (phase, after)
+        if isinstance(effect, PhaseBegun) and (phase := effect.phase) in self._waiting:
+            k, after = self._waiting[phase]
+            if k > 1:
+                self._waiting[phase] = (k - 1, after)
+            else:
+                del self._waiting[phase]
+                self._armed[peer.name] = (phase, after)
         if peer.name in self._armed:
             phase, after = self._armed[peer.name]
             if after > 0:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.happened import happened
 
-from p2pclust.lab.scenario.outcome.terms import TermEnd, ends_of
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.run.views import TermEnd
 
 
 def told(t: float, peer: str, verb: str, **more: Any) -> dict[str, Any]:
     return {"t": t, "peer": peer, "verb": verb, "job": "j", **more}
 
 
+def ends_of(events: Sequence[dict[str, Any]], job: str, *, done: bool) -> list[TermEnd]:
+    return RunState.of(map(happened, [SUBMITTED, *events]), "abc").ends_of(job, done=done)
+
+
+SUBMITTED = told(0.5, "a", "submitted", roster=["a", "b", "c"])
 ELECTED = told(1.0, "a", "elected", term=1)
 NEXT = told(4.0, "b", "elected", term=2)
 DONE = [told(5.0, "b", "combined", term=2, round=1), told(6.0, "b", "finished", term=2)]

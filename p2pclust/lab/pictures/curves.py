@@ -1,4 +1,4 @@
-"""Pictures of a job's rounds: how far the centers moved, the objective, and the contributors."""
+"""Curves over rounds: how far the centers moved, the objective, FedCRef's Figure 8; and who contributed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from p2pclust.lab.plots.canvas import area_key, line_key
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours
+from p2pclust.lab.pictures.canvas import Drawing, area_key, line_key, whole_numbers
+from p2pclust.lab.pictures.palette import ALONE, CROWN, CURVE, INK, LINK, WRONG, peer_colours, series_colour
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
 
 _MARKED: Final = 60  # curves over more rounds have no dots
 
@@ -92,10 +94,47 @@ def _curve(title: str, on: Axes | None) -> Drawing:
 
 
 def _over_rounds(drawing: Drawing) -> Drawing:
-    from matplotlib.ticker import MaxNLocator
-
-    drawing.axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
+    whole_numbers(drawing.axes, most=12, min_n_ticks=1)
     return drawing
+
+
+def curves_drawing(
+    names: Sequence[str], series: Sequence[Sequence[tuple[float, float]]], title: str, across: str, *, log: bool = False
+) -> Drawing:
+    """Draw a curve through the points of each of several runs."""
+    drawing = Drawing.new(5.4, 3.1, title, across, grid=True)
+    axes = drawing.axes
+    for number, (name, points) in enumerate(zip(names, series, strict=True)):
+        if points:
+            marker = "o" if len(points) <= _MARKED else ""
+            (line,) = axes.plot(
+                *zip(*points, strict=True), marker=marker, markersize=3.5, color=series_colour(number), label=name
+            )
+            drawing.mark(line, kind="curve", peer=name, tip=name)
+    if log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8, frameon=False)
+    return drawing
+
+
+def mean_curves(axes: Axes, samples: Mapping[str, Floats], *, log: bool = False, first: int = 1) -> None:
+    """Draw the mean of the samples of each label, shape (repetitions, rounds), with their standard deviation as a band.
+
+    Where a repetition ended early (NaN), the mean goes over those that continued.
+    """
+    for label, own in samples.items():
+        counts = np.maximum(1, (~np.isnan(own)).sum(axis=0))
+        mean = np.nansum(own, axis=0) / counts
+        spread = np.sqrt(np.nansum((own - mean) ** 2, axis=0) / counts)
+        rounds = np.arange(first, first + own.shape[1])
+        (line,) = axes.plot(rounds, mean, label=label)
+        low = np.maximum(mean - spread, mean * 1e-2) if log else mean - spread
+        axes.fill_between(rounds, low, mean + spread, alpha=0.15, color=line.get_color())
+    whole_numbers(axes)
+    if log:
+        axes.set_yscale("log")
 
 
 def attendance_drawing(
@@ -162,3 +201,61 @@ def _runs(there: Sequence[bool]) -> list[tuple[float, float]]:
         return [(number - 0.44, 0.88) for number, here in enumerate(there) if here]
     edges = np.flatnonzero(np.diff([False, *there, False])).tolist()
     return [(start - 0.5, end - start) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+#: The title of each curve by its name: the panels of the paper's Figure 8, and one for the refined mode.
+PANELS: Final[Mapping[str, str]] = {
+    "communities": "communities",
+    "accuracy": "accuracy (mean over peers)",
+    "wrong": "wrong associations (%)",
+    "isolated": "isolated clusters",
+    "active": "active peers",
+    "changed": "rows that changed cluster (%)",
+}
+
+
+def history_drawings(
+    curves: Mapping[str, Sequence[float]], *, step: str = "iteration", wanted: Mapping[str, float] | None = None
+) -> list[Drawing]:
+    """Draw the known ones of the paper's five curves (Figure 8), each by itself.
+
+    `curves` has, by a name of :data:`PANELS`, one number per step, preceded by that before the first step; NaN if unknown.
+    A curve that is missing, or NaN throughout, is not drawn. `step` is the name of a step, and `wanted` has right values,
+    drawn as dashed lines: for example the number of classes for the communities.
+    """
+    wanted = wanted or {}
+    drawings = []
+    for name, title in PANELS.items():
+        values = np.array(curves.get(name, ()), dtype=np.float64)
+        there = np.isfinite(values)
+        if not there.any():
+            continue
+        drawing = Drawing.new(3.4, 3.0, title, f"{step} (0: the start)" if there[0] else step, grid=True)
+        axes = drawing.axes
+        gaps = not there[int(np.argmax(there)) :].all()
+        axes.plot(
+            np.flatnonzero(there), values[there], ":" if gaps else "-", marker="o", markersize=4, color=CURVE,
+            label="dotted: not known in between" if gaps else "_",
+        )  # fmt: skip
+        if name in wanted:
+            label = f"dashed: classes ({wanted[name]:g})"
+            axes.axhline(wanted[name], color=INK, linestyle="--", linewidth=1, label=label)
+        if gaps or name in wanted:
+            axes.legend(fontsize=8, frameon=False, loc="best")
+        _scale(axes, name, values[there], wanted.get(name))
+        axes.set_xlim(-0.3, len(values) - 0.7)
+        drawings.append(drawing)
+    return drawings
+
+
+def _scale(axes: Axes, name: str, values: Floats, wanted: float | None) -> None:
+    """Choose a range that starts at 0 where 0 has a meaning, and that is not too small for a few counts."""
+    whole_numbers(axes, most=6)
+    top = max([*values.tolist(), wanted or 0.0])
+    if name == "accuracy":
+        axes.set_ylim(min(0.5, float(values.min()) - 0.05), 1.0)
+        return
+    least = {"wrong": 5.0, "isolated": 5.0, "changed": 5.0}.get(name, 2.0)
+    axes.set_ylim(-0.03 * max(top, least), 1.12 * max(top, least))
+    if name not in ("wrong", "changed"):
+        whole_numbers(axes, "y", 6)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.plots.canvas import dot_key
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
+from p2pclust.lab.pictures.canvas import Drawing, dot_key
+from p2pclust.lab.pictures.palette import ALONE, CLUSTERS, INK, PAPER, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,15 +1,16 @@
-"""What a page shows from the start: the peers, their classes, the overlay, the jobs."""
+"""What a run has from the start: the peers, their classes, the overlay, the jobs; and the log of a run, read again."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.lab.live.progress import Progress
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
 
 #: The verb of the event that a run begins its log with.
 OPENING: Final = "fleet"
@@ -41,8 +42,8 @@ class Scene:
     Examples
     --------
     >>> scene = Scene("three peers", "", {"a": "meter", "b": "meter", "c": "gateway"}, [["llf-cm"]])
-    >>> len(scene.progress().peers)
-    3
+    >>> len(scene.begun().peers), Scene.of_event(scene.event()) == scene
+    (3, True)
     """
 
     title: str
@@ -55,9 +56,14 @@ class Scene:
     features: Sequence[str] = ()
     testbed: bool = True
 
-    def progress(self) -> Progress:
+    def begun(self) -> RunState:
         """Return the state before the first event."""
-        return Progress(list(self.groups), self.jobs, self.groups, self.links)
+        return RunState(list(self.groups), self.jobs, self.groups, self.links, bounded=True)
+
+    def event(self) -> dict[str, Any]:
+        """Return the event that a run begins its log with."""
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "testbed"}
+        return {"t": 0.0, "peer": "", "verb": OPENING, **told}
 
     @staticmethod
     def of_event(event: Mapping[str, Any]) -> Scene:
@@ -75,7 +81,7 @@ class Scene:
         )
 
 
-def recorded(directory: Path) -> tuple[Scene, list[Mapping[str, Any]]]:
+def recorded(directory: Path) -> tuple[Scene, list[Event]]:
     """Return the scene and the events of a run, from the folder that it wrote.
 
     Raises
@@ -97,14 +103,16 @@ def recorded(directory: Path) -> tuple[Scene, list[Mapping[str, Any]]]:
         raise DataError(f"{file}: cannot be read ({error}): it is the events.jsonl of a run?") from None
     if not events or events[0]["verb"] != OPENING:
         raise DataError(f"{file}: its first line does not describe the fleet: run the scenario again with this release")
-    taken = 0
+    found: list[Event] = []
+    read = 0
     try:
         scene = Scene.of_event(events[0])
-        progress = scene.progress()
+        run = scene.begun()
         for event in events[1:]:  # so that a replay meets nothing that it cannot follow
-            taken += 1
-            progress.take(event)
+            read += 1
+            found.append(Event.of(event))
+            run.take(found[-1])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        what = "an event of a run" if taken else "the description of a fleet"
-        raise DataError(f"{file}, line {taken + 1}: not {what} ({type(error).__name__}: {error})") from None
-    return scene, events[1:]
+        what = "an event of a run" if read else "the description of a fleet"
+        raise DataError(f"{file}, line {read + 1}: not {what} ({type(error).__name__}: {error})") from None
+    return scene, found

@@ -1,4 +1,4 @@
-"""Figures as part of a page: an SVG element in the colours of the page, with parts that have descriptions.
+"""Figures: empty ones, entries of legends, images, and SVG elements of a page whose parts have descriptions.
 
 Matplotlib writes an SVG as a separate document with fixed colours. Here it becomes an element: its colours become the
 page's variables, so it is readable on a dark page, on a light one and in print; its letters have the page's font; and
@@ -7,23 +7,134 @@ the marked parts of a figure have attributes, so that the page can describe or h
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import importlib.util
 import io
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from p2pclust.lab.plots.canvas import new_figure, width_in_pixels
-from p2pclust.lab.plots.palette import INK, LINK, VARIABLES
+from p2pclust.errors import DataError, UsageError
+from p2pclust.lab.pictures.palette import INK, LINK, VARIABLES
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 _MARK: Final = "mark-"
+
+#: Said where a picture was asked for.
+NO_MATPLOTLIB: Final = "a picture needs matplotlib, which is not installed: pip install 'p2pclust[plots]'"
+#: Said where a page has no pictures.
+INSTALL: Final = "no pictures, because matplotlib is not installed: pip install 'p2pclust[plots]'"
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def require() -> None:
+    """Raise UsageError if matplotlib is not installed."""
+    if not can_draw():
+        raise UsageError(NO_MATPLOTLIB)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def shown_axes(width: float, height: float) -> Axes:
+    """Return the axes of a new figure of pyplot, which notebooks show; the size is in inches."""
+    require()
+    from matplotlib import pyplot
+
+    axes: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
+
+
+def whole_numbers(axes: Axes, axis: str = "x", most: int | Literal["auto"] = "auto", **how: Any) -> None:
+    """Put ticks at whole numbers only, at most so many."""
+    from matplotlib.ticker import MaxNLocator
+
+    getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(integer=True, nbins=most, **how))
+
+
+def logarithmic(axes: Axes, axis: str) -> None:
+    """Make an axis logarithmic; where few powers of ten are visible, halves and fifths get numbers too."""
+    from matplotlib.ticker import LogFormatter, NullFormatter
+
+    getattr(axes, f"set_{axis}scale")("log")
+    shown = getattr(axes, f"{axis}axis")
+    low, high = shown.get_view_interval()
+    narrow = high / max(low, 1e-300) < 300
+    shown.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(4, 1)) if narrow else NullFormatter())
+    shown.set_tick_params(which="minor", labelsize=7)
+
+
+def line_key(label: str, **how: Any) -> Line2D:
+    """Return the entry of a legend that shows a line."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **how)
+
+
+def dot_key(label: str, colour: str, marker: str = "o", size: float = 9, **how: Any) -> Line2D:
+    """Return the entry of a legend that shows a marker."""
+    return line_key(label, linestyle="", marker=marker, markersize=size, color=colour, **how)
+
+
+def area_key(label: str, colour: str, **how: Any) -> Patch:
+    """Return the entry of a legend that shows an area."""
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour, label=label, **how)
+
+
+def image_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """Return a figure as an image, such as "svg" or "png"; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    # Text stays text, so that it can be searched. Without a salt the names in an SVG are random; without `metadata` images
+    # contain the date or a version.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "p2pclust"}):
+        dated = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(buffer, format=kind, dpi=150, metadata=dated.get(kind))
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure, in a new folder if there is none; the suffix decides its format. Raise DataError if that fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(image_bytes(figure, path.suffix[1:].lower()))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be written ({error})") from error
+
+
+def data_address(figure: Figure, kind: str = "png") -> str:
+    """Return a figure as an image in a ``data:`` address, for the ``src`` of an image."""
+    name = "svg+xml" if kind == "svg" else kind
+    return f"data:image/{name};base64,{base64.b64encode(image_bytes(figure, kind)).decode('ascii')}"
+
+
+def width_in_pixels(figure: Figure) -> int:
+    """Return the width of a figure on a page at which its letters are about as large as the page's own."""
+    return round(96 * float(figure.get_figwidth()))
 
 
 @dataclass
@@ -96,6 +207,16 @@ class Drawing:
             text, (0.0 if left else 1.0, height), (4 if left else -2, 3), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha="left" if left else "right", fontsize=8, color=INK,
         )  # fmt: skip
+
+    def lanes(self, names: Sequence[str], *, letters: float = 9, grid: bool = True) -> None:
+        """Make the upward axis one of lanes, from the top, with these names; with a grid across them."""
+        axes = self.axes
+        axes.set_yticks(range(len(names)), names, fontsize=letters)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        if grid:
+            axes.grid(axis="x", color=LINK, alpha=0.25)
+            axes.set_axisbelow(True)
 
     def legend(self, keys: Sequence[Artist] | None = None, columns: int = 3) -> None:
         """Write a legend below the axes: of these entries, or by default of the labelled artists."""

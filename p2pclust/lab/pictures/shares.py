@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, CLUSTERS, CURVE, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
+from p2pclust.data.dataset import DataSet
+from p2pclust.data.holdings import Holdings
+from p2pclust.lab.pictures.canvas import Drawing, new_figure, require
+from p2pclust.lab.pictures.palette import ALONE, CLUSTERS, CURVE, GOOD, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _PROMISED: Final = 1e-9
+_ANNOTATED: Final = 400  # more cells than this have no room for a number
 _IMAGES: Final = 64  # from so many columns on, a square number of them is drawn as an image
 _PROFILES: Final = 40  # the most columns that are drawn side by side
 _LETTERS: Final = 32  # the most letters of a feature's name
@@ -47,8 +51,8 @@ def holdings_drawing(
                     left + share / 2, lane, kinds[kind], ha="center", va="center", fontsize=7, color=ink_on(colour)
                 )
             left += share
-    axes.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6))
-    axes.set_yticks(range(len(names)), names, fontsize=9)
+    drawing.lanes(names, grid=False)
+    axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "half of its rows", "all"])
     axes.get_xticklabels()[-1].set_horizontalalignment("right")
     axes.tick_params(length=0)
@@ -89,7 +93,7 @@ def matched(table: Ints) -> Ints:
     >>> matched(np.array([[0, 5], [3, 1]])).tolist()
     [1, 0]
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - heavy, and only pictures need it
+    from scipy.optimize import linear_sum_assignment
 
     _, columns = linear_sum_assignment(table, maximize=True)
     rest = [column for column in range(table.shape[1]) if column not in columns]
@@ -101,7 +105,7 @@ def confusion_drawing(table: Ints, rows: Sequence[str], columns: Sequence[str], 
 
     `rows` and `columns` are the names in the table, `row` and `column` those of the two axes.
     """
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.patches import Rectangle
 
     n_rows, n_columns = table.shape
     cell = float(np.clip(4.2 / max(n_rows, n_columns), 0.16, 0.42))
@@ -194,7 +198,7 @@ def centers_drawing(
 
 def _images(pictures: Floats, names: Sequence[str], hues: Sequence[int]) -> Drawing:
     """Draw all images as one with gaps between them, because many axes are slow."""
-    from matplotlib.patches import Rectangle  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.patches import Rectangle
 
     side = pictures.shape[1]
     step, columns = side + max(2, side // 4), min(10, len(pictures))
@@ -242,3 +246,134 @@ def _name_features(axes: Axes, features: Sequence[str]) -> None:
 
 def _called(feature: str) -> str:
     return feature if len(feature) <= _LETTERS else feature[: _LETTERS - 1] + "…"
+
+
+_CELL: Final = 0.9  # of a picture; 1 with the room to the next
+_PITCH: Final = 1.22  # from row to row, with a number below each picture
+
+
+def reconstruction_figure(rows: Floats, names: Sequence[str], drawn: NDArray[Any], headings: Sequence[str]) -> Figure:
+    """Draw rows and their reconstructions by every community's model; the best reconstruction is outlined.
+
+    `rows` have shape (n, d), in working coordinates, and the reconstructions shape (M, n, d). Where d is a square, a row is
+    drawn as a picture, else as a line. `headings` are the names of the models.
+    """
+    from matplotlib.patches import Rectangle
+
+    n, M = len(rows), len(drawn)
+    errors = ((np.asarray(drawn, dtype=np.float64) - rows) ** 2).mean(axis=2).T
+    figure = new_figure(0.62 * (M + 1) + 1.3, 0.62 * _PITCH * n + 0.9)
+    axes = figure.add_subplot()
+    low, high = float(min(rows.min(), 0.0)), float(max(rows.max(), 1.0))
+    for column, heading in enumerate(("the row", *headings)):
+        axes.text(
+            column + (0.0 if column == 0 else 0.25) + _CELL / 2, -0.08, heading, ha="center", va="bottom", fontsize=8
+        )
+    for number in range(n):
+        y = _PITCH * number
+        axes.text(-0.12, y + _CELL / 2, names[number], ha="right", va="center", fontsize=9)
+        _draw_row(axes, rows[number], None, 0.0, y, (low, high))
+        best = int(errors[number].argmin()) if M else -1
+        for model in range(M):
+            x = 1.25 + model
+            _draw_row(axes, np.asarray(drawn[model][number]), rows[number], x, y, (low, high))
+            colour, weight = (GOOD, "bold") if model == best else (LINK, "normal")
+            text = f"{errors[number, model]:.3f}"
+            below = (x + _CELL / 2, y + _CELL + 0.04)
+            axes.text(*below, text, ha="center", va="top", fontsize=7, color=colour, weight=weight)
+            if model == best:
+                axes.add_patch(Rectangle((x, y), _CELL, _CELL, fill=False, edgecolor=GOOD, linewidth=2.5))
+    axes.set(xlim=(-0.9, M + 1.3), ylim=(_PITCH * n + 0.05, -0.55))
+    axes.axis("off")
+    return figure
+
+
+def _draw_row(
+    axes: Axes, row: NDArray[Any], original: Floats | None, x: float, y: float, limits: tuple[float, float]
+) -> None:
+    """Draw a row into its cell, upside down as the figure is: as a picture, or as a line over the original."""
+    side = math.isqrt(row.size)
+    if side * side == row.size and side > 1:
+        axes.imshow(
+            row.reshape(side, side), cmap="gray", vmin=limits[0], vmax=limits[1], extent=(x, x + _CELL, y + _CELL, y),
+            interpolation="nearest", aspect="auto",
+        )  # fmt: skip
+        return
+    along = x + _CELL * (np.arange(row.size) + 0.5) / row.size
+    for values, colour, width in ((original, ALONE, 1.8), (row, CURVE, 1.0)):
+        if values is not None:
+            height = (np.clip(values, *limits) - limits[0]) / (limits[1] - limits[0])
+            axes.plot(along, y + _CELL * (1 - height), color=colour, linewidth=width)
+
+
+def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, shares: Sequence[Ints] = ()) -> Figure:
+    """Draw the rows of each peer by class, and the sizes.
+
+    If two features are split by rows, and `data` and `shares` are given, the rows are points in the colour of their peer.
+    Raise UsageError if Matplotlib is not installed.
+    """
+    require()
+    plane = data is not None and data.n_features == 2 and held.what == "rows"
+    n_peers = len(held.peers)
+    height = min(24.0, max(4.2 if plane else 3.2, 1.4 + 0.3 * n_peers))
+    wide = min(16.0, max(3.0, 0.42 * len(held.columns))) if held.columns else 0.0
+    widths = [*([wide] if wide else []), 2.4, *([height] if plane else [])]
+    figure = new_figure(sum(widths) + 1.6, height)
+    axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
+    figure.suptitle(title)
+    if wide:
+        _heat(axes[0], held)
+    _sizes(axes[1 if wide else 0], held, labelled=not wide)
+    if plane and data is not None:
+        _points(axes[-1], held, data, shares)
+    return figure
+
+
+def _heat(axes: Axes, held: Holdings) -> None:
+    counts = np.ma.masked_equal(held.counts, 0)  # nothing is white, however little something is
+    largest = int(held.counts.max())
+    axes.imshow(counts, aspect="auto", cmap="Blues", vmin=-0.35 * largest, vmax=largest)
+    axes.set_yticks(range(len(held.peers)), held.peers)
+    shown = [name if len(name) <= 14 else name[:13] + "…" for name in held.columns]
+    step = max(1, len(shown) // 40)
+    upright = max(map(len, shown)) > 3
+    axes.set_xticks(range(0, len(shown), step), shown[::step], rotation=90 if upright else 0)
+    axes.set_xlabel("feature" if held.what == "features" else "class")
+    axes.set_xticks(np.arange(0.5, len(shown) - 1), minor=True)
+    axes.set_yticks(np.arange(0.5, len(held.peers) - 1), minor=True)
+    axes.grid(which="minor", color="0.85", linewidth=0.6)
+    axes.tick_params(which="both", length=0)
+    if held.what == "rows" and counts.size <= _ANNOTATED:
+        for (peer, label), count in np.ndenumerate(held.counts):
+            if count:
+                color = "white" if count > 0.6 * largest else "black"
+                axes.text(label, peer, str(count), ha="center", va="center", fontsize=7, color=color)
+
+
+def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
+    places = np.arange(len(held.peers))
+    axes.barh(places, held.sizes, color="#6b7f99", height=0.7)
+    axes.set_ylim(len(held.peers) - 0.5, -0.5)
+    axes.set_yticks(places, held.peers if labelled else [""] * len(held.peers))
+    axes.set_xlim(0, 1.25 * float(held.sizes.max()))
+    axes.set_xlabel(held.what)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(held.peers) <= 60:
+        for place, size in zip(places, held.sizes, strict=True):
+            axes.text(float(size), float(place), f" {size}", va="center", fontsize=7)
+
+
+def _points(axes: Axes, held: Holdings, data: DataSet, shares: Sequence[NDArray[np.int64]]) -> None:
+    from matplotlib import colormaps
+
+    palette = colormaps["tab10"] if len(held.peers) <= 10 else colormaps["turbo"]
+    for peer, rows in enumerate(shares):
+        color = palette(peer if len(held.peers) <= 10 else peer / (len(held.peers) - 1))
+        axes.scatter(
+            data.X[rows, 0], data.X[rows, 1], s=6, color=color, linewidths=0, alpha=0.8, label=held.peers[peer]
+        )
+    axes.set_xlabel(data.feature_names[0])
+    axes.set_ylabel(data.feature_names[1])
+    axes.set_aspect("equal", adjustable="datalim")
+    if len(held.peers) <= 12:
+        axes.legend(fontsize=7, markerscale=2, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,8 +1,11 @@
-"""The pictures of a fitted estimator, `this`, in the axes `ax` or new ones; see `p2pclust.estimators.pictures`."""
+"""The pictures of a fitted estimator, `this`, in the axes `ax` or new ones, and of a choice of the number of clusters."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +13,39 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
-from p2pclust.lab.plots.canvas import shown_axes
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import INK, PAPER, SERIES, cluster_colour, cluster_hues
-from p2pclust.lab.plots.rounds import movement_drawing, rounds_of
-from p2pclust.lab.plots.scatter import Colouring, evenly, plane_of, scatter_drawing
+from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, can_draw, new_figure, shown_axes, whole_numbers
+from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
+from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
+from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawing
+from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.state import RunState
+from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
+from p2pclust.overlay import Overlay
+from p2pclust.protocols.measuring.choose import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from p2pclust.choose.choice import ChoiceOfClusters
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """What a fit keeps of the fleet that ran it, for pictures: its overlay at the start, and its run."""
+
+    links: Overlay
+    run: RunState
+
+    @classmethod
+    def of(cls, spec: FleetSpec, result: FleetResult) -> FleetRun:
+        """Return what pictures need of a run."""
+        names = tuple(peer.name for peer in spec.peers)
+        if spec.overlay is None:
+            links = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
+        else:
+            links = Overlay(names, tuple((name, other) for name, near in spec.overlay.items() for other in near))
+        return cls(links, RunState.of(map(Event.of, result.events), names))
 
 
 def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
@@ -58,7 +86,7 @@ def convergence(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:
         raise UsageError(f"{type(this).__name__} does not know how far centers moved in each round of its fit")
     worth = [] if X is None else _worth(this, X)
     fleet = this._course.fleet
-    terms = [] if fleet is None else fleet.later_terms
+    terms = [] if fleet is None else fleet.run.later_terms()
     rounds = rounds_of(this._clustered, len(moved))
     ax = ax or shown_axes(5.4, 3.4)
     movement_drawing(rounds, moved, this._tol, terms, what=this._moves, on=ax)
@@ -77,10 +105,10 @@ def overlay(this: Any, ax: Axes | None) -> Axes:
             "fleet = 'simulated' or 'processes'"
         )
     # Imported here: only what a fleet ran needs it.
-    from p2pclust.lab.plots.roles import roles_drawing
+    from p2pclust.lab.pictures.overlay import roles_drawing
 
-    groups = dict.fromkeys(fleet.names, "peer")
-    return roles_drawing(fleet.links, groups, fleet.chronicle, on=ax or shown_axes(5.8, 5.0)).axes
+    groups = dict.fromkeys(fleet.links.names, "peer")
+    return roles_drawing(fleet.links, groups, fleet.run, on=ax or shown_axes(5.8, 5.0)).axes
 
 
 def _worth(this: Any, X: ArrayLike) -> list[tuple[int, float]]:
@@ -148,3 +176,74 @@ def memberships_drawing(
         loc="center left", bbox_to_anchor=(1.0, 0.5), title="cluster", fontsize=8, title_fontsize=8, frameon=False
     )
     return drawing
+
+
+# -- a choice of the number of clusters --------------------------------------------------------------------------------
+
+
+def plot_refusal(path: str | Path | None) -> str:
+    """Say why the plot of a choice could not be saved there, before anything runs, or return an empty string."""
+    if not can_draw():
+        return NO_MATPLOTLIB
+    if path is None:
+        return ""
+    known = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
+    if Path(path).suffix[1:].lower() not in known:
+        return f"{path}: a plot can be saved as {', '.join(known)}: end the name with one of them"
+    if not Path(path).parent.is_dir():
+        return f"{path}: there is no folder {Path(path).parent}: make it first"
+    return ""
+
+
+def choice_figure(found: ChoiceOfClusters, path: str | Path | None = None) -> Figure:
+    """Draw a choice: each measure over the number of clusters; save it there, if a path is given."""
+    if refusal := plot_refusal(path):
+        raise UsageError(refusal)
+    # With one cluster nothing is set against anything else: only the inertia says something.
+    several = [row for row in found.table if row.clusters > 1]
+    smaller = "smaller is better"
+    panels = {
+        MEASURES[0]: (smaller, {row.clusters: row.soft_davies_bouldin for row in several}),
+        MEASURES[1]: (smaller, {row.clusters: row.xie_beni for row in several}),
+        MEASURES[2]: ("greater is better", {row.clusters: row.simplified_silhouette for row in several}),
+        MEASURES[3]: (
+            "inertia per row: the sharpest bend",
+            {row.clusters: row.inertia / row.rows for row in found.table},
+        ),
+    }
+    figure = new_figure(9, 6)
+    first = None
+    for number, (measure, (how, values)) in enumerate(panels.items(), start=1):
+        axes = first = figure.add_subplot(2, 2, number, sharex=first)
+        vote = found.votes[measure]
+        axes.axvline(found.recommended, color="0.85", linewidth=8, zorder=0)
+        axes.plot(list(values), [v if np.isfinite(v) else np.nan for v in values.values()], "o-", color=CURVE)
+        if vote is not None:
+            axes.plot([vote], [values[vote]], "o", color=GOOD, markersize=10, zorder=3)
+        axes.set_title(f"{measure}: {'undecided' if vote is None else vote}", fontsize=11, loc="left")
+        axes.set_title(how, fontsize=8, loc="right", color="0.4")
+        if measure in (MEASURES[1], MEASURES[3]):
+            _logarithmic_if_positive(axes, list(values.values()))
+        if number > 2:
+            axes.set_xlabel("number of clusters")
+    doubt = "" if found.agreed else "; the measures disagree"
+    figure.suptitle(f"{found.recommended} clusters recommended (grey){doubt}. Green: where each measure is best")
+    if path is not None:
+        try:
+            figure.savefig(path, dpi=150)
+        except OSError as error:
+            raise UsageError(f"{path}: the plot cannot be written ({error.strerror})") from None
+    return figure
+
+
+def _logarithmic_if_positive(axes: Axes, values: Sequence[float]) -> None:
+    """Use a logarithmic axis, with plain numbers at it, if all values are positive."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    whole_numbers(axes)
+    if all(value > 0.0 for value in values):
+        axes.set_yscale("log")
+        few = max(values) < 10.0 * min(values)
+        axes.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if few else (1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())

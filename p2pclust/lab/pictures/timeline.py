@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.lab.plots.canvas import area_key, dot_key, line_key
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
-from p2pclust.lab.testbed.chronicle import ASLEEP, Chronicle, Span, Term
+from p2pclust.lab.pictures.canvas import Drawing, area_key, dot_key, line_key
+from p2pclust.lab.pictures.palette import ALONE, CROWN, GOOD, INK, LINK, PAPER, WRONG, own_colours, peer_colours
+from p2pclust.lab.run.state import ASLEEP, RunState
+from p2pclust.lab.run.views import Span, Term
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +35,7 @@ def lanes_of(names: Sequence[str], preferred: Iterable[str], most: int = LANES) 
     return [name for name in names if name in kept]
 
 
-def timeline_drawing(
-    chronicle: Chronicle, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0
-) -> Drawing:
+def timeline_drawing(run: RunState, names: Sequence[str], groups: Mapping[str, str], width: float = 11.0) -> Drawing:
     """Draw the time line: a lane for each of these peers, from top to bottom; `width` is in inches.
 
     `groups` has the device class of every peer of the run.
@@ -45,21 +43,21 @@ def timeline_drawing(
     height = _LANE * (len(names) + 1) + (1.35 if width > 8 else 1.9)
     drawing = Drawing.new(width, height, "", "seconds of the run", sides=("bottom",))
     axes = drawing.axes
-    end = chronicle.end or 1.0
-    for wait in chronicle.waits:
+    end = run.t or 1.0
+    for wait in run.waits:
         band = axes.axvspan(wait.start, wait.end, color=WRONG, alpha=0.13, linewidth=0, zorder=0)
         drawing.mark(band, kind="wait", tip=f"{wait.what}, {wait.start:.2f} to {wait.end:.2f} s")
     colours = peer_colours(groups)
     for lane, name in enumerate(names):
-        if name in chronicle.strangers:
-            _draw_stranger(drawing, chronicle, name, lane)
+        if name in run.strangers:
+            _draw_stranger(drawing, run, name, lane)
         else:
-            _draw_lane(drawing, chronicle, name, lane, colours[name])
-    _draw_rounds(axes, chronicle, _APART / width * end)
-    for t in chronicle.submitted.values():
+            _draw_lane(drawing, run, name, lane, colours[name])
+    _draw_rounds(axes, run, _APART / width * end)
+    for t in (job.submitted for job in run.by_id.values()):
         axes.plot([t, t], [-1.5, len(names) - 0.5], color=LINK, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
     axes.set(xlim=(0.0, end * 1.01), ylim=(len(names) - 0.4, -1.7))
-    called = [f"{name} (stranger)" if name in chronicle.strangers else name for name in names]
+    called = [f"{name} (stranger)" if name in run.strangers else name for name in names]
     axes.set_yticks([-1.0, *range(len(names))], ["rounds closed", *called], fontsize=9)
     axes.tick_params(axis="x", labelsize=9)
     axes.tick_params(axis="y", length=0)
@@ -68,12 +66,12 @@ def timeline_drawing(
     drawing.mark(span, kind="span")
     (cursor,) = axes.plot([0.0, 0.0], [-1.5, len(names) - 0.5], color=INK, linewidth=1.4, zorder=9)
     drawing.mark(cursor, kind="cursor")
-    _legend(drawing, chronicle, own=own_colours(groups))
+    _legend(drawing, run, own=own_colours(groups))
     return drawing
 
 
-def _draw_lane(drawing: Drawing, chronicle: Chronicle, name: str, lane: int, colour: str) -> None:
-    axes, here, away = drawing.axes, chronicle.here[name], chronicle.away.get(name, [])
+def _draw_lane(drawing: Drawing, run: RunState, name: str, lane: int, colour: str) -> None:
+    axes, here, away = drawing.axes, run.here(name), run.peers[name].away
     edges = [here.start, *(t for span in away for t in (span.start, span.end)), max(here.end, here.start)]
     alive = [(a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
     bar = axes.broken_barh(alive, (lane - 0.3, 0.6), facecolors=colour, alpha=0.55, linewidth=0, zorder=2)
@@ -83,36 +81,36 @@ def _draw_lane(drawing: Drawing, chronicle: Chronicle, name: str, lane: int, col
             [span.start, span.end], [lane, lane], color=ALONE, linewidth=1.2, linestyle=_DOTTED, zorder=2
         )
         drawing.mark(gap, peer=name, tip=f"{name}: {span.what}, away for {span.end - span.start:.2f} s")
-        if _back(span, chronicle):
+        if _back(span, run):
             _draw_sign(drawing, span.end, lane, ">", GOOD, f"{name} came back")
-    for span in chronicle.troubled.get(name, ()):
+    for span in run.peers[name].troubled:
         _draw_bar(drawing, span, (lane + 0.22, 0.12), WRONG, f"{name}: {span.what}", peer=name, zorder=4)
-    for term in chronicle.terms:
+    for term in run.terms:
         if term.peer == name:
-            _draw_term(drawing, term, lane, chronicle.end)
-    for strike in chronicle.strikes:
+            _draw_term(drawing, term, lane, run.t)
+    for strike in run.strikes:
         if strike.peer == name and strike.do != "resume":  # every return is marked above
             marker, colour = (">", GOOD) if strike.do in ("join", "heal") else ("X", WRONG)
-            _draw_sign(drawing, strike.t, lane, marker, colour, strike.words)
-    for (_, peer), t in chronicle.finished.items():
+            _draw_sign(drawing, strike.t, lane, marker, colour, strike.text)
+    for (_, peer), t in run.finished.items():
         if peer == name:
             (dot,) = axes.plot([t], [lane], "o", color=GOOD, markersize=5, zorder=5)
             drawing.mark(dot, tip=f"{name} finished at {t:.2f} s")
 
 
-def _draw_stranger(drawing: Drawing, chronicle: Chronicle, name: str, lane: int) -> None:
+def _draw_stranger(drawing: Drawing, run: RunState, name: str, lane: int) -> None:
     """Draw the lane of a stranger: a dashed line with a mark for each refusal."""
-    axes, here = drawing.axes, chronicle.here[name]
+    axes, here = drawing.axes, run.here(name)
     (line,) = axes.plot([here.start, here.end], [lane, lane], color=INK, linewidth=1.2, linestyle=_DASHED, zorder=2)
     drawing.mark(line, peer=name, tip=f"{name}: not on the fleet roster")
-    for peer, t in chronicle.refusals.items():
+    for peer, t in run.refusals.items():
         (mark,) = axes.plot([t], [lane], "D", color=PAPER, markeredgecolor=INK, markersize=6, zorder=5)
         drawing.mark(mark, tip=f"{peer} refused it, at {t:.2f} s")
 
 
-def _back(span: Span, chronicle: Chronicle) -> bool:
+def _back(span: Span, run: RunState) -> bool:
     """Whether a peer came back after a failure."""
-    return span.end < chronicle.end and not span.what.startswith(ASLEEP)
+    return span.end < run.t and not span.what.startswith(ASLEEP)
 
 
 def _draw_sign(drawing: Drawing, t: float, lane: int, marker: str, colour: str, words: str) -> None:
@@ -142,36 +140,36 @@ def _draw_term(drawing: Drawing, term: Term, lane: int, end: float) -> None:
         )  # fmt: skip
 
 
-def _draw_rounds(axes: Axes, chronicle: Chronicle, apart: float) -> None:
+def _draw_rounds(axes: Axes, run: RunState, apart: float) -> None:
     """Draw a mark for each round that was closed, and as many numbers as there is room for."""
-    from matplotlib.collections import LineCollection  # noqa: PLC0415 - in the extra `plots`
+    from matplotlib.collections import LineCollection
 
     for colour, whole in ((INK, True), (WRONG, False)):
-        closed = [round_.t for round_ in chronicle.rounds if (round_.present > 0) == whole]
+        closed = [round_.t for round_ in run.rounds if (round_.present > 0) == whole]
         strokes = [[(t, -1.25), (t, -0.75)] for t in closed]
         axes.add_collection(LineCollection(strokes, colors=colour, linewidths=0.8, zorder=3))
     last = -np.inf
-    for round_ in chronicle.rounds:
+    for round_ in run.rounds:
         if round_.t - last > apart:
             axes.text(round_.t, -1.36, f"{round_.number}", ha="center", va="bottom", fontsize=7, color=INK)
             last = round_.t
 
 
-def _legend(drawing: Drawing, chronicle: Chronicle, *, own: bool) -> None:
-    away = [span for spans in chronicle.away.values() for span in spans]
+def _legend(drawing: Drawing, run: RunState, *, own: bool) -> None:
+    away = [span for peer in run.peers.values() for span in peer.away]
     asleep = any(span.what.startswith(ASLEEP) for span in away)
-    submitted = "a job was submitted" if len(chronicle.submitted) > 1 else "the job was submitted"
+    submitted = "a job was submitted" if len(run.by_id) > 1 else "the job was submitted"
     keys = (
         (True, area_key(f"alive, in the colour of the {'peer' if own else 'device class'}", LINK, alpha=0.5)),
-        (chronicle.terms, area_key("aggregates", CROWN)),
-        (chronicle.strikes, dot_key("a fault strikes", WRONG, "X")),
-        (any(_back(span, chronicle) for span in away), dot_key("came back", GOOD, ">")),
+        (run.terms, area_key("aggregates", CROWN)),
+        (run.strikes, dot_key("a fault strikes", WRONG, "X")),
+        (any(_back(span, run) for span in away), dot_key("came back", GOOD, ">")),
         (away, line_key(f"dotted: {'asleep, or ' * asleep}away", color=ALONE, linewidth=1.2, linestyle=_DOTTED)),
-        (chronicle.submitted, line_key(f"vertical: {submitted}", color=LINK, linewidth=1.0, linestyle=(0, (2, 2)))),
-        (chronicle.troubled, area_key("thin: cut off, slow, or with bad rows", WRONG)),
-        (chronicle.strangers, line_key("a stranger, kept out", color=INK, linewidth=1.2, linestyle=_DASHED)),
-        (chronicle.refusals, dot_key("refused", PAPER, "D", 6, markeredgecolor=INK)),
-        (chronicle.finished, dot_key("finished", GOOD, size=5)),
-        (chronicle.waits, area_key("waiting: no majority in reach", WRONG, alpha=0.2)),
+        (run.by_id, line_key(f"vertical: {submitted}", color=LINK, linewidth=1.0, linestyle=(0, (2, 2)))),
+        (any(peer.troubled for peer in run.peers.values()), area_key("thin: cut off, slow, or with bad rows", WRONG)),
+        (run.strangers, line_key("a stranger, kept out", color=INK, linewidth=1.2, linestyle=_DASHED)),
+        (run.refusals, dot_key("refused", PAPER, "D", 6, markeredgecolor=INK)),
+        (run.finished, dot_key("finished", GOOD, size=5)),
+        (run.waits, area_key("waiting: no majority in reach", WRONG, alpha=0.2)),
     )
     drawing.legend([key for there, key in keys if there], 4 if drawing.width > 700 else 2)

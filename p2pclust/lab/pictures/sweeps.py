@@ -1,75 +1,40 @@
-"""Plots of a sweep's table: two columns against each other, a third as colours."""
+"""Plots of a table: two columns against each other, a third as colours."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from p2pclust.lab.plots.canvas import image_bytes, new_figure
-from p2pclust.lab.plots.palette import INK, WRONG, series_colour
-from p2pclust.lab.sweep.columns import columns_of
-from p2pclust.lab.sweep.spec import PlotSpec, Sweep
-from p2pclust.lab.sweep.table import Row
+from p2pclust.lab.pictures.canvas import logarithmic, new_figure, whole_numbers
+from p2pclust.lab.pictures.palette import INK, WRONG, series_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Row = Mapping[str, Any]
+
 _MARKERS: Final = "osD^vPXhp<>d8H*"
 _LEGEND_ROWS: Final = 16  # more colours than this get a legend of several columns
 _WORDS_WIDE: Final = 9  # letters of a category that fit beside each other
 
-DEFAULTS: Final[Mapping[str, tuple[PlotSpec, ...]]] = {
-    "job": (
-        PlotSpec(title="Messages of the job by peers", x="peers", y="job_messages", lines=True),
-        PlotSpec(title="The hottest link by overlay", x="overlay", y="link_bytes_max", by="collect"),
-        PlotSpec(title="Virtual seconds by diameter", x="diameter", y="job_seconds"),
-        PlotSpec(title="Load of the busiest peer by overlay", x="overlay", y="peer_load", by="collect"),
-    ),
-    "facts": (
-        PlotSpec(title="Spread by distance", x="eccentricity", y="link_delays", guide="equal"),
-        PlotSpec(title="Spread by peers", x="log2_peers", y="gossip_periods"),
-    ),
-    "mixing": (
-        PlotSpec(title="Ticks by prediction", x="predicted", y="ticks", log=("x", "y"), guide="factor 2"),
-        PlotSpec(title="Ticks by spectral gap", x="spectral_gap", y="ticks", log=("x", "y")),
-        PlotSpec(title="Ticks by diameter", x="diameter", y="ticks", log=("x", "y")),
-    ),
-    "recovery": (
-        PlotSpec(title="Seconds until finished by who dies", x="who", y="job_seconds"),
-        PlotSpec(title="Peers that finish by who dies", x="who", y="finished"),
-    ),
-}
+
+class TablePlot(Protocol):
+    """What a plot shows: columns of a table, the axes that are logarithmic, a line where x = y, and which rows."""
+
+    title: str
+    x: str
+    y: str
+    by: str
+    log: tuple[Any, ...]
+    lines: bool
+    where: dict[str, Any]
+    guide: Any
 
 
-def plots_of(sweep: Sweep) -> tuple[PlotSpec, ...]:
-    """Return the plots that a sweep asks for, or its measure's usual ones."""
-    return sweep.plots or DEFAULTS[sweep.measure]
-
-
-def file_name(plot: PlotSpec) -> str:
-    """Return what its file is called.
-
-    Examples
-    --------
-    >>> file_name(PlotSpec(title="Messages, by log2(N)", x="peers", y="messages"))
-    'messages-by-log2-n.svg'
-    """
-    return "-".join(re.findall(r"[a-z0-9]+", plot.title.lower())) + ".svg"
-
-
-def svg_of(figure: Figure) -> bytes:
-    """Return a figure as SVG with its letters as text, which is small and can be searched."""
-    from matplotlib import rc_context  # noqa: PLC0415 - in the extra `plots`
-
-    with rc_context({"svg.fonttype": "none"}):
-        return image_bytes(figure)
-
-
-def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
+def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) -> Figure:
     """Draw a plot.
 
     Numbers are points, joined in the means if the plot wants lines; categories are columns of points, a bar for the mean.
@@ -88,7 +53,7 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
     groups = {
         name: [row for row in there if row[plot.by] == name] for name in dict.fromkeys(row[plot.by] for row in there)
     }
-    by_category = columns_of(measure)[plot.x].type in (str, bool)
+    by_category = x_type in (str, bool)
     if by_category:
         _columns(axes, plot, groups, list(dict.fromkeys(row[plot.x] for row in there)))
     else:
@@ -96,11 +61,12 @@ def figure_of(plot: PlotSpec, measure: str, rows: Sequence[Row]) -> Figure:
     if plot.guide is not None:
         _guide(axes, plot, there)
     for axis in plot.log:
-        _logarithmic(axes, axis)
+        logarithmic(axes, axis)
     lost = sum(any(_unseen(row[getattr(plot, axis)]) for axis in plot.log) for row in there)
     if "y" not in plot.log and there:
         axes.set_ylim(bottom=0)
-    _units(axes, plot, measure)
+    for axis, column, kind in (("x", plot.x, x_type), ("y", plot.y, y_type)):
+        _units(axes, axis, "bytes" in column, None if axis in plot.log else kind)
     axes.set_title(plot.title, fontsize=11, color=INK)
     said = f"\n({lost} of {len(there)} values are 0, for which a logarithmic axis has no place)" if lost else ""
     axes.set_xlabel(_words(plot.x) + said, fontsize=9)
@@ -128,7 +94,7 @@ def _words(column: str) -> str:
     )
 
 
-def _points(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]]) -> None:
+def _points(axes: Axes, plot: TablePlot, groups: Mapping[Any, Sequence[Row]]) -> None:
     for place, (name, rows) in enumerate(groups.items()):
         colour, marker = series_colour(place), _MARKERS[place % len(_MARKERS)]
         xs = np.array([row[plot.x] for row in rows if row[plot.y] is not None], dtype=np.float64)
@@ -140,7 +106,7 @@ def _points(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]]) -> 
         _crosses(axes, [float(row[plot.x]) for row in rows if row[plot.y] is None])
 
 
-def _columns(axes: Axes, plot: PlotSpec, groups: Mapping[Any, Sequence[Row]], categories: Sequence[Any]) -> None:
+def _columns(axes: Axes, plot: TablePlot, groups: Mapping[Any, Sequence[Row]], categories: Sequence[Any]) -> None:
     alone = plot.by == plot.x
     width = 0.7 if alone else 0.8 / max(1, len(groups))
     crosses: list[float] = []
@@ -177,7 +143,7 @@ def _crosses(axes: Axes, places: Sequence[float]) -> None:
         )  # fmt: skip
 
 
-def _guide(axes: Axes, plot: PlotSpec, rows: Sequence[Row]) -> None:
+def _guide(axes: Axes, plot: TablePlot, rows: Sequence[Row]) -> None:
     """Draw where x = y."""
     ends = np.array([float(row[plot.x]) for row in rows] or [1.0])
     low, high = (ends.min(), ends.max()) if "x" in plot.log else (0.0, ends.max())
@@ -191,36 +157,17 @@ def _guide(axes: Axes, plot: PlotSpec, rows: Sequence[Row]) -> None:
         )
 
 
-def _logarithmic(axes: Axes, axis: str) -> None:
-    from matplotlib.ticker import LogFormatter, NullFormatter  # noqa: PLC0415
-
-    getattr(axes, f"set_{axis}scale")("log")
-    shown = getattr(axes, f"{axis}axis")
-    low, high = shown.get_view_interval()
-    # If few powers of ten are visible, halves and fifths get labels too.
-    narrow = high / max(low, 1e-300) < 300
-    if narrow:
-        shown.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(4, 1)))
-    else:
-        shown.set_minor_formatter(NullFormatter())
-    shown.set_tick_params(which="minor", labelsize=7)
-
-
-def _units(axes: Axes, plot: PlotSpec, measure: str) -> None:
+def _units(axes: Axes, axis: str, in_bytes: bool, kind: type | None) -> None:
     """Write kB and MB where bytes are counted, and whole numbers where things are."""
-    from matplotlib.ticker import EngFormatter, MaxNLocator  # noqa: PLC0415
+    from matplotlib.ticker import EngFormatter
 
-    for axis, column in (("x", plot.x), ("y", plot.y)):
-        shown, kind = getattr(axes, f"{axis}axis"), columns_of(measure)[column].type
-        if axis in plot.log or kind in (str, bool):
-            continue
-        if "bytes" in column:
-            shown.set_major_formatter(EngFormatter(unit="B"))
-        if kind is int:
-            shown.set_major_locator(MaxNLocator(integer=True, nbins="auto"))
+    if kind in (int, float) and in_bytes:
+        getattr(axes, f"{axis}axis").set_major_formatter(EngFormatter(unit="B"))
+    if kind is int:
+        whole_numbers(axes, axis)
 
 
-def _legend(axes: Axes, plot: PlotSpec, by_category: bool, n_groups: int) -> None:
+def _legend(axes: Axes, plot: TablePlot, by_category: bool, n_groups: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     shown = dict(zip(labels, handles, strict=True))
     lost = shown.pop("not finished", None)

@@ -1,17 +1,20 @@
-"""Pictures of what a run cost each device, and of its bytes by kind of message and by phase of a job."""
+"""Bars: what a run cost each device, its bytes by kind of message and by phase of a job, and means of repetitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from p2pclust.lab.plots.inline import Drawing
-from p2pclust.lab.plots.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
-from p2pclust.lab.scenario.pictures.timeline import LANES
+from p2pclust.lab.pictures.canvas import Drawing, whole_numbers
+from p2pclust.lab.pictures.palette import ALONE, INK, LINK, PAPER, SHADES, device_colours, ink_on, peer_colours
+from p2pclust.lab.pictures.timeline import LANES
 from p2pclust.tools.units import scaled, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,9 @@ def cost_drawing(measure: CostFigure, names: Sequence[str], groups: Mapping[str,
     title = f"{measure.title}{f' ({unit})' if unit else ''}"
     drawing = Drawing.new(3.55, (0.26 if few else 0.9) * len(lanes) + 0.85, title, sides=("bottom",))
     (_bars if few else _dots)(drawing, measure, names, groups, scale, unit)
-    axes = drawing.axes
-    axes.set_yticks(range(len(lanes)), lanes, fontsize=9)
-    axes.set_ylim(len(lanes) - 0.4, -0.6)
-    axes.set_xlim(left=0)
-    axes.tick_params(axis="y", length=0)
-    axes.locator_params(axis="x", nbins=4)
-    axes.grid(axis="x", color=LINK, alpha=0.25)
-    axes.set_axisbelow(True)
+    drawing.lanes(lanes)
+    drawing.axes.set_xlim(left=0)
+    drawing.axes.locator_params(axis="x", nbins=4)
     return drawing
 
 
@@ -78,6 +76,32 @@ def _dots(
         middle = float(np.median(values))
         (bar,) = axes.plot([middle, middle], [lane - 0.4, lane + 0.4], color=INK, linewidth=2)
         drawing.mark(bar, tip=f"half of {group} spent less than {middle:.4g} {unit}".strip())
+
+
+def value_bars(
+    names: Sequence[str], values: Sequence[float], texts: Sequence[str], tips: Sequence[str], colours: Sequence[str],
+    *, title: str = "", across: str = "", most: float | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw a bar for each name, from the top, with its value as a text beside it.
+
+    With a title the picture is narrow and has no scale; with `across`, the label of the scale, it is wide. `most` is the
+    right end of the scale, by default a little more than the largest value.
+    """
+    if title:
+        drawing = Drawing.new(3.5, 0.3 * len(names) + 0.75, title, sides=("left",))
+        drawing.lanes([name if len(name) <= 16 else f"…{name[-15:]}" for name in names], letters=8, grid=False)
+        drawing.axes.set_xticks([])
+    else:
+        drawing = Drawing.new(6.5, 0.36 * len(names) + 0.9, "", across, sides=("bottom",))
+        drawing.lanes(names)
+    for lane, (value, text, tip, colour) in enumerate(zip(values, texts, tips, colours, strict=True)):
+        (bar,) = drawing.axes.barh([lane], [value], 0.68, color=colour)
+        drawing.mark(bar, peer=names[lane] if title else "", tip=tip)
+        drawing.axes.annotate(
+            text, (value, lane), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
+        )
+    drawing.axes.set_xlim(0, most or 1.25 * max(values, default=1.0) or 1.0)
+    return drawing
 
 
 def kinds_drawing(kinds: Mapping[str, int]) -> Drawing:
@@ -127,8 +151,6 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
     Phases that send no models are left out. `measured` are all bytes sent according to the peers' counters, 0 if there are
     none.
     """
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
-
     total = sum(cost.model_bytes for cost in costs)
     title = f"models: {size(total)}, {size(total // max(1, n_peers))} a peer"
     title += f"; all that the peers sent: {size(measured)}" if measured else ""
@@ -147,7 +169,7 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
             below += sizes / scale
     axes.set_xticks(range(len(steps)), steps)
     if len(steps) > 25:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=25))
+        whole_numbers(axes, most=25)
     if below.any():
         axes.set_ylim(0, 1.12 * below.max())
     axes.grid(axis="y", color=LINK, alpha=0.25)
@@ -155,3 +177,14 @@ def bytes_drawing(costs: Sequence[Cost], n_peers: int, measured: int = 0, by: st
     if total:
         axes.legend(fontsize=9, frameon=False)
     return drawing
+
+
+def mean_bars(axes: Axes, groups: Sequence[str], series: Mapping[str, Mapping[int, tuple[float, float]]]) -> None:
+    """Draw bars side by side at each group: by series, the mean and the standard deviation of the groups that have one."""
+    width = 0.8 / len(series)
+    for number, (name, known) in enumerate(series.items()):
+        places = [group + (number - (len(series) - 1) / 2) * width for group in known]
+        means, spreads = [mean for mean, _ in known.values()], [spread for _, spread in known.values()]
+        axes.bar(places, means, width, label=name)
+        axes.errorbar(places, means, spreads, fmt="none", ecolor="black", elinewidth=0.8)  # NaN is not drawn
+    axes.set_xticks(range(len(groups)), list(groups))

@@ -1,0 +1,229 @@
+"""The parts of the state of a run: peers, jobs, terms, and spans of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from p2pclust.hosts.told import Combined
+from p2pclust.tools.spelling import counted
+
+#: The statuses of peers that are absent.
+AWAY = ("starting", "asleep", "paused", "down", "lost", "left")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span of time and what it is; without an end it has not ended."""
+
+    start: float
+    end: float = math.inf
+    what: str = ""
+
+
+@dataclass
+class PeerView:
+    """One peer. `status`: starting | alive | suspect | asleep | paused | down | lost | finished | left."""
+
+    name: str
+    group: str = ""  # its device class
+    status: str = "starting"
+    round: int | None = None
+    lives: int = 0
+    term: int | None = None  # of the current job, if it aggregates
+    noticed: bool = False  # another peer reported its death
+    silent: bool = False  # in the round that is open
+    bytes_sent: int | None = None
+    energy_j: float | None = None
+    battery: float | None = None  # what is left of it, 0 to 1
+    began: float | None = None
+    gone: float | None = None  # when it left
+    away: list[Span] = field(default_factory=list)
+    troubled: list[Span] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """One class of devices: how many there are, and how many of them are alive, away and finished."""
+
+    name: str
+    total: int
+    alive: int
+    away: int
+    finished: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An event in words. `kind` is what it is on the time line: election | fault | death | return | wait | end, or empty."""
+
+    t: float
+    kind: str
+    peer: str
+    text: str
+    verb: str
+    do: str = ""  # of a fault
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """A round that was closed: `present` of the `roster` peers contributed."""
+
+    t: float
+    number: int
+    present: int
+    roster: int
+
+
+@dataclass
+class Term:
+    """One peer's time as the aggregator of a job, or of a job within it."""
+
+    job: str
+    number: int
+    peer: str
+    start: float
+    #: When the peer died, the job finished there, or another peer was elected; infinite until then.
+    end: float = math.inf
+    within: bool = False
+    #: The round that it began with.
+    round: int = field(default=0, compare=False)
+    #: When another peer was elected.
+    until: float = field(default=math.inf, compare=False)
+    #: The rounds that were closed in it.
+    rounds: set[int] = field(default_factory=set, compare=False)
+    #: Why the aggregator stopped, and when; empty if no event says so.
+    why: str = field(default="", compare=False)
+    stopped: float = field(default=math.inf, compare=False)
+    #: Of elections before it that no peer won: how many peers were in reach, in words; empty if a majority was.
+    short: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class TermEnd:
+    """One term, or several consecutive ones that no peer won."""
+
+    #: The number of the term, or of the first and the last of several.
+    number: str
+    #: Empty if no peer was elected; then both times are missing.
+    aggregator: str
+    start: float | None
+    end: float | None
+    #: The number of rounds that were closed in it.
+    rounds: int
+    #: Whether the job finished with a result in it.
+    finished: bool
+    #: Why it ended.
+    why: str
+
+
+@dataclass(frozen=True)
+class AssociationView:
+    """The association graph of a FedCRef job, as far as it has formed; clusters are numbered over all peers."""
+
+    iteration: int
+    peers: tuple[str, ...]  # for each cluster the peer that it is of
+    links: tuple[tuple[int, int], ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
+    isolated: tuple[int, ...] = ()
+    phase: str = ""
+
+
+@dataclass
+class JobView:
+    """One job. `stages` are the ids of its protocols, in order."""
+
+    stages: tuple[str, ...]
+    id: str = ""
+    submitted: float = 0.0
+    ended: float = 0.0  # when a peer finished it last
+    stage: str = ""
+    round: int | None = None
+    opened: int = 0  # the highest round that a peer began
+    term: int | None = None
+    aggregator: str = ""
+    terms: dict[int, str] = field(default_factory=dict)  # the aggregator of each
+    shift_of: dict[int, float] = field(default_factory=dict)
+    objective_of: dict[int, float] = field(default_factory=dict)
+    graph: dict[str, int] = field(default_factory=dict)  # counts of the association graph; FedCRef only
+    association: AssociationView | None = None
+    phase: str = ""
+    roster: tuple[str, ...] = ()
+    contributors: tuple[str, ...] = ()  # to the last round that was closed
+    waits_for: tuple[str, ...] | None = None  # as the aggregator says; None: it has not said
+    waiting: str = ""  # for a majority, in words
+    failed: bool = False
+    over: bool = False  # as one peer of a standing fleet says
+    finished: dict[str, float] = field(default_factory=dict)  # when, by peer
+    digests: dict[str, str] = field(default_factory=dict)  # of the last state, by peer
+    #: By round: the centers that the round began with, in two columns; in testbeds only.
+    centers_of: dict[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    columns: tuple[int, int] = (0, 1)  # these two
+    #: The aggregators since the last closed round, each with the reason why it could not compute, or an empty string.
+    tried: dict[str, str] = field(default_factory=dict)
+    #: Of gossip: the ticks of each round, and how closely peers agreed on the sums of any.
+    ticks: dict[int, int] = field(default_factory=dict)
+    reached: float | None = None
+
+    @property
+    def n_peers(self) -> int:
+        """The size of the job roster."""
+        return len(self.roster)
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of the job's main stage."""
+        from p2pclust.protocols.engine.registry import main_stage  # noqa: PLC0415 - imports NumPy
+
+        return self.stages[main_stage(self.stages)] if self.stages else ""
+
+    def begin_round(self, number: int) -> None:
+        """Forget what an earlier aggregator reported of this round and of later ones: a new one repeats them."""
+        for of_rounds in (self.shift_of, self.objective_of):
+            for repeated in [round_ for round_ in of_rounds if round_ >= number]:
+                del of_rounds[repeated]
+        self.waits_for, self.waiting = None, ""
+
+    def show_centers(self, number: int, centers: Sequence[Sequence[float]]) -> None:
+        """Keep the centers of a round in two columns; those of later rounds are of an aggregator that is gone.
+
+        The columns are those in which the first centers are farthest apart: axes stay, and a long run takes little memory.
+        """
+        while self.centers_of and next(reversed(self.centers_of)) >= number:
+            self.centers_of.popitem()
+        if len(centers[0]) < 2:
+            return
+        if not self.centers_of:
+            apart = [max(column) - min(column) for column in zip(*centers, strict=True)]
+            x, y = sorted(sorted(range(len(apart)), key=lambda at: -apart[at])[:2])
+            self.columns = (x, y)
+        x, y = self.columns
+        self.centers_of[number] = [(center[x], center[y]) for center in centers]
+
+    def associate(self, told: Combined) -> str:
+        """Follow the association graph of a job that has one; return the part of a line that describes it."""
+        if told.phase is None:
+            return ""
+        parts: dict[str, Any] = {"groups": told.groups, "isolated": told.isolated, "links": told.links}
+        if isinstance(told.clusters, Sequence):
+            lists = {name: [] if part is None or isinstance(part, int) else part for name, part in parts.items()}
+            owned = zip(self.roster, told.clusters, strict=False)
+            peers = tuple(name for name, count in owned for _ in range(count))
+            self.association = AssociationView(
+                told.iteration, peers, tuple((a, b) for a, b in lists["links"]),
+                tuple(map(tuple, lists["groups"])), tuple(lists["isolated"]), told.phase,
+            )  # fmt: skip
+        known = {name: part if isinstance(part, int) else len(part) for name, part in parts.items() if part is not None}
+        if not known:
+            return ""
+        self.graph |= known
+        if isinstance(told.clusters, Sequence):
+            self.graph["clusters"] = sum(told.clusters)
+        line = f", {counted(self.graph.get('groups', 0), 'communities')}"
+        line += f", {counted(self.graph.get('isolated', 0), 'clusters')} isolated"
+        if told.changed is None:
+            return line
+        self.graph |= {"changed": told.changed, "rows": told.rows}
+        return line + f", {told.changed} of {told.rows} rows changed"
