@@ -25,7 +25,6 @@ from p2pclust.lab.pictures.palette import (
 )
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
-from p2pclust.lab.scenario.outcome.evidence import AuditedJob
 from p2pclust.lab.scenario.outcome.facts import job_facts
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.round_pages import rounds_section
@@ -37,7 +36,6 @@ _TABLED: Final = 200
 _FEATURES: Final = 100  # the most lines of the table of centers
 _FOLDED_FROM: Final = 16  # longer tables are folded
 _ABSENT: Final = 4  # the most peers without a part in the result that are named
-_PEERS: Final = 5  # the most peers that are named
 
 
 def job_sections(story: JobStory) -> list[Section]:
@@ -309,7 +307,7 @@ def attacks_section(story: JobStory) -> Section | None:
         "exactly if each value is within a thousandth of its feature's range."
     )
     table = [["observer", "attack", "rows", "found", "devices"]]
-    table += [_line(audited, one) for one in audited.findings]
+    table += [[one.observer, one.attack, f"{one.rows:,}", one.words, audited.most(one)] for one in audited.findings]
     pictures: list[Picture] = []
     if canvas.can_draw():
         pictures.append(picture_of(_recovered(audited.findings), "share of rows that came back, by attack", ""))
@@ -320,14 +318,6 @@ def attacks_section(story: JobStory) -> Section | None:
             alt = "how well models recognise members, by attack"
             pictures.append(picture_of(_recognised(audited.findings), alt, caption))
     return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)
-
-
-def _line(audited: AuditedJob, one: AttackResult) -> list[str]:
-    most = sorted(one.by_peer.items(), key=lambda item: -item[1])[:_PEERS]
-    devices = ", ".join(f"{audited.roster[peer]} {rows}" for peer, rows in most)
-    more = len(one.by_peer) - len(most)
-    named = devices + (f" and {more} more" if more > 0 else "")
-    return [one.observer, one.attack, f"{one.rows:,}", one.words, named]
 
 
 def _recovered(findings: Sequence[AttackResult]) -> Drawing:
