@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.hosts.guard import die_with_parent, only_one, woken_by_signals
-from p2pclust.hosts.log_files import last_line, shorten
+from p2pclust.hosts.guard import die_with_parent, last_line, only_one, shorten, woken_by_signals
 from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
 

@@ -1,4 +1,4 @@
-"""What a peer runs in: on a device its log, and the services for its operators. A testbed attaches its own."""
+"""What a peer runs in: on a device its log and its services. The seam at which a testbed attaches its own."""
 
 from __future__ import annotations
 

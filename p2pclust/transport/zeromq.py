@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 import zmq
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.arrivals import Arrivals, end_connection
+from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, set_common_options
 from p2pclust.transport.dialling import Dialler
-from p2pclust.transport.half_open import HalfOpen
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES

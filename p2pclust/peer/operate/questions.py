@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.operate.names import find
 from p2pclust.peer.operate.server import HERE, Caller
-from p2pclust.peer.operate.status import job_snapshot, snapshot
+from p2pclust.peer.operate.status import find, job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.states import job_of
 
 if TYPE_CHECKING:
-    from p2pclust.peer.operate.names import AnyJob
+    from p2pclust.peer.operate.status import AnyJob
 
 #: Size of one part of a `read`; a whole number of a blob's chunks.
 PART_BYTES: Final = 512 * 1024

@@ -10,10 +10,9 @@ from harness import Net, toy
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.events import Event
-from p2pclust.peer.operate.names import find, name_of
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
-from p2pclust.peer.operate.status import job_snapshots
+from p2pclust.peer.operate.status import find, job_snapshots, name_of
 
 EVERY_S = 10.0
 
