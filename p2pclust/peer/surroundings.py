@@ -61,5 +61,4 @@ class Surroundings:
 
 
 def log_of(config: Mapping[str, Any]) -> Log:
-    """Return the log of a peer."""
     return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))

@@ -121,7 +121,7 @@ class ZmqLinks:
         self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
         #: Called with the number of connections that were ended because strangers took too many of the open files.
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
-        #: Called if no handler decides on handshakes any more: libzmq then refuses all of them, and only a restart helps.
+        #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
         self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
         self._router = open_router(self.context, bundle.curve_secret)

@@ -312,7 +312,7 @@ class Questions:
     def _answer_forgotten(self) -> None:
         """Answer the callers that wait for a job that this peer has deleted, for newer turns of its series or newer jobs."""
         jobs = self._shell.core.jobs.jobs
-        gone = {"outcome": "unknown", "reason": "this peer does not keep that job any more", "late": True}
+        gone = {"outcome": "unknown", "reason": "this peer no longer keeps that job", "late": True}
         for waiting in (self._watching, self._ending):
             for job_id in [job_id for job_id in waiting if job_id not in jobs]:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}

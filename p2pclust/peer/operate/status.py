@@ -402,8 +402,6 @@ def _turn(turns: Mapping[int, AnyJob], named: str, peer: str, *, ended: bool) ->
     wanted = int(number) - 1
     if wanted in turns:
         return turns[wanted]
-    why = (
-        "has not begun" if wanted > max(turns) else "is not kept any more: of a series a peer keeps the last two turns"
-    )
+    why = "has not begun" if wanted > max(turns) else "is no longer kept: of a series a peer keeps the last two turns"
     there = " and ".join(f"turn {number + 1}" for number in sorted(turns))
     raise UsageError(f"turn {number} of {series:.80} {why}; {peer} has {there}")

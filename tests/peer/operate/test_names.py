@@ -65,7 +65,7 @@ def test_a_first_turn_that_goes_on_is_meant_until_one_has_ended() -> None:
     [
         (
             "1",
-            "turn 1 of SERIES is not kept any more: of a series a peer keeps the last two turns; p2 has turn 2 and turn 3",
+            "turn 1 of SERIES is no longer kept: of a series a peer keeps the last two turns; p2 has turn 2 and turn 3",
         ),
         ("4", "turn 4 of SERIES has not begun; p2 has turn 2 and turn 3"),
         ("0", "'SERIES/0': expected the number of a turn after the slash, from 1"),
