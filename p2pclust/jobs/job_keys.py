@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Labelling
 
 
+#: Parameters of protocols that are asked for by another name, or in ``[data]``.
+_ASKED = ("n_clusters", "scaling")
+
+
 class SecureSpec(TomlTable):
     """``secure = {...}`` of a job: the parameters of secure sums (docs/secure-sums.md)."""
 
@@ -152,9 +156,10 @@ class JobSpec(TomlTable):
         if self.by_columns and "missing" not in self.model_fields_set:
             self.__dict__["missing"] = "all"  # the only possible value, so it may be left out
         known = parameters_of(kind)
+        refuse([_unknown(name, kind) for name in self.own if name not in known or name in _ASKED])
         wrong = [name for name in ("tol", "max_rounds") if getattr(self, name) is not None and name not in known]
         problems = [f"protocol {self.protocol!r} has no {name}" for name in wrong]
-        problems += _wrong_parameters(kind, self.clusters, self.own)
+        problems += _wrong_values(kind, self.clusters, self.own)
         if "n_clusters" in known and self.clusters is None:
             problems.append(f"protocol {self.protocol!r} needs clusters")
         if "n_clusters" not in known and self.clusters is not None:
@@ -179,23 +184,26 @@ class JobSpec(TomlTable):
         return exclusions.JobOptions.of({**keys, **self.own, **self.secured, **traits})
 
 
-def _wrong_parameters(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong about a protocol's own parameters: a name, a type, or what the protocol says of their values."""
+def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
     from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415 - as in fields.known_protocol
 
-    types = {name: one for name, one in parameter_types(kind).items() if name not in ("n_clusters", "scaling")}
-    keys = [name for name in JobSpec.model_fields if name not in types]
-    problems = []
-    for name, value in own.items():
-        if name not in types:
-            meant = did_you_mean(name, [*types, *keys], "")
-            problems.append(f"unknown key {name!r}{meant}" if meant else f"protocol {kind.id!r} has no {name}")
-        elif flaw := type_flaw(types[name], value):
-            problems.append(f"{name} = {value!r}: {flaw}")
+    types = parameter_types(kind)
+    problems = [f"{name} = {value!r}: {flaw}" for name, value in own.items() if (flaw := type_flaw(types[name], value))]
     if not problems:
-        numbered = {"n_clusters": clusters or 1} if "n_clusters" in parameter_types(kind) else {}
         try:
-            kind(**numbered, **own)
+            kind(**({"n_clusters": clusters or 1} if "n_clusters" in types else {}), **own)
         except UsageError as error:
             problems.append(str(error))
     return problems
+
+
+def _unknown(name: str, kind: type[Labelling]) -> str:
+    """Return what is wrong about a name that is neither a key nor a parameter of this protocol."""
+    from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
+
+    others = {one for protocol in CLUSTERING for one in parameters_of(protocol_class(protocol))}
+    if name in others:
+        return f"protocol {kind.id!r} has no {name}"
+    own = parameters_of(kind)
+    return f"unknown key {name!r}{did_you_mean(name, [*JobSpec.model_fields, *own, *sorted(others - own.keys())], '')}"

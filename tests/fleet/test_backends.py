@@ -171,10 +171,10 @@ class TestRefused:
         [
             ({"aggregator": "nobody"}, "aggregator = 'nobody' is not on the roster"),
             ({"missing": "ignore"}, "missing = 'ignore': expected one of all, wait, drop"),
-            ({"missing": "drop"}, "deadline_s"),
+            ({"patience_s": -1.0}, "patience_s above 0"),
         ],
     )
-    def test_a_job_that_cannot_be(self, request_: dict[str, str], reason: str) -> None:
+    def test_a_job_that_cannot_be(self, request_: dict[str, object], reason: str) -> None:
         with pytest.raises(FleetError) as caught:
             carry_out("simulated", a_fleet(rows(3), a_job(), request=request_))
         assert str(caught.value).startswith("p00 refused the job: ")

@@ -59,7 +59,7 @@ def test_a_job_of_flows(scenario_file: Write, backend: str) -> None:
         ("tol = 0.1", "protocol 'uifca' has no tol"),
         ("fuzzifier = 2.0", "protocol 'uifca' has no fuzzifier"),
         ("hidden = 8", "hidden = 8: expected a list"),
-        ('start = "k-means"', "expected 'random' or 'peers'"),
+        ('start = "k-means"', "expected one of random, peers"),
     ],
 )
 def test_keys_that_do_not_fit(scenario_file: Write, more: str, line: str) -> None:

@@ -257,7 +257,7 @@ def _shown(console: Console | None) -> Iterator[Callable[[Mapping[str, Any]], No
     if console is None:
         yield lambda event: None
         return
-    from p2pclust.hosts.told import JobLines  # noqa: PLC0415
+    from p2pclust.hosts.events import JobLines  # noqa: PLC0415
 
     with console.status("") if console.is_terminal else nullcontext() as live:
         lines = JobLines(by_round=live is None)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from p2pclust.errors import P2PClustError
 from p2pclust.hosts.client import Connection
+from p2pclust.hosts.events import Combined
 from p2pclust.hosts.submission import fetch
-from p2pclust.hosts.told import Combined
 from p2pclust.lab.live.shown import FollowedRun
 from p2pclust.lab.run.events import Awaited, Device, Event, JobOver, LinksKnown, Sent, Submitted
 from p2pclust.peer.core.document import majority

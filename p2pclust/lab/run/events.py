@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from p2pclust.hosts.told import Combined, read
+from p2pclust.hosts.events import Combined, read
 from p2pclust.peer.core import reports, round_reports
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from p2pclust.hosts.told import Combined
+from p2pclust.hosts.events import Combined
 from p2pclust.lab.run.events import (
     Awaited,
     CentersShown,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from p2pclust.hosts.told import Combined
+from p2pclust.hosts.events import Combined
 from p2pclust.tools.spelling import counted
 
 #: The statuses of peers that are absent.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from p2pclust.errors import FleetError, UsageError
+from p2pclust.protocols.engine.exclusions import refuse
 from p2pclust.tools.platforms import require_unix
 
 if TYPE_CHECKING:
@@ -82,12 +83,8 @@ class Backend:
 
         Raise FleetError if the fleet could not finish; UsageError if this backend cannot treat the job so.
         """
-        if treatment is not None and treatment.keyed and self.name == "in-process":
-            asked, done = ("secure", "hide") if treatment.secure else ("verify", "check")
-            raise UsageError(
-                f"{asked}: nothing crosses a link in process, so there is nothing to {done}: take fleet = 'processes' or "
-                f"'simulated', or leave {asked} out"
-            )
+        if treatment is not None:
+            refuse(replace(treatment.options, in_process=self.name == "in-process"))
         from p2pclust.jobs.request import JobRequest  # noqa: PLC0415
         from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec  # noqa: PLC0415
 

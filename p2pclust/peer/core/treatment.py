@@ -85,7 +85,7 @@ class Treatment:
     >>> Treatment(missing="drop", patience_s=5.0, collect="star").check()
     Traceback (most recent call last):
     ...
-    p2pclust.errors.UsageError: missing = 'drop' needs deadline_s above 0
+    p2pclust.errors.UsageError: missing = 'drop' needs deadline_s: the round ends at its deadline: set deadline_s above 0
     """
 
     missing: str = "wait"

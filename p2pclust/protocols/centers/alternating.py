@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class Fuzzy(Iterated):
     pooled_name: ClassVar[str] = "fuzzy c-means"
 
     fuzzifier: float = 2.0
-    privacy_gate: bool | str = True
+    privacy_gate: bool | Literal["job"] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

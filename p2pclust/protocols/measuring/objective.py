@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class Objective(Evaluation):
 
     fuzzifier: float | None = None
     n_init: int = 1
-    privacy_gate: bool | str = False
+    privacy_gate: bool | Literal["job"] = False
     gate_rounds: int = 1
     min_rows: int = 3
 

@@ -159,7 +159,7 @@ def test_robust_rounds_are_not_lossless_and_look_at_single_contributions() -> No
         ({"max_weight": 0.5}, "expected at least 1, or 0 for no limit"),
         ({"max_weight": -1.0}, "max_weight"),
         ({"robust": "mean"}, "robust"),
-        ({"robust": "trim", "accelerate": True}, "leave it out"),
+        ({"robust": "trim", "accelerate": True}, "leave accelerate out"),
     ],
 )
 def test_what_is_refused(more: dict[str, Any], words: str) -> None:

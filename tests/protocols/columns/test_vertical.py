@@ -366,7 +366,7 @@ class TestOddPeers:
         ("options", "line"),
         [
             ({"participation": 0.5}, "a protocol over columns excludes participation"),
-            ({"bounds": ([0.0], [1.0])}, "every peer scales its own columns"),
+            ({"bounds": ([0.0], [1.0])}, "each peer scales its own columns"),
             ({"init": "uniform"}, r"expected one of k-means\+\+, rows, random, given"),
             ({"transfer": "float16"}, "expected one of float64, float32"),
             ({"init": [[0.0]]}, "1 centers were given for n_clusters = 2"),

@@ -121,7 +121,7 @@ def test_a_contribution_that_is_none_is_named() -> None:
 
 def test_jobs_that_need_an_aggregator_are_refused() -> None:
     vertical = cluster_job("vertical-cm", n_clusters=2, max_rounds=2)
-    with pytest.raises(UsageError, match="peers' columns"):
+    with pytest.raises(UsageError, match="a protocol over columns excludes collect = 'gossip'"):
         run_leaderless(vertical, locals_(2), line(2))
     job = cluster_job("llf-cm", n_clusters=2)
     with pytest.raises(UsageError, match="tolerance"):

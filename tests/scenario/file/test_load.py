@@ -73,7 +73,7 @@ ONE_LINE: list[tuple[str, str]] = [
     ("title = 1\n" + HEAD + FLEET + JOB, "title = 1: expected text"),
     (HEAD + FLEET + JOB + 'tol = "small"\n', '[jobs.0]: tol = "small": expected a number'),
     (HEAD + FLEET + JOB + "tol = nan\n", "[jobs.0]: tol = NaN: expected a finite number"),
-    (HEAD + FLEET + JOB + "privacy_gate = 1\n", '[jobs.0]: privacy_gate = 1: expected true, false, or "job"'),
+    (HEAD + FLEET + JOB + "privacy_gate = 1\n", "[jobs.0]: privacy_gate = 1: expected true or false or 'job'"),
     ("data = 3\n" + FLEET + JOB, "data = 3: expected a table"),
     (
         HEAD + FLEET + JOB.replace("[[jobs]]", "[jobs]"),
@@ -87,7 +87,7 @@ ONE_LINE: list[tuple[str, str]] = [
     (HEAD + FLEET + JOB.replace("3", "0"), "[jobs.0]: clusters = 0: expected at least 1"),
     (HEAD + FLEET + JOB + "participation = 1.5\n", "[jobs.0]: participation = 1.5: expected at most 1"),
     (HEAD + FLEET + JOB + "participation = 0\n", "[jobs.0]: participation = 0: expected more than 0"),
-    (HEAD + FLEET + JOB + "fuzzifier = 1\n", "[jobs.0]: fuzzifier = 1: expected more than 1"),
+    (HEAD + FLEET + JOB + "fuzzifier = 1\n", "[jobs.0]: llf-fcm: fuzzifier = 1: expected a finite number above 1"),
     (HEAD + FLEET + JOB + "patience_s = -2\n", "[jobs.0]: patience_s = -2: expected at least 0.1"),
     (HEAD + FLEET + JOB + "patience_s = 1e-9\n", "[jobs.0]: patience_s = 1e-09: expected at least 0.1"),
     (
@@ -358,7 +358,7 @@ def test_several_errors_are_a_line_each_and_not_too_many(scenario_file: Write) -
     keys = "".join(f"zz{i} = 1\n" for i in range(9))
     lines = message(scenario_file(keys)).split("\n")
     assert len(lines) == 6
-    assert lines[0].startswith("s.toml: [jobs.0]: unknown key 'zz0': expected protocol, clusters, ")
+    assert lines[0] == "s.toml: [jobs.0]: unknown key 'zz0'"
     assert lines[-1] == "s.toml: and 4 more errors"
     six = message(scenario_file("".join(f"zz{i} = 1\n" for i in range(6)))).split("\n")
     assert [line.partition("unknown key ")[2][:5] for line in six] == [f"'zz{i}'" for i in range(6)]

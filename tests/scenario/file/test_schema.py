@@ -28,7 +28,7 @@ def test_defaults() -> None:
     assert (made.title, made.seed, made.faults, made.data.scaling, made.data.scheme) == ("", 0, (), "none", "iid")
     assert (made.fleet.timing, made.fleet.overlay.kind) == ("default", "full")
     assert (job.init, job.tol, job.max_rounds, job.participation, job.missing) == (None, None, None, 1.0, "wait")
-    assert job.parameters() == {}
+    assert job.own == {}
 
 
 def test_a_scenario_is_frozen() -> None:
@@ -75,7 +75,7 @@ def test_bounds_for_all_or_for_each(given: Any, taken: Any) -> None:
 def test_own_parameters_and_explicit_centers() -> None:
     job = {"protocol": "llf-fcm", "clusters": 2, "init": [[1, 2], [3, 4]], "fuzzifier": 1.5, "privacy_gate": False}
     made = scenario(jobs=[job]).jobs[0]
-    assert made.parameters() == {"fuzzifier": 1.5, "privacy_gate": False}
+    assert made.own == {"fuzzifier": 1.5, "privacy_gate": False}
     assert made.init == ((1.0, 2.0), (3.0, 4.0))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import ModelStack
-from p2pclust.hosts.told import Combined
+from p2pclust.hosts.events import Combined
 from p2pclust.lab.pictures.bars import Cost, bytes_drawing
 from p2pclust.lab.pictures.canvas import data_address, width_in_pixels
 from p2pclust.lab.pictures.curves import history_drawings

@@ -1,4 +1,4 @@
-"""What a peer tells an operator who watches a job: typed, and in a line each.
+"""The events that a peer reports to an operator who watches a job: typed, and in a line each.
 
 It is in the product, because `p2pclust watch` works without the laboratory; `p2pclust.lab.run` takes `read` and `Combined`.
 """
