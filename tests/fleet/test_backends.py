@@ -171,7 +171,7 @@ class TestRefused:
         [
             ({"aggregator": "nobody"}, "aggregator = 'nobody' is not on the roster"),
             ({"missing": "ignore"}, "missing = 'ignore': expected one of all, wait, drop"),
-            ({"patience_s": -1.0}, "patience_s above 0"),
+            ({"patience_s": -1.0}, "expected at least 0.1 s"),
         ],
     )
     def test_a_job_that_cannot_be(self, request_: dict[str, object], reason: str) -> None:

@@ -41,7 +41,7 @@ def test_all_are_in_the_readme() -> None:
 
 
 def test_readme_names_every_key() -> None:
-    from p2pclust.jobs import data_keys, job_keys, overlay_keys
+    from p2pclust.jobs import data_keys, overlay_keys
     from p2pclust.lab.scenario.file import expect_keys, fault_keys, fleet_keys, schema
 
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_readme_names_every_key() -> None:
     ]  # fmt: skip
     assert len(models) == 15
     keys = {field.alias or key for model in models for key, field in model.model_fields.items()}
-    assert keys - set(job_keys.JobSpec.model_fields) - words == set()  # those of a job are in docs/options.md
+    assert keys - set(schema.ScenarioJob.model_fields) - words == set()  # those of a job are in docs/options.md
 
 
 def test_quickstart_gives_no_peer_every_digit() -> None:
