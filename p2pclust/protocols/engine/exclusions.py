@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Final, Self
 
 from p2pclust.errors import UsageError
@@ -95,16 +96,24 @@ class Exclusion:
             text = re.sub(rf"\b{name}(?!\w)", words, text)
         return text
 
+    @cached_property
+    def _sides(self) -> tuple[str, str, bool, str, str]:
+        """The names and values of A and B, and whether A excludes B."""
+        left, verb, right = re.split(" (excludes|needs) ", self.rule)
+        (name, _, value), (other, _, wanted) = left.partition(" = "), right.partition(" = ")
+        return name, value.strip("'"), verb == "excludes", other, wanted.strip("'")
+
     def breaks(self, options: JobOptions) -> bool:
         """Return whether a job breaks the rule, as far as it is known."""
-        left, verb, right = _RULE.fullmatch(self.rule).groups()  # type: ignore[union-attr] # a test reads every rule
-        if not _holds(left, options):
-            return False
-        other = _holds(right, options)
-        return bool(other) if verb == "excludes" else other is False
+        name, value, excludes, other, wanted = self._sides
+        return _holds(options, name, value) is True and _holds(options, other, wanted) is excludes
 
 
-_RULE: Final = re.compile(r"(.+?) (excludes|needs) (.+)")
+def _holds(options: JobOptions, name: str, value: str) -> bool | None:
+    found = getattr(options, name)
+    return None if found is None else found == value if value else bool(found)
+
+
 _WORDS: Final = {
     "by_columns": "a protocol over columns",
     "with_models": "a protocol that exchanges models",
@@ -117,12 +126,6 @@ _WORDS: Final = {
     "overlay": "[fleet.overlay]",
     "faults": "[[faults]]",
 }
-
-
-def _holds(side: str, options: JobOptions) -> bool | None:
-    name, _, value = side.partition(" = ")
-    found = getattr(options, name)
-    return None if found is None else found == value.strip("'") if value else bool(found)
 
 
 _ROWS_OF_ALL: Final = "a contribution has a number for each row, which is too much for every peer to get from all"
