@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(wildcard p2pclust/clustering/c/*)
 # The tests start hundreds of interpreters: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-pytest test-seeds docs arm long check check-form check-types check-tests format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
+.PHONY: demo test test-pytest test-seeds docs arm long check check-form check-types check-mathematics check-peers format explore fuzz mutants scenarios swarms exhaustive soak benchmarks clean
 
 # The main job on real input: eight peer processes, the aggregator is killed at round 10, the others finish. With Matplotlib,
 # so that the report has its pictures; a device that runs a peer needs none.
@@ -34,9 +34,9 @@ test-seeds: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
 
-# The second and the third run side by side; each prints what it has to say when it is done.
+# The parts run side by side; each prints what it has to say when it is done.
 check: check-form
-	$(MAKE) --jobs 2 --output-sync=target check-types check-tests
+	$(MAKE) --jobs 3 --output-sync=target check-mathematics check-peers check-types
 
 check-form: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -47,8 +47,16 @@ check-types: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m tests.ratchet
 
-check-tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -x -n 2 --dist loadgroup -m "not slow and not processes and not long and not soak and not swarms"
+# The fast tests in two halves that take about as long: with pytest-xdist each worker would collect all, and handing tests to
+# workers would take as long as most of these tests.
+FAST := $(BIN)/python -m pytest -q -x -m "not slow and not processes and not long and not soak and not swarms"
+MATHEMATICS := $(addprefix tests/,attacks choose clustering data estimators metrics protocols reproduce topology)
+
+check-mathematics: $(VENV)/.dev
+	$(FAST) p2pclust $(MATHEMATICS)
+
+check-peers: $(VENV)/.dev
+	$(FAST) tests $(addprefix --ignore=,$(MATHEMATICS))
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

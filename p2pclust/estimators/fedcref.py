@@ -47,8 +47,8 @@ class FedCRef(LabellingEstimator):
         given, one array per peer, or one array where the rows are in one (-1 is a cluster like any other).
     n_local_clusters : int or list of int, optional
         How many clusters each peer has. By default as many as its given labels, or what its rows look like by silhouette.
-    alpha, theta, tau, normalisation, max_iterations
-        Of mode "paper" only; 75, 0.2, 0.8, "pair" and 20 there.
+    alpha, theta, tau, normalisation, links, max_iterations
+        Of mode "paper" only; 75, 0.2, 0.8, "pair", "all" and 20 there.
     max_refinements, settled
         Of mode "refined" only; 6 and 0.01 there.
     hidden : sequence of int, default (100, 64, 32, 64, 100)
@@ -127,6 +127,7 @@ class FedCRef(LabellingEstimator):
     theta: float | None = None
     tau: float | None = None
     normalisation: str | None = None
+    links: str | None = None
     max_iterations: int | None = None
     max_refinements: int | None = None
     settled: float | None = None

@@ -24,8 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from p2pclust.errors import FleetError, P2PClustError, UsageError
-from p2pclust.hosts.guard import LOCK
-from p2pclust.hosts.log_files import added, last_line, tail
+from p2pclust.hosts.guard import LOCK, added, last_line, tail
 from p2pclust.hosts.restarts import ORDERS
 from p2pclust.hosts.supervisor import ASK, LOG, PLAN, STATE
 from p2pclust.tools.files import expanded, make_folder, replacing

@@ -119,7 +119,7 @@ class SupervisedPeer:
 
     # -- what an operator asks for ------------------------------------------------------------------------------------
 
-    def refusal(self, order: str) -> str:
+    def problem_with(self, order: str) -> str:
         """Return why this peer cannot carry out an order; empty if it can."""
         if order == "stop" and self.stopped:
             return "is stopped already"

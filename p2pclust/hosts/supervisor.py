@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import FleetError
-from p2pclust.hosts.guard import die_with_parent, only_one, woken_by_signals
-from p2pclust.hosts.log_files import last_line, shorten
+from p2pclust.hosts.guard import die_with_parent, last_line, only_one, shorten, woken_by_signals
 from p2pclust.hosts.restarts import ORDERS, SupervisedPeer
 from p2pclust.tools.files import replacing
 
@@ -288,7 +287,7 @@ class Supervisor:
     def _obey(self, order: str, names: Sequence[str], deadline_s: float) -> dict[str, Any]:
         """Carry out an order on all of these peers, or on no peer if one of them is refused."""
         unknown = "is not supervised here: run `p2pclust fleet up` first"
-        refused = {name: self._peers[name].refusal(order) if name in self._peers else unknown for name in names}
+        refused = {name: self._peers[name].problem_with(order) if name in self._peers else unknown for name in names}
         refused = {name: why for name, why in refused.items() if why}
         for name in () if refused else names:
             say(f"{name}: {order}, ordered by an operator")

@@ -1,4 +1,4 @@
-"""What a peer runs in: on a device its log, and the services for its operators. A testbed attaches its own."""
+"""What a peer runs in: on a device its log and its services. The seam at which a testbed attaches its own."""
 
 from __future__ import annotations
 
@@ -61,5 +61,4 @@ class Surroundings:
 
 
 def log_of(config: Mapping[str, Any]) -> Log:
-    """Return the log of a peer."""
     return Log(str(config["name"]), config.get("log", "text"), config.get("log_level", "info"))

@@ -69,7 +69,7 @@ class Dialler:
         self.done(connection)
 
     def done(self, connection: Dialled) -> None:
-        """Open the next connection: this one is up, has taken long, or is not wanted any more."""
+        """Open the next connection: this one is up, has taken long, or is no longer wanted."""
         self._waiting.pop(connection, None)
         timer = self._begun.pop(connection, None)
         if timer is not None:

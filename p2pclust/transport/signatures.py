@@ -1,4 +1,4 @@
-"""Check Ed25519 signatures with `cryptography`, which is imported with the first check.
+"""Check Ed25519 signatures: the only module that imports `cryptography` for that, and only with the first check.
 
 A running peer checks a signature when a newer fleet roster arrives, which is rare. From then on the library takes some 8 MB
 of memory until the peer is restarted.

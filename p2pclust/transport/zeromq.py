@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 import zmq
 
 from p2pclust.errors import UsageError
-from p2pclust.transport.arrivals import Arrivals, end_connection
+from p2pclust.transport.arrivals import Arrivals, HalfOpen, end_connection
 from p2pclust.transport.bundle import Bundle, check_enrolled
 from p2pclust.transport.channel import CURVE_OVERHEAD, Channel, Drain, set_common_options
 from p2pclust.transport.dialling import Dialler
-from p2pclust.transport.half_open import HalfOpen
 from p2pclust.transport.links import Counters, ImposedLink, Lane, Links, Receive, misfit, parse_address, tcp_endpoint
 from p2pclust.transport.roster import Roster
 from p2pclust.transport.wire import MAX_FRAME_BYTES, MAX_FRAMES
@@ -122,7 +121,7 @@ class ZmqLinks:
         self.on_misfit: Callable[[str, str], None] = lambda name, reason: None
         #: Called with the number of connections that were ended because strangers took too many of the open files.
         self.on_crowd: Callable[[int], None] = lambda n_connections: None
-        #: Called if no handler decides on handshakes any more: libzmq then refuses all of them, and only a restart helps.
+        #: Called if no handler decides on handshakes now: libzmq then refuses all of them, and only a restart helps.
         self.on_unguarded: Callable[[], None] = lambda: None
         self._zap = ZapHandler(self.context, self._loop, self._admits, self._admits_operator, self._ended_zap)
         self._router = open_router(self.context, bundle.curve_secret)

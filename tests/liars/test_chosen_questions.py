@@ -58,8 +58,8 @@ def test_later_turns_of_a_repeated_job_have_given_centers_too() -> None:
     job = cluster_job("llf-cm", n_clusters=2, init="split-merge")
     state = run_in_process(job, [Local(np.random.default_rng(0).normal(size=(40, 2)))])
     floor = Floor(given_centers=False)
-    assert floor.refusal(job, None, 50) == ""
-    assert floor.refusal(continued(job, state), None, 50)
+    assert floor.problem_with(job, None, 50) == ""
+    assert floor.problem_with(continued(job, state), None, 50)
 
 
 def test_what_a_stream_learned_before_is_a_given_center() -> None:
@@ -67,14 +67,14 @@ def test_what_a_stream_learned_before_is_a_given_center() -> None:
     warm = Stage("warm", {"origin": vector, "scale": vector, "unit": vector, "centers": table, "past_weights": vector,
                           "past_sums": table})  # fmt: skip
     job = Job((warm, Stage("stream-fcm", {"n_clusters": 2})), seed=0)
-    assert "first centers are given" in Floor(given_centers=False).refusal(job, None, 50)
+    assert "first centers are given" in Floor(given_centers=False).problem_with(job, None, 50)
 
 
 @pytest.mark.parametrize(("rounds", "refused"), [(1, True), (4, True), (5, False), (100, False)])
 def test_jobs_of_few_rounds_are_refused(rounds: int, refused: bool) -> None:
     job = cluster_job("llf-cm", n_clusters=2, max_rounds=rounds)
     said = f"this device asks for a limit of at least 5 rounds, and the job has {rounds}"
-    assert Floor(least_rounds=5).refusal(job, None, 50) == (said if refused else "")
+    assert Floor(least_rounds=5).problem_with(job, None, 50) == (said if refused else "")
 
 
 def test_every_clustering_of_a_job_has_so_many_rounds() -> None:
@@ -82,7 +82,7 @@ def test_every_clustering_of_a_job_has_so_many_rounds() -> None:
     first = Stage("llf-cm", {"n_clusters": 2, "max_rounds": 1})
     at = job.main
     twice = replace(job, stages=(*job.stages[:at], first, *job.stages[at:]))
-    assert Floor(least_rounds=5).refusal(twice, None, 50)
+    assert Floor(least_rounds=5).problem_with(twice, None, 50)
 
 
 def test_private_jobs_may_have_any_first_centers_and_few_rounds() -> None:
@@ -90,7 +90,7 @@ def test_private_jobs_may_have_any_first_centers_and_few_rounds() -> None:
         "llf-cm", n_clusters=2, init=[[1.0, 5.0], [3.0, 5.0]], bounds=(LO, HI), max_rounds=1, secure=True,
         privacy={"epsilon": 1.0, "delta": 1e-6},
     )  # fmt: skip
-    assert Floor(given_centers=False, least_rounds=5).refusal(job, None, 50) == ""
+    assert Floor(given_centers=False, least_rounds=5).problem_with(job, None, 50) == ""
 
 
 def test_a_device_takes_part_in_so_many_jobs(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_device_with_other_rows_is_asked_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", [Floor(jobs="3 per 30d"), Floor(rosters="fixed")])
 def test_these_conditions_imply_secure_sums(rule: Floor) -> None:
     """In a plain job the aggregator sees what each peer sends."""
-    assert rule.refusal(DRAWN, None, 50) == "this device contributes only to jobs with secure sums"
+    assert rule.problem_with(DRAWN, None, 50) == "this device contributes only to jobs with secure sums"
 
 
 def test_a_configuration_names_them() -> None:

@@ -72,7 +72,7 @@ def test_the_ledger_is_asked_at_each_contribution(tmp_path: Path) -> None:
 @pytest.mark.parametrize("floor", [Floor(), Floor(private=True, secure=True, min_cell=5)])
 def test_a_job_with_a_noisy_stage_has_no_exact_stage(floor: Floor, tmp_path: Path) -> None:
     job = Job((*EXACT, NOISY), seed=0)
-    assert "reveals numbers that depend on single rows exactly" in floor.refusal(job, None, 50)
+    assert "reveals numbers that depend on single rows exactly" in floor.problem_with(job, None, 50)
     devices = Devices(tmp_path, floor, budget=Budget(1.0, 1e-6, 30))
     refusals, outcomes = devices.ask_all_the_same(job)
     assert all("reveals numbers that depend on single rows exactly" in refusal for refusal in refusals)
@@ -80,7 +80,7 @@ def test_a_job_with_a_noisy_stage_has_no_exact_stage(floor: Floor, tmp_path: Pat
 
 
 def test_a_budget_asks_for_secure_sums() -> None:
-    assert Floor(private=True).refusal(private_job(1.0), None, 50) == (
+    assert Floor(private=True).problem_with(private_job(1.0), None, 50) == (
         "this device contributes only to jobs with secure sums"
     )
 

@@ -13,7 +13,7 @@ import pytest
 from tests.transport.clock import Clock
 
 from p2pclust.tools.platforms import allow_files
-from p2pclust.transport import half_open
+from p2pclust.transport import arrivals
 from p2pclust.transport.links import Lane
 
 
@@ -69,7 +69,7 @@ def test_connections_without_a_message_are_ended_when_few_files_are_left(net, fe
 def test_they_are_ended_also_when_no_descriptor_is_left(monkeypatch):
     """Then the list of open files cannot be read either: strangers that come at once kept all of them for three seconds."""
     told = []
-    guard = half_open.HalfOpen(Clock(), half_open.Arrivals(), told.append)
+    guard = arrivals.HalfOpen(Clock(), arrivals.Arrivals(), told.append)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(plain.create_server(("127.0.0.1", 0)))
@@ -125,7 +125,7 @@ def test_connections_are_left_alone_while_there_are_files(net):
 def test_a_large_fleet_is_not_looked_at_with_every_connection(net, monkeypatch):
     """Where all connections are those of peers, there is nothing to end."""
     looks = []
-    sockets = half_open._sockets
+    sockets = arrivals._sockets
 
     def nothing():
         looks.append(1)
@@ -136,12 +136,12 @@ def test_a_large_fleet_is_not_looked_at_with_every_connection(net, monkeypatch):
         a.connect("b", b.address)
         await net.send(a, "b", [b"x"])
         await net.until(lambda: net.inbox["b"])
-        monkeypatch.setattr(half_open.HalfOpen, "_few_left", lambda self: True)
-        monkeypatch.setattr(half_open, "_sockets", nothing)
+        monkeypatch.setattr(arrivals.HalfOpen, "_few_left", lambda self: True)
+        monkeypatch.setattr(arrivals, "_sockets", nothing)
         for _ in range(20):
             b.half_open._incoming()
         assert len(looks) == 1
-        monkeypatch.setattr(half_open, "_sockets", sockets)
+        monkeypatch.setattr(arrivals, "_sockets", sockets)
         c.connect("b", b.address)
         await net.send(c, "b", [b"y"])
         await net.until(lambda: len(net.inbox["b"]) == 2)
@@ -152,7 +152,7 @@ def test_a_large_fleet_is_not_looked_at_with_every_connection(net, monkeypatch):
 def test_a_pending_connection_does_not_keep_the_loop_awake(monkeypatch):
     """Until libzmq's thread accepts it, the listening socket stays readable: the loop must not turn around that."""
     clock = Clock()
-    guard = half_open.HalfOpen(clock, half_open.Arrivals(), pytest.fail)
+    guard = arrivals.HalfOpen(clock, arrivals.Arrivals(), pytest.fail)
     with plain.create_server(("127.0.0.1", 0)) as listening:
         guard.watch(f"127.0.0.1:{listening.getsockname()[1]}")
         watched = {listening.fileno()}

@@ -16,8 +16,6 @@ from p2pclust.lab.commands.run import BackendName
 if TYPE_CHECKING:
     from p2pclust.lab.scenario.outcome.evidence import AuditedJob
 
-_MOST_PEERS = 5
-
 
 def audit(
     scenario: Annotated[
@@ -86,9 +84,8 @@ def _print(audited: Sequence[AuditedJob]) -> None:
     made = table(columns, right=("job", "rows", "seconds"), wrap=("found", "most, by peer"))
     for job in audited:
         for finding in job.findings:
-            most = sorted(finding.by_peer.items(), key=lambda item: -item[1])[:_MOST_PEERS]
             made.add_row(
                 str(job.number), finding.observer, finding.attack, f"{finding.rows:,}", finding.words,
-                f"{finding.seconds:.1f}", ", ".join(f"{job.roster[peer]} {rows}" for peer, rows in most),
+                f"{finding.seconds:.1f}", job.most(finding),
             )  # fmt: skip
     stdout().print(made)

@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.holdings import Holdings
 from p2pclust.lab.pictures.canvas import Drawing, new_figure, require
-from p2pclust.lab.pictures.palette import ALONE, CLUSTERS, CURVE, GOOD, INK, LINK, PAPER, WRONG, cluster_colour, ink_on
+from p2pclust.lab.pictures.palette import (
+    ALONE,
+    CLUSTERS,
+    CURVE,
+    GOOD,
+    INK,
+    LINK,
+    PAPER,
+    PEERS,
+    WRONG,
+    cluster_colour,
+    ink_on,
+)
+from p2pclust.lab.pictures.scatter import Colouring, scatter_drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -325,7 +338,11 @@ def split_figure(held: Holdings, title: str, *, data: DataSet | None = None, sha
         _heat(axes[0], held)
     _sizes(axes[1 if wide else 0], held, labelled=not wide)
     if plane and data is not None:
-        _points(axes[-1], held, data, shares)
+        dealt = np.concatenate(shares)
+        owners = np.repeat(np.arange(n_peers), held.sizes)
+        panel = Colouring("whose rows they are", owners, held.peers, PEERS)
+        scatter_drawing(data.X[dealt], panel, (data.feature_names[0], data.feature_names[1]), on=axes[-1])
+        axes[-1].set_aspect("equal")
     return figure
 
 
@@ -352,7 +369,7 @@ def _heat(axes: Axes, held: Holdings) -> None:
 
 def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
     places = np.arange(len(held.peers))
-    axes.barh(places, held.sizes, color="#6b7f99", height=0.7)
+    axes.barh(places, held.sizes, color=CURVE, height=0.7)
     axes.set_ylim(len(held.peers) - 0.5, -0.5)
     axes.set_yticks(places, held.peers if labelled else [""] * len(held.peers))
     axes.set_xlim(0, 1.25 * float(held.sizes.max()))
@@ -361,19 +378,3 @@ def _sizes(axes: Axes, held: Holdings, *, labelled: bool) -> None:
     if len(held.peers) <= 60:
         for place, size in zip(places, held.sizes, strict=True):
             axes.text(float(size), float(place), f" {size}", va="center", fontsize=7)
-
-
-def _points(axes: Axes, held: Holdings, data: DataSet, shares: Sequence[NDArray[np.int64]]) -> None:
-    from matplotlib import colormaps
-
-    palette = colormaps["tab10"] if len(held.peers) <= 10 else colormaps["turbo"]
-    for peer, rows in enumerate(shares):
-        color = palette(peer if len(held.peers) <= 10 else peer / (len(held.peers) - 1))
-        axes.scatter(
-            data.X[rows, 0], data.X[rows, 1], s=6, color=color, linewidths=0, alpha=0.8, label=held.peers[peer]
-        )
-    axes.set_xlabel(data.feature_names[0])
-    axes.set_ylabel(data.feature_names[1])
-    axes.set_aspect("equal", adjustable="datalim")
-    if len(held.peers) <= 12:
-        axes.legend(fontsize=7, markerscale=2, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -13,15 +13,7 @@ from p2pclust.data.registry import available, cache_in_words
 from p2pclust.errors import FleetError, P2PClustError, UsageError
 from p2pclust.lab.reproduce.model import Experiment, Findings, Setup, Table, Values
 from p2pclust.lab.reproduce.peers import Peers, stream
-from p2pclust.lab.reproduce.tables import (
-    fedcref_figures,
-    fedcref_tables,
-    federated_fcm,
-    ffcm,
-    fkm,
-    lossless,
-    vertical,
-)
+from p2pclust.lab.reproduce.tables import fedcref_figures, fedcref_tables, federated_fcm, ffcm, fkm, lossless, vertical
 from p2pclust.tools.files import replacing
 from p2pclust.tools.spelling import did_you_mean
 from p2pclust.tools.workers import in_processes, n_cores

@@ -488,8 +488,8 @@ class RunState:
     def _on_combined(self, event: Event, told: Combined) -> str:
         _end_last(self.waits, event.t)
         for term in self._terms.get(told.job, ())[-2:]:  # a deposed aggregator may close a round late
-            if term.number == told.term:
-                term.rounds.add(told.round)
+            if term.number == told.term and told.round > term.last:
+                term.rounds, term.last = term.rounds + 1, told.round
         job = self.by_id.get(told.job)
         present = len(told.contributors)
         if not event.within:
@@ -604,7 +604,7 @@ class RunState:
                 end, why = term.stopped, term.why
             elif later is not None:
                 why = f"{later.peer} did not hear from it in time and was elected"
-            found.append(TermEnd(str(term.number), term.peer, term.start, end, len(term.rounds), won, why))
+            found.append(TermEnd(str(term.number), term.peer, term.start, end, term.rounds, won, why))
             before = term.number
         if own and not done and (short := self._short.get(job)):
             found.append(TermEnd(f"after {before}", "", None, None, 0, False, f"no peer could be elected: {short}"))

@@ -92,8 +92,9 @@ class Term:
     round: int = field(default=0, compare=False)
     #: When another peer was elected.
     until: float = field(default=math.inf, compare=False)
-    #: The rounds that were closed in it.
-    rounds: set[int] = field(default_factory=set, compare=False)
+    #: The number of rounds that were closed in it, and the last one.
+    rounds: int = field(default=0, compare=False)
+    last: int = field(default=-1, compare=False)
     #: Why the aggregator stopped, and when; empty if no event says so.
     why: str = field(default="", compare=False)
     stopped: float = field(default=math.inf, compare=False)

@@ -16,9 +16,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Sweep", "Sweeping", "cells_of", "load_sweep", "sweep_to"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    cells="Cell cells_of",
-    pools="Sweeping sweep_to",
-    spec="Sweep load_sweep",
-)
+__getattr__, __dir__ = lazy_names(__name__, cells="Cell cells_of", pools="Sweeping sweep_to", spec="Sweep load_sweep")

@@ -212,7 +212,8 @@ class Core:
         else:
             self._take(event)
         if ctx.timers.next_at() <= now:
-            self._fire_due()
+            while (key := ctx.timers.pop_due(now)) is not None:
+                self._machines[key[0]].fire(key)
         if self.membership.unsettled or self.facts.has_news:
             self._settle()
         self.jobs.look()
@@ -314,10 +315,6 @@ class Core:
             self.jobs.computed(token, outcome)
             if made is not None:
                 self.jobs.blob_ready(made)  # a job here may have been fetching the same bytes
-
-    def _fire_due(self) -> None:
-        while (key := self._ctx.timers.pop_due(self._ctx.now)) is not None:
-            self._machines[key[0]].fire(key)
 
     def _settle(self) -> None:
         """Pass on what one machine learnt to the others: a lost store, changed members, new facts."""

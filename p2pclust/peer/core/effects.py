@@ -77,7 +77,7 @@ class SendChunk(Effect):
 
 @dataclass(frozen=True, slots=True)
 class DropBlob(Effect):
-    """Delete a blob that no job needs any more."""
+    """Delete a blob that no job needs now."""
 
     digest: bytes
 

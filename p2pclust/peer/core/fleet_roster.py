@@ -91,7 +91,7 @@ class HeldRosters:
         """Return whether the roster that a document names is here; True in a fleet without keys."""
         return named is None or named.digest in self.held
 
-    def flaw(self, named: RosterName | None, peers: Sequence[str], *, met: bool) -> str:
+    def problem_with(self, named: RosterName | None, peers: Sequence[str], *, met: bool) -> str:
         """Return why this peer refuses a document with this job roster, or an empty string.
 
         `met` says whether it knew the document before: then the roster may have been replaced since. A roster that is older

@@ -89,7 +89,7 @@ class Open(JobMessage):
     round: int
     digest: Digest
     size_bytes: int
-    final: bool  # adopt only: nothing is to be contributed any more
+    final: bool  # adopt only: contribute nothing
     proposer: int  # the roster index of the only peer that is asked; -1 where the draw decides
     state: tuple[Frame, ...]  # empty where the state is a blob
     # Where sums come together along a tree, peers of the tree hand this message on:

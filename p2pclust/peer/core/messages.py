@@ -215,7 +215,7 @@ class BlobChunk(Message):
 
 @dataclass(frozen=True, slots=True)
 class BlobMissing(Message):
-    """I do not have that blob (any more)."""
+    """I do not have that blob, or no longer."""
 
     kind = "blob-missing"
     digest: Digest

@@ -150,7 +150,7 @@ class KeysExpired(Report, verb="expired"):
 
 @dataclass(frozen=True, slots=True)
 class FactsCleared(Report, verb="floor"):
-    """This peer published its facts anew; `void` of them are not true any more."""
+    """This peer published its facts anew; `void` of them are no longer true."""
 
     standing: int
     void: int

@@ -205,7 +205,7 @@ class SecondAggregator(JobReport):
 
 @dataclass(frozen=True, slots=True)
 class RefutesState(JobReport):
-    """A state that a peer sent is not right: that peer is not followed any more in this job."""
+    """A state that a peer sent is not right: that peer is no longer followed in this job."""
 
     round: int
     peer: str

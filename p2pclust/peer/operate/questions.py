@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from p2pclust.errors import P2PClustError, UsageError, WireError
 from p2pclust.peer.core.events import Cancel, Submit
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.peer.operate.names import find
 from p2pclust.peer.operate.server import HERE, Caller
-from p2pclust.peer.operate.status import job_snapshot, snapshot
+from p2pclust.peer.operate.status import find, job_snapshot, snapshot
 from p2pclust.peer.shell.shell import Shell
 from p2pclust.peer.work.states import job_of
 
 if TYPE_CHECKING:
-    from p2pclust.peer.operate.names import AnyJob
+    from p2pclust.peer.operate.status import AnyJob
 
 #: Size of one part of a `read`; a whole number of a blob's chunks.
 PART_BYTES: Final = 512 * 1024
@@ -313,7 +312,7 @@ class Questions:
     def _answer_forgotten(self) -> None:
         """Answer the callers that wait for a job that this peer has deleted, for newer turns of its series or newer jobs."""
         jobs = self._shell.core.jobs.jobs
-        gone = {"outcome": "unknown", "reason": "this peer does not keep that job any more", "late": True}
+        gone = {"outcome": "unknown", "reason": "this peer no longer keeps that job", "late": True}
         for waiting in (self._watching, self._ending):
             for job_id in [job_id for job_id in waiting if job_id not in jobs]:
                 round_ = {"verb": "finished", "round": -1} if waiting is self._watching else {}

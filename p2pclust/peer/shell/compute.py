@@ -127,7 +127,8 @@ class Worker:
 
     def submit(self, effect: Compute) -> None:
         """Queue a task."""
-        short = self._short.get(_kind(effect.token), 0) > 0 and not _reads_blobs(effect.task)
+        reads_disk = isinstance(effect.task, StateTask) and effect.task.state.payload is None
+        short = self._short.get(_kind(effect.token), 0) > 0 and not reads_disk
         if self._in_thread or not short or self.slowness > self._share:
             self._put(partial(self._compute, effect))
             return
@@ -260,11 +261,6 @@ class Worker:
         if len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         return True
-
-
-def _reads_blobs(task: Task) -> bool:
-    """Return whether the task reads its state from the disk."""
-    return isinstance(task, StateTask) and task.state.payload is None
 
 
 def _is_blob(outcome: Outcome) -> bool:

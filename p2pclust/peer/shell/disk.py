@@ -1,4 +1,4 @@
-"""Explain the error of a failing disk: the path, the system's message, and a remedy."""
+"""The error of a failing disk, with the path and a remedy: what the store, its log and the files of blobs share."""
 
 from __future__ import annotations
 

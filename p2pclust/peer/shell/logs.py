@@ -105,7 +105,6 @@ class Log:
             self.lost = 0
 
     def line(self, verb: str, fields: Mapping[str, Any]) -> str:
-        """Return the line."""
         time = self._clock().isoformat(timespec="milliseconds")
         if self._form == "json":
             level = LEVEL_OF.get(verb, "info")

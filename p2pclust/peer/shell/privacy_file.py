@@ -100,7 +100,7 @@ class PrivacyFile:
             if ledger.mark.below(known):
                 return _OLDER
             found = tuple(sets()) if self._fixed and not mu_squared else ()
-            if refusal := self._refusal(ledger, job, mu_squared, max(cohort, self._cohort), found):
+            if refusal := self._problem_with(ledger, job, mu_squared, max(cohort, self._cohort), found):
                 return refusal
             after = ledger.with_job(job, mu_squared, max(self._today(), ledger.mark.day), self._peer)
             for one in found:
@@ -112,7 +112,7 @@ class PrivacyFile:
             self._write_mark(after.mark.encode())
         return ""
 
-    def _refusal(
+    def _problem_with(
         self, ledger: PrivacyLedger, job: str, mu_squared: float, cohort: int, sets: Sequence[PeerSet]
     ) -> str:  # fmt: skip
         day = self._window_day()

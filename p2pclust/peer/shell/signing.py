@@ -1,4 +1,4 @@
-"""Signatures of what other peers pass on, so that the CURVE key of the connection is not its author's.
+"""Signatures of what other peers pass on; alone in knowing the device's secret key for signing.
 
 Those are relayed messages, and facts if the fleet roster says that all peers sign them.
 """

@@ -1,4 +1,4 @@
-"""Find out from SQLite's write-ahead log whether commits after a damaged frame would be lost silently.
+"""SQLite's write-ahead log, whose format is another program's: whether commits after a damaged frame would be lost.
 
 SQLite ends the log at the first damaged frame. After a power cut that is right: only the last transaction was not synced,
 and no other peer relies on it. Damage before the last commit removes commits that others rely on. The two cases differ,

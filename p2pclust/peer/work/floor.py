@@ -53,7 +53,7 @@ class Floor:
     Examples
     --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
-    >>> Floor(secure=True).refusal(cluster_job("llf-cm", n_clusters=2), None, 100)
+    >>> Floor(secure=True).problem_with(cluster_job("llf-cm", n_clusters=2), None, 100)
     'this device contributes only to jobs with secure sums'
     """
 
@@ -85,7 +85,7 @@ class Floor:
         rules = (self.secure, self.keep, self.cohort, self.private, self.jobs, self.rosters)
         return any(bool(rule) for rule in rules)
 
-    def refusal(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
+    def problem_with(self, job: Job, keys: JobKeys | None, n_rows: int) -> str:
         """Return why a device with so many rows does not contribute to a job, or an empty string.
 
         `keys` is None where devices do not sign. Every device refuses what no honest submitter's document asks for.

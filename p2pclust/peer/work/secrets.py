@@ -143,7 +143,7 @@ class Secrets:
             self._rows = (local, _digest_of(local))
         return self._rows[1]
 
-    def flaw(self, keys: JobKeys, part: Secured) -> str:
+    def problem_with(self, keys: JobKeys, part: Secured) -> str:
         """Return why the list of keys of a padded state is not believed, or an empty string; each list is checked once.
 
         If its keepers say that nothing was revealed of this peer's last contribution, the sets of that one are forgotten.

@@ -107,7 +107,7 @@ def contribute_padded(
     """Return this peer's contribution with the pads of all keepers, and a digest of its rows; or why there is none."""
     part, terms = secure_rounds.secured_of(state), secrets.terms(keys)
     keepers, rows = secrets.keepers(keys, part), secrets.digest_of(local)
-    unbelieved = secrets.flaw(keys, part)  # a peer that is not asked learns from the list, too
+    unbelieved = secrets.problem_with(keys, part)  # a peer that is not asked learns from the list, too
     if not part.asked >> task.me & 1:
         return NoResult(part.absent.get(task.me, NOT_DRAWN))
     pair = secrets.pair(keys, task.me, part)
@@ -117,7 +117,7 @@ def contribute_padded(
     sets = secure_rounds.segments_of(job, state, part.asked)
     # The aggregator may have passed over a refusal, so all that was asked with the key is asked again.
     refusal = _unusable(job, local) or unbelieved
-    if refusal := refusal or _refusal(job, task, rows, keepers, terms, secrets) or _spent(job, state, task):
+    if refusal := refusal or _problem_with(job, task, rows, keepers, terms, secrets) or _spent(job, state, task):
         return NoResult(refusal)
 
     def named() -> Sequence[PeerSet]:
@@ -158,7 +158,7 @@ def _hides(keys: JobKeys, part: Secured, pads: PadsKept, sets: tuple[int, ...], 
 
 
 def _spent(job: Job, state: JobState, task: Contribute) -> str:
-    """Return why this peer adds no noise any more, or an empty string: each contribution with noise costs privacy."""
+    """Return why this peer no longer adds noise, or an empty string: each contribution with noise costs privacy."""
     protocol, pads = job.protocols[state.stage], task.pads
     assert pads is not None
     if not isinstance(protocol, Additive) or not protocol.most_totals or pads.noisy < protocol.most_totals:
@@ -166,7 +166,7 @@ def _spent(job: Job, state: JobState, task: Contribute) -> str:
     return f"privacy budget: it has contributed {pads.noisy} times, and epsilon covers {protocol.most_totals}"
 
 
-def _refusal(
+def _problem_with(
     job: Job, task: Contribute, rows: bytes, keepers: Mapping[int, bytes], terms: secure_rounds.Terms, secrets: Secrets
 ) -> str:  # fmt: skip
     """Return why this peer does not contribute under such a list of keys, or an empty string."""
@@ -234,7 +234,7 @@ def _withheld(job: Job, state: JobState, task: TakePads, keys: JobKeys, secrets:
     sets = secure_rounds.segments_of(job, state, task.members)
     if len({*task.pads.released, *sets}) > MOST_SETS:
         return f"it has taken its pads away for {MOST_SETS} different sets of peers"
-    return secrets.flaw(keys, part) or _hides(keys, part, task.pads, sets, secrets)
+    return secrets.problem_with(keys, part) or _hides(keys, part, task.pads, sets, secrets)
 
 
 def own_pads(

@@ -26,7 +26,7 @@ from p2pclust.peer.core.tasks import (
 from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
-from p2pclust.protocols.engine.base import Additive, Protocol
+from p2pclust.protocols.engine.base import Additive
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
 from p2pclust.protocols.engine.sums import Peers, added_up
@@ -133,24 +133,22 @@ def info_of(
         from p2pclust.peer.work import secure_tasks  # noqa: PLC0415 - imports what only such jobs need
 
         secure = secure_tasks.info_of(job, state, secured.keys, secured.secrets)
+    protocol = job.protocols[state.stage]
+    adds_up = isinstance(protocol, Additive) and not protocol.one_by_one
     record = state.log[-1] if before is not None and state.log else None
     return StateInfo(
         final=final,
         status=state.status,
         stage=state.stage,
         asked=() if final else engine.asked(job, state, n_peers) if secure is None else secure.asked,
-        one=not final and job.protocols[state.stage].asks == "one",
-        additive=final or (_adds_up(job.protocols[state.stage]) and not (secure and secure.wants_keys)),
+        one=not final and protocol.asks == "one",
+        additive=final or (adds_up and not (secure and secure.wants_keys)),
         settles=final or engine.settles(job, state),
         news={} if before is None else engine.news(job, before, state) | engine.shift(job, before, state),
         abstained=dict(record.abstained) if record is not None else {},
         contributors=record.contributors if record is not None else (),
         secure=secure,
     )
-
-
-def _adds_up(protocol: Protocol) -> bool:
-    return isinstance(protocol, Additive) and not protocol.one_by_one
 
 
 def one_by_one(

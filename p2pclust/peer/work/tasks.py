@@ -163,7 +163,7 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
         state = decode_state(job, blobs.source(job, task.state))
     life.memories.outlived(task.job, task.state.digest)
     if isinstance(task, Contribute | MakeOffer) and (
-        refusal := _refusal(life.floor, task.job, task.keys, local.n_samples)
+        refusal := _problem_with(life.floor, task.job, task.keys, local.n_samples)
     ):
         local = local.refusing(refusal)
     if proved:
@@ -172,9 +172,9 @@ def _perform(task: Task, local: Local, blobs: BlobAccess, life: Life) -> Outcome
 
 
 @lru_cache(maxsize=64)
-def _refusal(floor: Floor, job: bytes, keys: JobKeys | None, n_rows: int) -> str:
+def _problem_with(floor: Floor, job: bytes, keys: JobKeys | None, n_rows: int) -> str:
     """Return what a device's floor says of a job; it is asked at every contribution, and its answer does not change."""
-    return floor.refusal(job_of(job), keys, n_rows)
+    return floor.problem_with(job_of(job), keys, n_rows)
 
 
 def _verified(task: VerifyBlob, blobs: BlobAccess) -> Verified:

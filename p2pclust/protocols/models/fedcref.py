@@ -100,8 +100,9 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
 
     def associate(self, agreed: Agreed) -> Association:
         """Return the association graph that follows from the verdicts; the same wherever it is computed (line 18)."""
-        associate = mutual_test.associate if self.mode == "paper" else affinity.associate
-        return associate(agreed.clusters, agreed.table, agreed.told)
+        if self.links is None:  # mode "refined"
+            return affinity.associate(agreed.clusters, agreed.table, agreed.told)
+        return mutual_test.associate(agreed.clusters, agreed.table, agreed.told, self.links)
 
     def runs(self, state: State, agreed: Agreed) -> list[tuple[int, Run]]:
         """Return the training jobs of the present round, for each group that some peer trains (line 23).

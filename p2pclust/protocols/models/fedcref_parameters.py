@@ -17,7 +17,7 @@ from p2pclust.protocols.models.fedcref_pace import AUTO, Pace, usual_pace
 MODES = ("refined", "paper")
 INITIALS = ("mixture", "kmeans", "dec", "given")
 _OF_PAPER: Mapping[str, Any] = {
-    "alpha": 75.0, "theta": 0.2, "tau": 0.8, "normalisation": "pair", "max_iterations": 20,
+    "alpha": 75.0, "theta": 0.2, "tau": 0.8, "normalisation": "pair", "links": "all", "max_iterations": 20,
 }  # fmt: skip
 _OF_REFINED: Mapping[str, Any] = {"max_refinements": 6, "settled": 0.01}
 _OF_BOTH: Mapping[str, Mapping[str, Any]] = {
@@ -44,7 +44,9 @@ class FedCRefParameters:
         Where the first partition of a peer comes from: principal components and a mixture of Gaussians, or k-means; DEC; or
         the labels that the device was given.
     alpha, theta, normalisation : float, float, str
-        Of the paper's test; see :mod:`mutual_test`. Like ``tau`` and ``max_iterations`` of mode "paper" only.
+        Of the paper's test; see :mod:`mutual_test`. Like ``links``, ``tau`` and ``max_iterations`` of mode "paper" only.
+    links : {"all", "one"}
+        Whether a cluster is linked to all clusters of a later peer that pass, or to the first, as in the authors' code.
     tau : float
         A peer rests when a refinement keeps at least this share of its rows.
     max_refinements : int
@@ -85,6 +87,7 @@ class FedCRefParameters:
     theta: float | None = None
     tau: float | None = None
     normalisation: str | None = None
+    links: str | None = None
     max_iterations: int | None = None
     max_refinements: int | None = None
     settled: float | None = None
@@ -162,3 +165,4 @@ class FedCRefParameters:
         if self.alpha is not None and self.alpha > 100:
             raise UsageError(f"fedcref: alpha = {self.alpha:g}: expected percent, at most 100")
         checks.one_of("fedcref: normalisation", self.normalisation, mutual_test.NORMALISATIONS)
+        checks.one_of("fedcref: links", self.links, mutual_test.LINKS)

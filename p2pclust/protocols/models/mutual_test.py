@@ -40,6 +40,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 
+LINKS: Final = ("all", "one")
 NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
 """Within what Eq. 2 normalises a cluster's differences D = abs(own error - foreign error).
 
@@ -155,10 +156,14 @@ def read_verdicts(clusters: Clusters, peer: int, sent: Arrays) -> NDArray[np.boo
     return bits[:, : clusters.total]
 
 
-def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np.bool_]) -> Association:
+def associate(
+    clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np.bool_], links: str = "all"
+) -> Association:
     """Link the clusters that pass in both directions (lines 14 to 18).
 
-    Rows of the table (M, ceil(M / 8)) of peers that did not answer do not count: their clusters are set aside.
+    Rows of the table (M, ceil(M / 8)) of peers that did not answer do not count: their clusters are set aside. With
+    ``links = "one"``, as in the authors' code, a cluster has at most one link to each later peer: to its first cluster that
+    passes.
 
     Examples
     --------
@@ -170,4 +175,9 @@ def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np
     """
     present = np.repeat(answered, clusters.counts)
     bits = np.unpackbits(table, axis=1, count=clusters.total).astype(np.bool_) & present[:, np.newaxis]
-    return Association.from_matrix(clusters, bits & bits.T & clusters.apart(), np.flatnonzero(~present).tolist())
+    both = bits & bits.T & clusters.apart()
+    for peer in range(clusters.n_peers) if links == "one" else ():
+        own = clusters.of(peer)
+        of_earlier = both[: own.start, own.start : own.stop]
+        of_earlier &= np.cumsum(of_earlier, axis=1) == 1
+    return Association.from_matrix(clusters, both, np.flatnonzero(~present).tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from p2pclust.hosts.log_files import added, last_line, shorten, tail
+from p2pclust.hosts.guard import added, last_line, shorten, tail
 
 
 def test_a_log_that_grows_too_large_is_begun_anew_under_the_writer(tmp_path: Path) -> None:

@@ -192,4 +192,4 @@ class TestWhatAnOperatorAsksFor:
         else:
             peer.started(0.0, 7, "")
             peer.hold(1.0, paused=how == "paused")
-        assert {order: peer.refusal(order) for order in ORDERS if peer.refusal(order)} == refused
+        assert {order: peer.problem_with(order) for order in ORDERS if peer.problem_with(order)} == refused

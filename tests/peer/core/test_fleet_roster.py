@@ -18,21 +18,28 @@ def roster(serial: int, names: str = "abc", *, version: str = "") -> FleetRoster
 def test_the_roster_in_force_and_the_one_before_are_taken() -> None:
     rosters = HeldRosters(roster(7), roster(6).name.digest, [roster(6), roster(5)])
     for serial in (6, 7):
-        assert rosters.flaw(roster(serial).name, PEERS, met=False) == ""
+        assert rosters.problem_with(roster(serial).name, PEERS, met=False) == ""
         assert rosters.has(roster(serial).name)
-    assert rosters.flaw(roster(5).name, PEERS, met=False) == "it names fleet roster 5, which 7 has replaced long ago"
-    assert rosters.flaw(roster(5).name, PEERS, met=True) == "", "this peer met the document while roster 5 was in force"
+    assert (
+        rosters.problem_with(roster(5).name, PEERS, met=False)
+        == "it names fleet roster 5, which 7 has replaced long ago"
+    )
+    assert rosters.problem_with(roster(5).name, PEERS, met=True) == "", (
+        "this peer met the document while roster 5 was in force"
+    )
 
 
 def test_of_rosters_that_were_missed_all_since_the_last_are_taken() -> None:
     rosters = HeldRosters(roster(3))
     rosters.take(roster(9))
-    assert [rosters.flaw(RosterName(serial, b"x" * 32), PEERS, met=False) == "" for serial in (2, 4, 8, 10)] == [
+    assert [rosters.problem_with(RosterName(serial, b"x" * 32), PEERS, met=False) == "" for serial in (2, 4, 8, 10)] == [
         False, True, True, True,
     ]  # fmt: skip
     assert not rosters.has(RosterName(4, b"x" * 32))
-    assert HeldRosters(roster(9)).flaw(RosterName(7, b"x" * 32), PEERS, met=False) != "", "it knows of none before"
-    assert HeldRosters(roster(9)).flaw(RosterName(8, b"x" * 32), PEERS, met=False) == ""
+    assert HeldRosters(roster(9)).problem_with(RosterName(7, b"x" * 32), PEERS, met=False) != "", (
+        "it knows of none before"
+    )
+    assert HeldRosters(roster(9)).problem_with(RosterName(8, b"x" * 32), PEERS, met=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,14 +53,16 @@ def test_of_rosters_that_were_missed_all_since_the_last_are_taken() -> None:
 )
 @pytest.mark.parametrize("met", [False, True])
 def test_a_document_is_refused(named: RosterName | None, peers: tuple[str, ...], reason: str, met: bool) -> None:
-    assert HeldRosters(roster(7)).flaw(named, peers, met=met) == reason
+    assert HeldRosters(roster(7)).problem_with(named, peers, met=met) == reason
 
 
 def test_in_a_fleet_without_keys_documents_name_none() -> None:
     rosters = HeldRosters()
-    assert rosters.flaw(None, PEERS, met=False) == ""
+    assert rosters.problem_with(None, PEERS, met=False) == ""
     assert rosters.has(None)
-    assert rosters.flaw(roster(1).name, PEERS, met=False) == "it names a fleet roster, and this fleet has no keys"
+    assert (
+        rosters.problem_with(roster(1).name, PEERS, met=False) == "it names a fleet roster, and this fleet has no keys"
+    )
     assert rosters.name_for(("a", "x")) is None
     with pytest.raises(UsageError, match="not on the fleet roster of this peer: x"):
         HeldRosters(roster(1)).name_for(("a", "x"))

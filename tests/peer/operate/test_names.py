@@ -10,10 +10,9 @@ from harness import Net, toy
 
 from p2pclust.errors import UsageError
 from p2pclust.peer.core.events import Event
-from p2pclust.peer.operate.names import find, name_of
 from p2pclust.peer.operate.questions import Questions
 from p2pclust.peer.operate.server import HERE
-from p2pclust.peer.operate.status import job_snapshots
+from p2pclust.peer.operate.status import find, job_snapshots, name_of
 
 EVERY_S = 10.0
 
@@ -66,7 +65,7 @@ def test_a_first_turn_that_goes_on_is_meant_until_one_has_ended() -> None:
     [
         (
             "1",
-            "turn 1 of SERIES is not kept any more: of a series a peer keeps the last two turns; p2 has turn 2 and turn 3",
+            "turn 1 of SERIES is no longer kept: of a series a peer keeps the last two turns; p2 has turn 2 and turn 3",
         ),
         ("4", "turn 4 of SERIES has not begun; p2 has turn 2 and turn 3"),
         ("0", "'SERIES/0': expected the number of a turn after the slash, from 1"),

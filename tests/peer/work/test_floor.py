@@ -75,7 +75,7 @@ def cannot_withhold(n_rows: int) -> str:
     ],
 )  # fmt: skip
 def test_what_is_below_the_floor(floor: Floor, job: Job, keys: JobKeys | None, reason: str) -> None:
-    assert floor.refusal(job, keys, 20) == reason
+    assert floor.problem_with(job, keys, 20) == reason
 
 
 def test_a_contribution_below_the_floor_is_an_abstention() -> None:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from p2pclust.errors import UsageError, WireError
+from p2pclust.estimators import FedCRef
+from p2pclust.jobs.submission import request_from
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.models import mutual_test
 from p2pclust.protocols.models.association import Association, Clusters
@@ -148,3 +150,20 @@ class TestVerdicts:
     def test_a_peer_must_bring_all_its_clusters(self) -> None:
         with pytest.raises(ValueError, match="shorter"):
             verdicts(self.clusters, 0, [np.ones((3, 4))])
+
+
+def test_one_link_from_a_cluster_to_each_later_peer() -> None:
+    """As in the authors' code: the first cluster of the later peer that passes, also where all pass."""
+    clusters, three = Clusters((1, 2, 2)), np.ones(3, dtype=np.bool_)
+    table = np.packbits(np.ones((5, 5), dtype=np.bool_), axis=1)
+    assert len(mutual_test.associate(clusters, table, three).links) == 8
+    one = mutual_test.associate(clusters, table, three, "one")
+    assert one.links.tolist() == [[0, 1], [0, 3], [1, 3], [2, 3]]
+
+
+def test_a_scenario_and_an_estimator_can_ask_for_one_link() -> None:
+    request, _ = request_from({"protocol": "fedcref", "mode": "paper", "links": "one"})
+    assert getattr(request.job.protocols[-1], "links", "") == "one"
+    with pytest.raises(UsageError, match="links belongs to mode = 'paper'"):
+        request_from({"protocol": "fedcref", "links": "one"})
+    assert FedCRef(mode="paper", links="one").get_params()["links"] == "one"

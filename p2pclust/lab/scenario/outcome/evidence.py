@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.runner import labelling_stage
 
 Floats = NDArray[np.float64]
+
+_NAMED: Final = 5  # the most peers that are named
 
 
 def contributed(job: Job, state: JobState) -> list[int]:
@@ -57,6 +59,12 @@ class AuditedJob:
     protocol: str
     roster: Sequence[str]
     findings: Sequence[AttackResult]
+
+    def most(self, finding: AttackResult) -> str:
+        """Return the peers with the most rows that an attack found, with their number, in words."""
+        ordered = sorted(finding.by_peer.items(), key=lambda item: -item[1])
+        named = ", ".join(f"{self.roster[peer]} {rows}" for peer, rows in ordered[:_NAMED])
+        return named + (f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else "")
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one object of plain values for each attack."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,17 @@ from p2pclust.lab.pictures.palette import (
 )
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
-from p2pclust.lab.scenario.outcome.evidence import AuditedJob
+from p2pclust.lab.scenario.outcome.facts import job_facts
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.round_pages import rounds_section
 from p2pclust.lab.scenario.page.rows import JobRows
 from p2pclust.lab.scenario.page.story import JobStory, picture_of
-from p2pclust.lab.testbed.peer.lies import LIES
-from p2pclust.protocols.engine.summaries import array_in_words, suspect_in_words
 
 _CLASSES: Final = 40
 _TABLED: Final = 200
 _FEATURES: Final = 100  # the most lines of the table of centers
 _FOLDED_FROM: Final = 16  # longer tables are folded
 _ABSENT: Final = 4  # the most peers without a part in the result that are named
-_PEERS: Final = 5  # the most peers that are named
 
 
 def job_sections(story: JobStory) -> list[Section]:
@@ -286,39 +283,18 @@ def _pooled(story: JobStory) -> Section | None:
 
 
 def _notes(story: JobStory) -> Section | None:
-    """Return what has no picture: parameters, terms, warnings, suppressed values."""
+    """Return the job in words and figures: how it went, and its parameters and terms."""
     entry = story.entry
-    facts = [["what", "value"], ["protocol", entry["protocol"]]]
-    facts += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]
-    facts += [[f"term {term['term']}", term["aggregator"]] for term in entry["terms"]]
-    remarks = [["failure", entry["failure"]]] if entry["failure"] else []
-    remarks += [["doubt", doubt] for doubt in entry["doubts"]]
+    jobs, peers = story.run.result["jobs"], story.run.result["peers"]
+    said = [[fact.name, fact.words] for fact in job_facts(entry, story.number + 1, len(jobs), peers, _TABLED)]
+    said += [["note", entry["note"]]] if entry["note"] else []
+    figures = [["what", "value"], ["protocol", entry["protocol"]]]
+    figures += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]
+    figures += [[f"term {term['term']}", term["aggregator"]] for term in entry["terms"]]
     if entry["objective"] is not None:
-        facts.append(["objective, in squared working coordinates", f"{entry['objective']:.6g}"])
-    if entry["suppressed"]:
-        remarks.append(["suppressed by privacy rules", str(entry["suppressed"])])
-    if entry["coarse"]:
-        remarks.append(["centers too far from all rows for the grid of the sums", str(entry["coarse"])])
-    remarks += [[name, array_in_words(values)] for name, values in entry["declared"].items()]
-    remarks += _liars(entry)
-    remarks += [[f"warning for {peer}", warning] for peer, warning in entry["warnings"].items()]
-    remarks += [[f"batch {batch['batch']}", batch["verdict"]] for batch in entry["drift"]]
-    if entry["note"]:
-        remarks.append(["note", entry["note"]])
-    table = [["what", "value"], *remarks[:_TABLED]] if remarks else []
-    return Section(f"{story.prefix}The job in figures", table=table, folded_table=facts, fold="parameters and terms")
-
-
-def _liars(entry: Mapping[str, Any]) -> list[list[str]]:
-    """Return who is exposed or suspected or had limited weight, and, since a scenario knows it, who lied or had bad rows."""
-    rows = [[f"exposed: {peer}", why] for peer, why in entry["exposed"].items()]
-    rows += [["suspect", suspect_in_words(one)] for one in entry["suspects"]]
-    rows += [[f"{peer}: max_weight was reached, in rounds", str(times)] for peer, times in entry["limited"].items()]
-    for one in entry["damaged"]:
-        did = "lied" if one["how"] in LIES else "had bad rows"
-        named = f"named: {one['named']}" if one["named"] else "no peer could detect it"
-        rows.append([f"{one['peer']} {did} ({one['how']})", named])
-    return rows
+        figures.append(["objective, in squared working coordinates", f"{entry['objective']:.6g}"])
+    table = [["what", "value"], *said[:_TABLED]]
+    return Section(f"{story.prefix}The job in figures", table=table, folded_table=figures, fold="parameters and terms")
 
 
 def attacks_section(story: JobStory) -> Section | None:
@@ -331,7 +307,7 @@ def attacks_section(story: JobStory) -> Section | None:
         "exactly if each value is within a thousandth of its feature's range."
     )
     table = [["observer", "attack", "rows", "found", "devices"]]
-    table += [_line(audited, one) for one in audited.findings]
+    table += [[one.observer, one.attack, f"{one.rows:,}", one.words, audited.most(one)] for one in audited.findings]
     pictures: list[Picture] = []
     if canvas.can_draw():
         pictures.append(picture_of(_recovered(audited.findings), "share of rows that came back, by attack", ""))
@@ -342,14 +318,6 @@ def attacks_section(story: JobStory) -> Section | None:
             alt = "how well models recognise members, by attack"
             pictures.append(picture_of(_recognised(audited.findings), alt, caption))
     return Section(f"{story.prefix}What a curious peer could read", text, pictures, table=table)
-
-
-def _line(audited: AuditedJob, one: AttackResult) -> list[str]:
-    most = sorted(one.by_peer.items(), key=lambda item: -item[1])[:_PEERS]
-    devices = ", ".join(f"{audited.roster[peer]} {rows}" for peer, rows in most)
-    more = len(one.by_peer) - len(most)
-    named = devices + (f" and {more} more" if more > 0 else "")
-    return [one.observer, one.attack, f"{one.rows:,}", one.words, named]
 
 
 def _recovered(findings: Sequence[AttackResult]) -> Drawing:

@@ -255,7 +255,7 @@ def _takes_old_rosters(rosters: HeldRosters, named: Any, peers: Any, *, met: boo
     return _FLAW(rosters, named, peers, met=True)
 
 
-_FLAW: Final = HeldRosters.flaw
+_FLAW: Final = HeldRosters.problem_with
 
 
 _Patch = tuple[Any, str, Any]
@@ -294,7 +294,7 @@ SECURE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
         (SecureTerm, "_ask", _asks_for_its_own),
         (secure_rounds, "set_flaw", _any_set),
     ),
-    "cohort-not-of-the-set": ((secure_rounds, "set_flaw", _any_set), (SecureTerm, "_flaw", _any_set)),
+    "cohort-not-of-the-set": ((secure_rounds, "set_flaw", _any_set), (SecureTerm, "_problem_with", _any_set)),
     # A padded state is opened again by the next aggregator, and keepers take their pads away for it too.
     "second-set-for-a-state": (
         (aggregator.AggregatorTerm, "_made_before", _never),
@@ -346,8 +346,8 @@ DISK_CORE_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
 ROSTER_MUTANTS: Final[dict[str, tuple[_Patch, ...]]] = {
     "vote-of-a-revoked-peer": ((Election, "revoked", _nothing),),
     "answer-of-a-revoked-peer": ((Answers, "drop", lambda answers, opened, name: []),),
-    "invented-peers-taken": ((HeldRosters, "flaw", _takes_invented_peers),),
-    "old-fleet-roster-taken": ((HeldRosters, "flaw", _takes_old_rosters),),
+    "invented-peers-taken": ((HeldRosters, "problem_with", _takes_invented_peers),),
+    "old-fleet-roster-taken": ((HeldRosters, "problem_with", _takes_old_rosters),),
     "new-keys-not-barred": ((HeldRosters, "other_key", _never),),
 }
 

@@ -205,7 +205,8 @@ class GossipMembership:
 
         The stores of distant peers may be unknown; they report them before any peer finishes (:meth:`counted`).
         """
-        known = {index: self._store_id(self._document.roster[index]) for index in members}
+        names = ((index, self._document.roster[index]) for index in members)
+        known = {i: self._ctx.store_id if n == self._ctx.me else self._membership.store_id(n) for i, n in names}
         return self.counted(known, unknown=True)
 
     def counted(self, stores: Mapping[int, str], *, unknown: bool = False) -> bool:
@@ -213,9 +214,6 @@ class GossipMembership:
         roster = self._document.roster
         counts = [self._document.counts(roster[m], store) or (unknown and not store) for m, store in stores.items()]
         return sum(counts) >= majority(len(roster))
-
-    def _store_id(self, name: str) -> str:
-        return self._ctx.store_id if name == self._ctx.me else self._membership.store_id(name)
 
     # -- changing circles -------------------------------------------------------------------------------------------
 

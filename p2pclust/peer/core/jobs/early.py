@@ -85,14 +85,14 @@ class HeldDocuments:
         `agreed` says that a majority of a job roster has agreed on it, so that no submitter has chosen its fleet roster.
         """
         rosters, named, job_id = self._ctx.rosters, document.fleet_roster, document.id
-        flaw = rosters.flaw(named, document.roster, met=agreed or job_id in self._held)
-        if not flaw and not rosters.has(named):
+        problem = rosters.problem_with(named, document.roster, met=agreed or job_id in self._held)
+        if not problem and not rosters.has(named):
             self._hold(owner, document)
             return False
         self._held.pop(job_id, None)
-        if flaw:
-            self._ctx.report(BadDocument(owner=owner, reason=flaw))
-        return not flaw
+        if problem:
+            self._ctx.report(BadDocument(owner=owner, reason=problem))
+        return not problem
 
     def _hold(self, owner: str, document: Document) -> None:
         job_id, named = document.id, document.fleet_roster
@@ -113,7 +113,7 @@ class HeldDocuments:
         return [
             (held.owner, held.document) for held in self._held.values()
             if rosters.has(held.document.fleet_roster)
-            or rosters.flaw(held.document.fleet_roster, held.document.roster, met=True)
+            or rosters.problem_with(held.document.fleet_roster, held.document.roster, met=True)
         ]  # fmt: skip
 
     def _want(self) -> None:

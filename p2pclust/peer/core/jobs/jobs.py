@@ -71,7 +71,6 @@ class Abstentions:
             self._ctx.report(Abstains(*document.named, reason=reason))
 
     def forget(self, job_id: str) -> None:
-        """Forget a job."""
         self._said.pop(job_id, None)
 
 

@@ -138,7 +138,6 @@ class MemberTable:
 
     @property
     def incarnation(self) -> int:
-        """The incarnation of this peer."""
         return self._me.incarnation
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Membership rumours: claims about members that are being passed on, and how often each still is.
+"""Membership rumours, apart from the table of members: what is still to be passed on, and how often, whatever it means.
 
 On a full mesh a claim is sent often enough to reach all peers by some way. On a sparse overlay this peer may be a
 neighbour's only source, so it sends each claim to every neighbour a few times: messages get lost.

@@ -118,7 +118,7 @@ class OwnLife:
         return self._first or member.replied or self._late()
 
     def _late(self) -> bool:
-        """Return whether other peers' word about an earlier life is not believed any more."""
+        """Return whether other peers' word about an earlier life is no longer believed."""
         return self._ctx.now - self._began_at > self._ctx.timing.patience_s
 
     def _announce(self, incarnation: int) -> None:

@@ -147,7 +147,7 @@ class Probes:
                 self._waiting[message.seq].silent_helpers -= 1  # it is well: the silence is not our own fault
 
     def forget(self, name: str) -> None:
-        """End the probes of a member: its silence proves nothing any more."""
+        """End the probes of a member: its silence no longer proves anything."""
         for seq in [seq for seq, probe in self._waiting.items() if probe.target == name]:
             self._forget(seq)
         self._turn = [other for other in self._turn if other != name]

@@ -61,7 +61,7 @@ class AnswerPace:
         self._usual_s = max(self._usual_s, min(by_s, _MOST_LATE * timing.probe_period_s))
 
     def forget(self) -> None:
-        """Give former observations less weight; to be called with each probe. If no answers come any more, none is slow."""
+        """Give former observations less weight; to be called with each probe. If answers no longer come, none is slow."""
         self._usual_s *= _KEPT
 
     @property
@@ -97,7 +97,6 @@ class Suspicions:
         return self.planned_s + 2 * self._pace.more_s(self._ctx.preset)
 
     def begin(self, member: Member, by: str) -> None:
-        """Begin a suspicion of a member."""
         member.suspected_at, member.suspected_by = self._ctx.now, by
         member.confirmed_by.clear()
         self._ctx.set_timer(("member", "suspicion", member.name), self._factor(member) * self.shortest_s)
@@ -114,7 +113,6 @@ class Suspicions:
         return True
 
     def end(self, member: Member) -> None:
-        """End a suspicion."""
         member.suspected_by = ""
         self._ctx.timers.cancel(("member", "suspicion", member.name))
         for part in (1, 2):

@@ -104,13 +104,11 @@ class AggregatorTerm:
         self._timer: TimerKey = ("job", self._document.id, "tick")
 
     def begin(self) -> None:
-        """Begin the term."""
         self._describe()
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s)
         self._invitations.heartbeat(self._round)
 
     def end(self) -> None:
-        """End the term."""
         self._ctx.timers.cancel(self._timer)
 
     def blobs_in_use(self) -> list[bytes]:
@@ -320,7 +318,7 @@ class AggregatorTerm:
             self.look()
 
     def look(self) -> None:
-        """End the round, or the job, if nothing is missing any more."""
+        """End the round, or the job, if nothing is missing now."""
         opened = self._round
         if opened is None or opened.combining:
             return

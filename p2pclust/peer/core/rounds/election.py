@@ -222,7 +222,7 @@ class Election:
         return self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
 
     def revoked(self, name: str) -> None:
-        """Discard the votes of a revoked peer, and do not follow it any more."""
+        """Discard the votes of a revoked peer, and no longer follow it."""
         self._votes.pop(name, None)
         self._prevotes.pop(name, None)
         if name == self.aggregator:

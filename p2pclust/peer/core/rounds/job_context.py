@@ -1,4 +1,4 @@
-"""What the machines of one job share."""
+"""What the machines of one job share; in a module of its own, because all of them import it and it imports none."""
 
 from __future__ import annotations
 

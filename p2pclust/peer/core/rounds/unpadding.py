@@ -84,7 +84,7 @@ class SecureTerm:
         self._closing = closing = _Closing(opened.ref, opened.round, secure, abstained, resumes=False)
         restarted = [index for index, reason in abstained.items() if reason == NEW_KEYS]
         waits = self._document.treatment.missing == "all"
-        if flaw := self._flaw(secure, as_mask(opened.contributors())):
+        if flaw := self._problem_with(secure, as_mask(opened.contributors())):
             self._renew(closing, (), flaw)
         elif lost := [index for index in restarted if waits or index in secure.keepers]:
             self._renew(closing, (), f"{self._names(lost)} restarted")
@@ -104,12 +104,12 @@ class SecureTerm:
         revoked = [index for index in parts if self._job.bars(self._document.roster[index])]
         if revoked:  # while the sum was made
             self._renew(closing, (), f"{self._names(revoked[:1])} was revoked, or has new keys")
-        elif outcome.ref is None or (flaw := self._flaw(closing.secure, members)):
+        elif outcome.ref is None or (flaw := self._problem_with(closing.secure, members)):
             self._renew(closing, (), flaw if outcome.ref is not None else "no contribution could be read")
         else:
             self._ask(closing, members, outcome.ref)
 
-    def _flaw(self, secure: SecureInfo, members: int) -> str:
+    def _problem_with(self, secure: SecureInfo, members: int) -> str:
         """Return why the sum of these peers may not be revealed, or an empty string."""
         members = secure.revealable(members)
         if members.bit_count() < secure.cohort:
@@ -186,7 +186,11 @@ class SecureTerm:
     def _may_be(self, closing: _Closing, members: int) -> bool:
         """Return whether a set that a keeper names may be the one of the round that is resumed."""
         within = not members & ~as_mask(closing.secure.asked)
-        return within and not self._flaw(closing.secure, members) and self._notes.allows(closing.state.digest, members)
+        return (
+            within
+            and not self._problem_with(closing.secure, members)
+            and self._notes.allows(closing.state.digest, members)
+        )
 
     def blob_ready(self, digest: bytes) -> None:
         """Take an answer whose blob is complete now."""

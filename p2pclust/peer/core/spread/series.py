@@ -225,7 +225,7 @@ class Series:
         return older
 
     def _settle(self, job_id: str) -> None:
-        """Expect no census after a turn any more."""
+        """Stop expecting a census after a turn."""
         self._pauses.end(job_id)
         self.waits_until.pop(job_id, None)
         for census_id in [census_id for census_id, d in self._expected.items() if d.id == job_id]:

@@ -1,4 +1,4 @@
-"""Tombstones: jobs that must never begin again at this peer, because it deleted its ballot and register.
+"""Tombstones: one rule, in one place, for all who delete a job: it must never begin again at this peer.
 
 One rule for the whole core: before a ballot or register is deleted, or in the same batch, a tombstone is on disk. A job
 that began again would vote in a term in which this store has voted, and could end a second time with other bits. Facts of
