@@ -159,12 +159,12 @@ def make_trace(kind: str, names: Sequence[str], rng: np.random.Generator, **opti
     Parameters
     ----------
     kind, names, rng, **options
-        As for :func:`p2pclust.lab.topology.make_overlay`; the same state of the generator gives its trace.
+        As for :func:`p2pclust.overlay.make_overlay`; the same state of the generator gives its trace.
 
     Raises
     ------
     UsageError
-        As :func:`p2pclust.lab.topology.make_overlay` does.
+        As :func:`p2pclust.overlay.make_overlay` does.
 
     Examples
     --------

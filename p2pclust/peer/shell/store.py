@@ -4,7 +4,7 @@ A file in which SQLite, its structure check or a checksum finds damage is set as
 store with a new id: a peer with a new store id contributes, but counts for no majority of the jobs it was part of. To
 guess which rows are good could make it vote twice. The same holds for a log (`row_log.py`, and SQLite's own) with damage
 before its last commit. A power cut can damage the last commit itself, or leave a log that ends early; if the peer relied on
-such a commit, the number of commits in a separate file shows it (`commits.py`): the store keeps its rows and takes a new
+such a commit, the number of commits in a separate file shows it (`Commits`): the store keeps its rows and takes a new
 id. An older copy of all files of a store is noticed by other peers only. A blob that a register names was whole and synced
 before its row was written, so a wrong digest of such a blob is damage as well; other blobs do not matter.
 """
