@@ -48,7 +48,7 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, st
             lines.append((top, f"{_table(location[:-1])}key {location[-1]!r} is missing{_example(location, model)}"))
         else:
             key, table = _key(location)
-            lines.append((top, f"{_table(table)}{key} = {_shown(detail['input'])}: {_expected(kind, detail, model)}"))
+            lines.append((top, f"{_table(table)}{key} = {shown(detail['input'])}: {_expected(kind, detail, model)}"))
     return lines
 
 
@@ -134,7 +134,7 @@ def _expected(kind: str, detail: Mapping[str, Any], model: type[BaseModel]) -> s
     return str(detail["msg"])
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a value about as in the file, in at most 40 characters."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else text[:37] + "..."

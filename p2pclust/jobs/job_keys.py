@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_v
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.explain import explain
+from p2pclust.jobs.explain import explain, shown
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_table
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.protocols.engine import exclusions
@@ -187,12 +187,15 @@ class JobSpec(TomlTable):
 def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:
     """Return what is wrong about the values of a protocol's own parameters: their types, or what the protocol says."""
     from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415 - as in fields.known_protocol
+    from p2pclust.protocols.engine.registry import build, package_of  # noqa: PLC0415
 
     types = parameter_types(kind)
-    problems = [f"{name} = {value!r}: {flaw}" for name, value in own.items() if (flaw := type_flaw(types[name], value))]
+    wrong = {name: flaw for name, value in own.items() if (flaw := type_flaw(types[name], value))}
+    problems = [f"{name} = {shown(own[name])}: {flaw}" for name, flaw in wrong.items()]
     if not problems:
+        numbered = {"n_clusters": clusters or 1} if "n_clusters" in types else {}
         try:
-            kind(**({"n_clusters": clusters or 1} if "n_clusters" in types else {}), **own)
+            build(kind.id, {**numbered, **own}, package_of(kind.id))
         except UsageError as error:
             problems.append(str(error))
     return problems

@@ -246,7 +246,7 @@ def test_it_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app(["protocols", "--json"])
     told = json.loads(capsys.readouterr().out)["protocols"][-1]
-    assert (told["id"], told["paper_name"], told["parameters"]["noise"]) == ("noisy-cm", "(p2pclust-noisy 1.0)", 0.1)
+    assert (told["id"], told["package"], told["parameters"]["noise"]) == ("noisy-cm", "p2pclust-noisy 1.0", 0.1)
     assert told["what"] == "K-means with noise added to each peer's sums."
     assert clusterings()[-1] == "noisy-cm"
 

@@ -34,7 +34,8 @@ def protocols(as_json: AsJson = False) -> None:
     for heading, ratio in (("id", None), ("what it is", 2), ("what a peer reveals", 3), ("it stops when", 1)):
         shown.add_column(heading, ratio=ratio, no_wrap=heading == "id")
     for one in listed:
-        shown.add_row(one["id"], one["what"], one["reveals"] + _SECURED * one["secure"], one["stops"])
+        by = f" ({one['package']})" if one["package"] else ""
+        shown.add_row(one["id"], one["what"] + by, one["reveals"] + _SECURED * one["secure"], one["stops"])
     stdout().print(shown)
 
 
@@ -43,15 +44,15 @@ def _described(name: str) -> dict[str, Any]:
     from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415
     from p2pclust.protocols.engine.registry import package_of, parameters_of  # noqa: PLC0415
 
-    by = f" ({package_of(name)})" if package_of(name) else ""
+    named = {"id": name, "package": package_of(name)}
     try:
         kind = clustering_class(name)
     except UsageError as error:
-        return {"id": name, "what": f"cannot be used{by}", "reveals": str(error), "stops": "", "secure": False}
+        return {**named, "what": "cannot be used", "reveals": str(error), "stops": "", "secure": False}
     parameters = parameters_of(kind)
     return {
-        "id": name,
-        "what": (kind.__doc__ or "").strip().partition("\n")[0] + by,
+        **named,
+        "what": (kind.__doc__ or "").strip().partition("\n")[0],
         "reveals": kind.reveals or "not declared",
         "stops": kind.stops + (", or after max_rounds" if "max_rounds" in parameters else ""),
         "secure": _can_be_secured(kind),
