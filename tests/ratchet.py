@@ -33,11 +33,11 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61768,
-    "laboratory: lines": 32700,
-    "statements": 56122,
-    "functions": 6081,
-    "modules under 100 lines": 168,
+    "product: lines": 61274,
+    "laboratory: lines": 32396,
+    "statements": 55508,
+    "functions": 6039,
+    "modules under 100 lines": 125,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 209,
     "a peer after one job: their lines": 36637,
