@@ -40,7 +40,7 @@ FOUND_BY = {
     "released-set-not-reported": (44, "P6: "),
     "open-context-forgotten": (2, "the job failed: "),
     "sum-of-one": (2, "the job failed: "),
-    "cohort-not-of-the-set": (58, "P4: "),
+    "cohort-not-of-the-set": (222, "P4: "),
     "second-set-for-a-state": (53, "P2: "),
     "keys-never-forgotten": (1, "P1: "),
     "sets-compared-in-pairs": (19, "P4"),
