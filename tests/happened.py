@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 
 #: Keys that a test does not care about.
 ELSE = {
@@ -14,6 +14,6 @@ ELSE = {
 }  # fmt: skip
 
 
-def happened(event: Mapping[str, Any]) -> Event:
+def happened(event: Mapping[str, Any]) -> RunEvent:
     """Return an event; a report on another peer is of that peer, unless `by` says which peer reports it."""
-    return Event.of(event if event["verb"] == "fault" else {"t": 0.0, **ELSE, **event})
+    return RunEvent.of(event if event["verb"] == "fault" else {"t": 0.0, **ELSE, **event})

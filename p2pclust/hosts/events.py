@@ -128,7 +128,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobEnded:
     """The job has ended at the peer, or (round -1) the peer does not keep it."""
 
     job: str
@@ -143,7 +143,7 @@ class Ended:
 
 
 _KINDS: Final[Mapping[str, Callable[..., Any]]] = {
-    "standing": Standing, "finished": Ended, "combined": Combined, "phase": Phase, "abstains": Abstains,
+    "standing": Standing, "finished": JobEnded, "combined": Combined, "phase": Phase, "abstains": Abstains,
     "elected": Elected, "waiting": WaitsForMajority,
 }  # fmt: skip
 _WORDS: Final = {

@@ -119,7 +119,7 @@ def _carry_out(
     from p2pclust.lab.commands.show.summary import summarise  # noqa: PLC0415
     from p2pclust.lab.live.shown import FollowedRun  # noqa: PLC0415
     from p2pclust.lab.pictures import canvas  # noqa: PLC0415
-    from p2pclust.lab.run.events import Event  # noqa: PLC0415
+    from p2pclust.lab.run.events import RunEvent  # noqa: PLC0415
     from p2pclust.lab.run.scene import OPENING, Scene  # noqa: PLC0415
     from p2pclust.lab.scenario.run import carry_out  # noqa: PLC0415
 
@@ -139,7 +139,7 @@ def _carry_out(
                 return
             watch, followed = shown[0]
             with followed.changing():
-                watch.take(Event.of(event))
+                watch.take(RunEvent.of(event))
 
         def measure() -> None:
             shown[0][0].close()

@@ -16,7 +16,7 @@ from p2pclust.hosts.client import Connection
 from p2pclust.hosts.events import Combined
 from p2pclust.hosts.submission import fetch
 from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.lab.run.events import Awaited, Device, Event, JobOver, LinksKnown, Sent, Submitted
+from p2pclust.lab.run.events import Awaited, DeviceNews, JobOver, JobSubmitted, LinksKnown, RunEvent, Sent
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.round_reports import Elected, WaitsForMajority
@@ -53,49 +53,49 @@ class AnswerReader:
     _terms: dict[str, int] = field(default_factory=dict)  # the newest of each job that was an event
     _links: Any = ()  # of the last answer
 
-    def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+    def events(self, t: float, answer: Mapping[str, Any]) -> Iterator[RunEvent]:
         """Return what is new in an answer to ``status``."""
         yield from self._of_members(t, answer)
         links = answer.get("links", self._links)  # older peers do not say
         if links != self._links:
             self._links = links
-            yield Event(t, "", "overlay", LinksKnown(links))
+            yield RunEvent(t, "", "overlay", LinksKnown(links))
         yield from self._of_jobs(t, answer)
         yield from self.aside(t, answer)
 
-    def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+    def aside(self, t: float, answer: Mapping[str, Any]) -> Iterator[RunEvent]:
         """Return what only that peer knows: what it has sent, and as an aggregator the peers that it waits for."""
         own = answer["peer"]
         if "counters" in answer:
-            yield Event(t, own, "sent", Sent(answer["counters"]["bytes_sent"]))
+            yield RunEvent(t, own, "sent", Sent(answer["counters"]["bytes_sent"]))
         for job in answer["jobs"]:
             if job["job"] in self._jobs and job["aggregator"] == own and job["phase"] not in _OVER:
-                yield Event(t, own, "waits", Awaited(job["job"], job["waits_for"]))
+                yield RunEvent(t, own, "waits", Awaited(job["job"], job["waits_for"]))
 
-    def elections(self, t: float, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[Event]:
+    def elections(self, t: float, job: str, terms: Iterable[tuple[int, str]]) -> Iterator[RunEvent]:
         """Return the elections that are new: of each term, its number and its aggregator."""
         for term, name in terms:
             if term > self._terms.get(job, -1):
                 self._terms[job] = term
-                yield Event(t, name, "elected", Elected(job, None, term, round=0, votes=0, of=0))
+                yield RunEvent(t, name, "elected", Elected(job, None, term, round=0, votes=0, of=0))
 
-    def _of_members(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+    def _of_members(self, t: float, answer: Mapping[str, Any]) -> Iterator[RunEvent]:
         own = answer["peer"]
         for name, status in ((own, "alive"), *((one["name"], one["status"]) for one in answer["members"])):
             before = self._statuses.get(name)
             self._statuses[name] = status
             if before is None:
-                yield Event(t, name, "enrolled", Device())
+                yield RunEvent(t, name, "enrolled", DeviceNews())
             if status == before:
                 continue
             if name == own or (status == "alive" and before in ("dead", "left")):
-                yield Event(t, name, "started", Device())
+                yield RunEvent(t, name, "started", DeviceNews())
             elif status == "left":
-                yield Event(t, name, "exited", Device(code=0))
+                yield RunEvent(t, name, "exited", DeviceNews(code=0))
             elif status in ("alive", "suspect", "dead"):
-                yield Event(t, own, "member", MemberChanged(name, status, before or "", incarnation=0))
+                yield RunEvent(t, own, "member", MemberChanged(name, status, before or "", incarnation=0))
 
-    def _of_jobs(self, t: float, answer: Mapping[str, Any]) -> Iterator[Event]:
+    def _of_jobs(self, t: float, answer: Mapping[str, Any]) -> Iterator[RunEvent]:
         listed = [job for job in answer["jobs"] if not job["within"]]
         if self.job:
             listed = [job for job in listed if job["job"] == self.job or self.job in (job["series"], job.get("name"))]
@@ -106,26 +106,26 @@ class AnswerReader:
             if job["job"] not in self._passed:
                 yield from self._of_job(t, answer["peer"], job)
 
-    def _of_job(self, t: float, asked: str, job: dict[str, Any]) -> Iterator[Event]:
+    def _of_job(self, t: float, asked: str, job: dict[str, Any]) -> Iterator[RunEvent]:
         named, roster, before = job["job"], job["roster"], self._jobs.get(job["job"])
         if before is not None and before["phase"] in _OVER:
             return
         self._jobs[named] = job
         if before is None:
-            yield Event(t, job["submitter"], "submitted", Submitted(named, roster, [job["protocol"]]))
+            yield RunEvent(t, job["submitter"], "submitted", JobSubmitted(named, roster, [job["protocol"]]))
         leader = job["aggregator"]
         if leader:
             yield from self.elections(t, named, [(job["term"], leader)])
         if job["round"] > (0 if before is None else before["round"]):
-            yield Event(t, leader, "combined", Combined(named, job["round"] - 1, roster))
+            yield RunEvent(t, leader, "combined", Combined(named, job["round"] - 1, roster))
         if job["phase"] in _OVER:
-            yield Event(t, asked, "ended", JobOver(named, job["phase"], job["reason"]))
+            yield RunEvent(t, asked, "ended", JobOver(named, job["phase"], job["reason"]))
             return
         if leader != asked:  # it does not know whose answer is missing, but who is away
-            yield Event(t, asked, "waits", Awaited(named, job["absent"]))
+            yield RunEvent(t, asked, "waits", Awaited(named, job["absent"]))
         present, of = len(roster) - len(job["absent"]), len(roster)
         if present < majority(of):
-            yield Event(t, asked, "waiting", WaitsForMajority(named, None, present, of))
+            yield RunEvent(t, asked, "waiting", WaitsForMajority(named, None, present, of))
 
 
 class FleetFollower:
@@ -200,7 +200,7 @@ class FleetFollower:
             with self._shown.changing() as run:
                 run.take(event)
 
-    def _known(self, client: Connection, event: Event) -> list[Event]:
+    def _known(self, client: Connection, event: RunEvent) -> list[RunEvent]:
         """Add to a round that was closed what the peer says of it: who contributed, how far the centers moved, elections."""
         if not isinstance(event.what, Combined):
             return [event]

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from p2pclust.errors import UsageError
 from p2pclust.lab.live.snapshot import Player, snapshot
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.run.state import RunState
 
@@ -35,10 +35,10 @@ class FollowedRun:
 
     Examples
     --------
-    >>> from p2pclust.lab.run.events import Device
+    >>> from p2pclust.lab.run.events import DeviceNews
     >>> run = FollowedRun(scene := Scene("one peer", "", {"a": ""}), scene.begun(), mode="run")
     >>> with run.changing() as state:
-    ...     _ = state.take(Event(1.0, "a", "started", Device()))
+    ...     _ = state.take(RunEvent(1.0, "a", "started", DeviceNews()))
     >>> '"status":"alive"' in run.to_json()
     True
     """
@@ -90,7 +90,7 @@ class Replay:
     Parameters
     ----------
     scene : Scene
-    events : sequence of Event
+    events : sequence of RunEvent
         In order of time.
     speed : float
         Seconds of the run in one second.
@@ -99,9 +99,9 @@ class Replay:
 
     Examples
     --------
-    >>> from p2pclust.lab.run.events import Device
+    >>> from p2pclust.lab.run.events import DeviceNews
     >>> clock = [0.0]
-    >>> events = [Event(1.0, "a", "started", Device()), Event(4.0, "a", "exited", Device(code=-9))]
+    >>> events = [RunEvent(1.0, "a", "started", DeviceNews()), RunEvent(4.0, "a", "exited", DeviceNews(code=-9))]
     >>> replay = Replay(Scene("one peer", "", {"a": ""}), events, 2.0, now=lambda: clock[0])
     >>> clock[0] = 1.0
     >>> replay.tick()
@@ -113,7 +113,7 @@ class Replay:
     """
 
     def __init__(
-        self, scene: Scene, events: Sequence[Event], speed: float = 1.0,
+        self, scene: Scene, events: Sequence[RunEvent], speed: float = 1.0,
         *, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._scene, self._events = scene, sorted(events, key=lambda event: event.t)

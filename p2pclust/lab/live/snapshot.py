@@ -123,10 +123,10 @@ def snapshot(
 
     Examples
     --------
-    >>> from p2pclust.lab.run.events import Device, Event
+    >>> from p2pclust.lab.run.events import DeviceNews, RunEvent
     >>> scene = Scene("two peers", "", {"a": "", "b": ""}, [["llf-cm"]])
     >>> run = scene.begun()
-    >>> _ = run.take(Event(0.5, "a", "started", Device()))
+    >>> _ = run.take(RunEvent(0.5, "a", "started", DeviceNews()))
     >>> [(device.name, device.status) for device in snapshot(scene, run, mode="run").devices]
     [('a', 'alive'), ('b', 'starting')]
     """

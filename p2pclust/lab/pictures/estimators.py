@@ -17,7 +17,7 @@ from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, can_draw, new_f
 from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
 from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
 from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawing
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.testbed.spec import FleetResult, FleetSpec
 from p2pclust.overlay import Overlay
@@ -45,7 +45,7 @@ class FleetRun:
             links = Overlay(names, tuple(itertools.combinations(names, 2)), kind="full")
         else:
             links = Overlay(names, tuple((name, other) for name, near in spec.overlay.items() for other in near))
-        return cls(links, RunState.of(map(Event.of, result.events), names))
+        return cls(links, RunState.of(map(RunEvent.of, result.events), names))
 
 
 def centers(this: Any, X: ArrayLike | None, ax: Axes | None) -> Axes:

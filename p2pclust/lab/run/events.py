@@ -1,4 +1,4 @@
-"""What happens in a run, typed. `Event.of` reads a line of ``events.jsonl``; no other code reads its keys.
+"""What happens in a run, typed. `RunEvent.of` reads a line of ``events.jsonl``; no other code reads its keys.
 
 What the core of a peer reports is its report (`p2pclust.peer.core.reports`). The classes here are what the testbed and the
 processes of peers add, and what `p2pclust.lab.live.ask` finds in the answers of a standing fleet.
@@ -15,7 +15,7 @@ from p2pclust.peer.core import reports, round_reports
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceNews:
     """Something about a peer's process or device, which its verb names; with the reason, or the exit code."""
 
     reason: str = ""
@@ -88,7 +88,7 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class JobSubmitted:
     """A job was submitted; of one that a standing fleet has, `stages` are the ids of its protocols."""
 
     job: str
@@ -127,8 +127,8 @@ _OF_DEVICES: Final = (
     "recovered", "enrolled",
 )  # fmt: skip
 _KINDS: Final[dict[str, type[Any]]] = {
-    **dict.fromkeys(_OF_DEVICES, Device), "refused-stranger": Stranger, "fault": FaultStruck, "link": LinkChanged,
-    "load": Load, "energy": Energy, "submitted": Submitted, "centers": CentersShown, "combined": Combined,
+    **dict.fromkeys(_OF_DEVICES, DeviceNews), "refused-stranger": Stranger, "fault": FaultStruck, "link": LinkChanged,
+    "load": Load, "energy": Energy, "submitted": JobSubmitted, "centers": CentersShown, "combined": Combined,
     "sent": Sent, "waits": Awaited, "ended": JobOver, "overlay": LinksKnown,
     **{
         kind.verb: kind
@@ -146,14 +146,14 @@ _RENAMED: Final = {"asleep": (("reason", "why"),), "recovered": (("reason", "fro
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEvent:
     """Something that happened at a second of the run, at a peer or (empty) nowhere in particular.
 
     `what` is of the class that the verb has here, or None for a verb that no reader knows.
 
     Examples
     --------
-    >>> event = Event.of({"t": 1.5, "peer": "b", "by": "a", "verb": "left-out", "job": "j", "round": 4})
+    >>> event = RunEvent.of({"t": 1.5, "peer": "b", "by": "a", "verb": "left-out", "job": "j", "round": 4})
     >>> event.peer, event.subject, event.what
     ('a', 'b', LeftOut(job='j', within=None, round=4, peer='b', busy=None))
     """
@@ -164,15 +164,15 @@ class Event:
     what: Any
 
     @staticmethod
-    def of(event: Mapping[str, Any]) -> Event:
+    def of(event: Mapping[str, Any]) -> RunEvent:
         """Read an event of a log; raise KeyError if a field is missing."""
         t, peer, verb = float(event["t"]), str(event.get("peer") or ""), str(event["verb"])
         if verb not in _KINDS:
-            return Event(t, peer, verb, None)
+            return RunEvent(t, peer, verb, None)
         kind = _KINDS[verb]
         what = read(kind, event, _RENAMED.get(verb, ()))
         # A report on another peer has that peer as its `peer`, and the one that reports as `by`.
-        return Event(t, str(event.get("by", "")) if "peer" in kind.__slots__ else peer, verb, what)
+        return RunEvent(t, str(event.get("by", "")) if "peer" in kind.__slots__ else peer, verb, what)
 
     @property
     def subject(self) -> str:

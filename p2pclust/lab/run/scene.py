@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pclust.errors import DataError, UsageError
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 
 #: The verb of the event that a run begins its log with.
@@ -81,7 +81,7 @@ class Scene:
         )
 
 
-def recorded(directory: Path) -> tuple[Scene, list[Event]]:
+def recorded(directory: Path) -> tuple[Scene, list[RunEvent]]:
     """Return the scene and the events of a run, from the folder that it wrote.
 
     Raises
@@ -103,14 +103,14 @@ def recorded(directory: Path) -> tuple[Scene, list[Event]]:
         raise DataError(f"{file}: cannot be read ({error}): it is the events.jsonl of a run?") from None
     if not events or events[0]["verb"] != OPENING:
         raise DataError(f"{file}: its first line does not describe the fleet: run the scenario again with this release")
-    found: list[Event] = []
+    found: list[RunEvent] = []
     read = 0
     try:
         scene = Scene.of_event(events[0])
         run = scene.begun()
         for event in events[1:]:  # so that a replay meets nothing that it cannot follow
             read += 1
-            found.append(Event.of(event))
+            found.append(RunEvent.of(event))
             run.take(found[-1])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         what = "an event of a run" if read else "the description of a fleet"

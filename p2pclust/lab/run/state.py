@@ -16,17 +16,17 @@ from p2pclust.hosts.events import Combined
 from p2pclust.lab.run.events import (
     Awaited,
     CentersShown,
-    Device,
+    DeviceNews,
     Energy,
-    Event,
     FaultStruck,
     JobOver,
+    JobSubmitted,
     LinkChanged,
     LinksKnown,
     Load,
+    RunEvent,
     Sent,
     Stranger,
-    Submitted,
 )
 from p2pclust.lab.run.views import AWAY, GroupView, JobView, Mark, PeerView, RoundView, Span, Term, TermEnd
 from p2pclust.peer.core import reports, round_reports
@@ -102,11 +102,11 @@ class RunState:
     Examples
     --------
     >>> run = RunState(["a", "b", "c"], [["llf-cm"]])
-    >>> run.take(Event(0.1, "a", "submitted", Submitted("j", ["a", "b", "c"])))
+    >>> run.take(RunEvent(0.1, "a", "submitted", JobSubmitted("j", ["a", "b", "c"])))
     'job 1 of 1 handed in at a: llf-cm, 3 peers'
-    >>> run.take(Event(0.2, "b", "elected", round_reports.Elected("j", None, term=1, round=0, votes=2, of=3)))
+    >>> run.take(RunEvent(0.2, "b", "elected", round_reports.Elected("j", None, term=1, round=0, votes=2, of=3)))
     'b aggregates term 1 (2 of 3 votes)'
-    >>> run.take(Event(2.0, "b", "fault", FaultStruck("kill"))), run.terms[0].end
+    >>> run.take(RunEvent(2.0, "b", "fault", FaultStruck("kill"))), run.terms[0].end
     ('b killed', 2.0)
     """
 
@@ -142,7 +142,7 @@ class RunState:
         self._roster_serial = 0
 
     @classmethod
-    def of(cls, events: Iterable[Event], names: Sequence[str], **how: Any) -> RunState:
+    def of(cls, events: Iterable[RunEvent], names: Sequence[str], **how: Any) -> RunState:
         """Return the last state of a run that is over."""
         run = cls(names, **how)
         for event in events:
@@ -228,7 +228,7 @@ class RunState:
         away = ("paused", "down", "lost", "suspect")
         return tuple(peer.name for peer in own if peer.silent or (peer.status in away and not peer.noticed))
 
-    def take(self, event: Event) -> str:
+    def take(self, event: RunEvent) -> str:
         """Follow one event; return a line about it, or an empty string if it needs none."""
         self.t = max(self.t, event.t)
         follow = None if event.what is None else getattr(self, f"_on_{event.verb.replace('-', '_')}", None)
@@ -253,7 +253,7 @@ class RunState:
         """Return the view of a peer; that of a peer outside of the fleet is not shown."""
         return self.peers.get(name) or PeerView(name)
 
-    def _on_started(self, event: Event, _: Device) -> str:
+    def _on_started(self, event: RunEvent, _: DeviceNews) -> str:
         peer = self._peer(event.peer)
         peer.lives += 1
         peer.status, peer.noticed, peer.silent = "alive", False, False
@@ -261,11 +261,11 @@ class RunState:
         _end_last(peer.away, event.t)
         return "" if peer.lives == 1 else f"{peer.name} is back, from its disk"
 
-    def _on_left(self, event: Event, _: Device) -> None:
+    def _on_left(self, event: RunEvent, _: DeviceNews) -> None:
         peer = self._peer(event.peer)
         peer.gone = event.t if peer.gone is None else peer.gone
 
-    def _on_exited(self, event: Event, told: Device) -> str:
+    def _on_exited(self, event: RunEvent, told: DeviceNews) -> str:
         peer = self._peer(event.peer)
         if told.code == 0:
             peer.status = "left" if peer.status != "finished" else "finished"
@@ -279,7 +279,7 @@ class RunState:
         how = f"by {signal.Signals(-told.code).name}" if told.code < 0 else f"with exit code {told.code}"
         return f"{peer.name} ended {how}"
 
-    def _on_member(self, event: Event, told: reports.MemberChanged) -> str:
+    def _on_member(self, event: RunEvent, told: reports.MemberChanged) -> str:
         reporter, member, status = event.peer, told.member, told.status
         if reporter in self._sees:
             if status == "alive":
@@ -304,7 +304,7 @@ class RunState:
         self._all_linked = True
         return f"{len(self.peers)} peers linked to each other"
 
-    def _on_fault(self, event: Event, told: FaultStruck) -> str:
+    def _on_fault(self, event: RunEvent, told: FaultStruck) -> str:
         done, status = _FAULTS.get(told.do, (told.do, ""))
         peer, who = self._peer(event.peer), list(told.who) or [event.peer]
         peer.status = status or peer.status
@@ -325,12 +325,12 @@ class RunState:
                 self._stopped(event, f"{name} {struck}{told.moment}{again}", name)
         return line
 
-    def _on_recovered(self, event: Event, told: Device) -> None:
+    def _on_recovered(self, event: RunEvent, told: DeviceNews) -> None:
         # Only one of the peers that were cut off together is named.
         for peer in self.peers.values() if told.reason == "cut" else [self._peer(event.peer)]:
             _relieve(peer, told.reason, event.t)
 
-    def _on_asleep(self, event: Event, told: Device) -> None:
+    def _on_asleep(self, event: RunEvent, told: DeviceNews) -> None:
         """Follow the sleep of a device, which is part of its day and needs no line."""
         peer = self._peer(event.peer)
         if peer.status in ("alive", "asleep"):
@@ -338,7 +338,7 @@ class RunState:
         self._goes(peer, event.t, f"{ASLEEP}: {told.reason}")
         self._stopped(event, f"{peer.name} went to sleep: {told.reason}")
 
-    def _on_awake(self, event: Event, _: Device) -> None:
+    def _on_awake(self, event: RunEvent, _: DeviceNews) -> None:
         peer = self._peer(event.peer)
         if peer.status in ("alive", "asleep"):
             peer.status = "alive"
@@ -346,7 +346,7 @@ class RunState:
         if peer.away and peer.away[-1].what.startswith(ASLEEP):
             _end_last(peer.away, event.t)
 
-    def _on_resumed(self, event: Event, _: Device) -> str:
+    def _on_resumed(self, event: RunEvent, _: DeviceNews) -> str:
         peer = self._peer(event.peer)
         peer.status = "alive"
         _end_last(peer.away, event.t)
@@ -363,31 +363,31 @@ class RunState:
             for job in [job for job, term in self._open.items() if term.peer == peer.name]:
                 self._end_term(job, t)
 
-    def _on_enrolled(self, event: Event, _: Device) -> None:
+    def _on_enrolled(self, event: RunEvent, _: DeviceNews) -> None:
         """Show a peer of a standing fleet that was not known before."""
         self.peers.setdefault(event.peer, PeerView(event.peer))
         self._sees.setdefault(event.peer, set())
 
-    def _on_load(self, _: Event, told: Load) -> None:
+    def _on_load(self, _: RunEvent, told: Load) -> None:
         self.load = told
         for name, sent in (told.sent or {}).items():
             self._peer(name).bytes_sent = int(sent)
 
-    def _on_sent(self, event: Event, told: Sent) -> None:
+    def _on_sent(self, event: RunEvent, told: Sent) -> None:
         self._peer(event.peer).bytes_sent = told.n_bytes
 
-    def _on_energy(self, _: Event, told: Energy) -> None:
+    def _on_energy(self, _: RunEvent, told: Energy) -> None:
         for name, used in told.used_j.items():
             peer = self._peer(name)
             peer.energy_j, peer.battery = float(used), told.left.get(name)
 
-    def _on_refused_stranger(self, event: Event, told: Stranger) -> str:
+    def _on_refused_stranger(self, event: RunEvent, told: Stranger) -> str:
         self.refusals.setdefault(event.peer, event.t)
         first = told.print not in self._strangers
         self._strangers.add(told.print)
         return f"{event.peer} refuses a stranger with the key {told.print}: {told.hint}" if first else ""
 
-    def _on_roster(self, event: Event, told: reports.RosterTaken) -> str:
+    def _on_roster(self, event: RunEvent, told: reports.RosterTaken) -> str:
         """Show each fleet roster once, at the first peer that has it."""
         first = told.serial > self._roster_serial
         self._roster_serial = max(told.serial, self._roster_serial)
@@ -400,10 +400,10 @@ class RunState:
         self.links = None if links is None else {_pair(a, b) for a, b in links}
         self.linked = {link: [Span(0.0)] for link in sorted(self.links or ())}
 
-    def _on_overlay(self, _: Event, told: LinksKnown) -> None:
+    def _on_overlay(self, _: RunEvent, told: LinksKnown) -> None:
         self._set_links(None if told.links is None else [(a, b) for a, b in told.links])
 
-    def _on_link(self, event: Event, told: LinkChanged) -> str:
+    def _on_link(self, event: RunEvent, told: LinkChanged) -> str:
         link = _pair(event.peer, told.to)
         spans = self.linked.get(link, [])
         if not told.up:
@@ -416,7 +416,7 @@ class RunState:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _on_submitted(self, event: Event, told: Submitted) -> str:
+    def _on_submitted(self, event: RunEvent, told: JobSubmitted) -> str:
         if told.job in self.by_id:
             return ""
         if len(self.by_id) == len(self.jobs):
@@ -433,7 +433,7 @@ class RunState:
         at = f" at {event.peer}" if event.peer else ""
         return f"job {self.job_number} of {len(self.jobs)} handed in{at}: {job.protocol}, {job.n_peers} peers"
 
-    def _on_elected(self, event: Event, told: round_reports.Elected) -> str:
+    def _on_elected(self, event: RunEvent, told: round_reports.Elected) -> str:
         terms = self._terms.setdefault(told.job, [])
         for before in terms[-1:]:
             before.until = event.t
@@ -457,35 +457,35 @@ class RunState:
         if (term := self._open.pop(job, None)) is not None:
             term.end = max(t, term.start)
 
-    def _stopped(self, event: Event, why: str, name: str = "", job: str = "") -> None:
+    def _stopped(self, event: RunEvent, why: str, name: str = "", job: str = "") -> None:
         """Note why a peer aggregates no longer, in the terms that it could have gone on with."""
         for term in [one for of_job, terms in self._terms.items() if job in ("", of_job) for one in terms[-2:]]:
             if term.peer == (name or event.peer) and not term.why and term.start <= event.t <= term.until:
                 term.why, term.stopped = why, event.t
 
-    def _on_deposed(self, event: Event, told: round_reports.Deposed) -> None:
+    def _on_deposed(self, event: RunEvent, told: round_reports.Deposed) -> None:
         why = f"{event.peer} was deposed: term {told.term} had begun while it aggregated"
         self._stopped(event, why, job=told.job)
 
-    def _on_unable(self, event: Event, told: round_reports.Unable) -> str:
+    def _on_unable(self, event: RunEvent, told: round_reports.Unable) -> str:
         self._stopped(event, f"{event.peer} could not go on: {told.reason}", job=told.job)
         if told.job in self.by_id:
             self.by_id[told.job].tried[event.peer] = told.reason
         return f"{event.peer} cannot go on with the job: {told.reason}"
 
-    def _on_phase(self, event: Event, told: round_reports.PhaseBegun) -> None:
+    def _on_phase(self, event: RunEvent, told: round_reports.PhaseBegun) -> None:
         self._peer(event.peer).round = told.round
         if told.job in self.by_id:
             job = self.by_id[told.job]
             job.opened = max(job.opened, told.round)
 
-    def _on_averaged(self, _: Event, told: round_reports.Averaged) -> None:
+    def _on_averaged(self, _: RunEvent, told: round_reports.Averaged) -> None:
         if told.job in self.by_id:
             job = self.by_id[told.job]
             job.reached = max(job.reached or 0.0, told.reached)
             job.ticks[told.round] = told.ticks
 
-    def _on_combined(self, event: Event, told: Combined) -> str:
+    def _on_combined(self, event: RunEvent, told: Combined) -> str:
         _end_last(self.waits, event.t)
         for term in self._terms.get(told.job, ())[-2:]:  # a deposed aggregator may close a round late
             if term.number == told.term and told.round > term.last:
@@ -523,7 +523,7 @@ class RunState:
             line += f"; next is {job.stage}"
         return line
 
-    def _on_finished(self, event: Event, told: reports.JobFinished) -> str:
+    def _on_finished(self, event: RunEvent, told: reports.JobFinished) -> str:
         _end_last(self.waits, event.t)
         if told.job in self._open and self._open[told.job].peer == event.peer:
             self._end_term(told.job, event.t)
@@ -537,7 +537,7 @@ class RunState:
         self._peer(event.peer).status = "finished"
         return f"job {self.job_number} is finished: a majority holds the final state" if first else ""
 
-    def _on_ended(self, event: Event, told: JobOver) -> str:
+    def _on_ended(self, event: RunEvent, told: JobOver) -> str:
         """Follow the end of a job of a standing fleet, as one peer reports it."""
         job = self.by_id.get(told.job)
         if job is None:
@@ -548,7 +548,7 @@ class RunState:
                 job.finished.setdefault(name, event.t)
         return f"job {self.job_number} is {told.outcome}" + (f": {told.reason}" if told.reason else "")
 
-    def _on_waiting(self, event: Event, told: round_reports.WaitsForMajority) -> str:
+    def _on_waiting(self, event: RunEvent, told: round_reports.WaitsForMajority) -> str:
         """Show each count once until another event comes: the parts of a fleet that was cut wait with different counts."""
         why = f"only {told.present} of {told.of} peers were in reach, fewer than a majority: {event.peer} stepped down"
         self._stopped(event, why, job=told.job)
@@ -566,20 +566,20 @@ class RunState:
         self._waiting.add(line)
         return "" if said else f"{line}, as {event.peer} sees it"
 
-    def _on_circle(self, event: Event, told: round_reports.EpochBegun) -> str:
+    def _on_circle(self, event: RunEvent, told: round_reports.EpochBegun) -> str:
         job = self.by_id.get(told.job)
         return "" if job is None else f"{event.peer} begins the round anew, with {len(told.members)} of {job.n_peers}"
 
-    def _on_relayed(self, _: Event, told: round_reports.Relayed) -> str:
+    def _on_relayed(self, _: RunEvent, told: round_reports.Relayed) -> str:
         self._peer(told.peer).silent = True
         through = f": asked through {', '.join(told.via)}" if told.via else ""
         return f"{told.peer} stays silent in round {told.round}{through}"
 
-    def _on_waits(self, _: Event, told: Awaited) -> None:
+    def _on_waits(self, _: RunEvent, told: Awaited) -> None:
         if told.job in self.by_id:
             self.by_id[told.job].waits_for = tuple(told.peers)
 
-    def _on_centers(self, _: Event, told: CentersShown) -> None:
+    def _on_centers(self, _: RunEvent, told: CentersShown) -> None:
         if told.job in self.by_id:
             self.by_id[told.job].show_centers(told.round, told.centers)
 

@@ -18,7 +18,7 @@ from p2pclust.errors import FleetError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.requests import request_of
 from p2pclust.lab.links.shaping import Shape
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.scene import Scene
 from p2pclust.lab.scenario.file.availability import longest_sleep_s, make_rests
 from p2pclust.lab.scenario.file.faults import away_s, planned
@@ -161,14 +161,14 @@ def checked_run(scenario: Scenario) -> CheckedRun:
 
 def _record(
     backend: FleetRunner, spec: FleetSpec, file: Path, first: Sequence[LogLine], on_event: OnEvent | None
-) -> tuple[FleetResult, list[Event]]:
+) -> tuple[FleetResult, list[RunEvent]]:
     """Run the fleet; log its events, after those in `first`, to a file."""
     began = time.monotonic()
-    events: list[Event] = []
+    events: list[RunEvent] = []
     with folder.event_log(file) as log:
 
         def keep(event: LogLine) -> None:
-            events.append(Event.of(event))
+            events.append(RunEvent.of(event))
             log(event)
             if on_event is not None:
                 on_event(event)
@@ -194,7 +194,7 @@ def _judge(scenario: Scenario, result: Mapping[str, Any]) -> list[dict[str, Any]
 
 def _write(
     out: Path, run: CheckedRun, measured: Mapping[str, Any], found: FleetResult, evidence: Sequence[Evidence],
-    events: Sequence[Event], attacked: Sequence[AuditedJob],
+    events: Sequence[RunEvent], attacked: Sequence[AuditedJob],
 ) -> dict[str, Any]:  # fmt: skip
     """Write all files but the log of events and the audit; return the content of ``result.json``."""
     # Imported here, because they are slow to import and not needed to check a scenario.
@@ -323,7 +323,7 @@ def _result(
         for number, (job, done) in enumerate(zip(jobs, found.jobs, strict=False))
     ]
     for entry in entries:
-        entry["suspects"] += suspects_by_report(map(Event.of, found.events), entry["job"])
+        entry["suspects"] += suspects_by_report(map(RunEvent.of, found.events), entry["job"])
     entries += [empty_entry(job) for job in jobs[len(entries) :]]
     doubts = [] if jobs[0].by_columns else fills_outside(list(shares.values()))
     for entry, spec in zip(entries, run.scenario.jobs, strict=True):

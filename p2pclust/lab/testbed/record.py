@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import JobView
 from p2pclust.lab.testbed.faults import Fault
@@ -119,7 +119,7 @@ class Record:
             event["by"] = peer  # it reports on another one
         self.events.append(event)
         if verb in _FOLLOWED:
-            self._run.take(Event.of(event))
+            self._run.take(RunEvent.of(event))
             for job_id in self._run.by_id.keys() - self.jobs.keys():
                 self.jobs[job_id] = JobRecord(self._run.by_id[job_id])
         if verb == "refused":

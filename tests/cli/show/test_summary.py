@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p2pclust.lab.scenario.outcome.facts import job_facts
+from p2pclust.lab.scenario.outcome.lines import job_lines
 
 
 def facts(**job: Any) -> dict[str, str]:
@@ -17,7 +17,7 @@ def facts(**job: Any) -> dict[str, str]:
         "damaged": [], "harm": None, "drift": [], "tolerance": None, "reached": None, "ticks": [], "metrics": {},
         "pooled": None, "gap": None, "digests": {}, "communities": [], "isolated": [], "declared": {},
     }  # fmt: skip
-    return {fact.name: fact.words for fact in job_facts(whole | job, 1, 1, {})}
+    return {fact.name: fact.words for fact in job_lines(whole | job, 1, 1, {})}
 
 
 @pytest.mark.parametrize("limit", ["max_refinements", "max_iterations", "max_rounds"])

@@ -12,7 +12,7 @@ import pytest
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobRequest
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.scenario.file.load import load_data, load_scenario, make_job
 from p2pclust.lab.scenario.page.community_pages import CommunityStory, sections, short_names
 from p2pclust.lab.scenario.page.story import RunStory
@@ -67,7 +67,7 @@ def story(file: str, mode: str, *, labels: bool = True, number: int = 0) -> Comm
     n_jobs = number + 1
     whole = FleetResult(n_jobs * found.jobs, found.peers, found.wall_seconds, events=found.events)
     groups = dict.fromkeys(shares, "peer")
-    events = [*map(Event.of, found.events)]
+    events = [*map(RunEvent.of, found.events)]
     return CommunityStory(RunStory({}, n_jobs * [job], whole, shares, groups, (), None, (), events), number)
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p2pclust.cli.show.tables import table
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import GroupView, JobView, PeerView
 from p2pclust.tools.spelling import counted
@@ -75,7 +75,7 @@ class Watch:
         if self._live is not None:
             self._live.stop()
 
-    def take(self, event: Event) -> None:
+    def take(self, event: RunEvent) -> None:
         """Follow one event."""
         with self._lock:
             line = self.run.take(event)

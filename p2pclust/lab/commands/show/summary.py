@@ -11,7 +11,7 @@ from rich.text import Text
 
 from p2pclust.cli.show.tables import table
 from p2pclust.lab.scenario.outcome.compare import shown as in_words
-from p2pclust.lab.scenario.outcome.facts import Result, job_facts
+from p2pclust.lab.scenario.outcome.lines import Result, job_lines
 from p2pclust.tools.units import size
 
 _PEERS_SHOWN = 24
@@ -20,26 +20,26 @@ _FILES_SHOWN = 8
 
 def summarise(console: Console, result: Result) -> None:
     """Print the summary of a run from what ``result.json`` holds."""
-    facts = Table.grid(padding=(0, 3, 0, 0))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
+    lines = Table.grid(padding=(0, 3, 0, 0))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
     for number, job in enumerate(result["jobs"], start=1):
         if number > 1:
-            facts.add_row("", "")
-        for fact in job_facts(job, number, len(result["jobs"]), result["peers"]):
-            facts.add_row(fact.name, Text(fact.words, style=fact.mood))
+            lines.add_row("", "")
+        for line in job_lines(job, number, len(result["jobs"]), result["peers"]):
+            lines.add_row(line.name, Text(line.words, style=line.mood))
     if result["left_out"]:
-        facts.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
+        lines.add_row("left out", f"{_left_out(result['left_out'])}: a value is missing there")
     if result["reading"]:
-        facts.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
-    facts.add_row("seconds", _seconds(result))
+        lines.add_row("read", " · ".join(result["reading"][:_FILES_SHOWN]))
+    lines.add_row("seconds", _seconds(result))
     console.print()
     if console.is_terminal:
         # Where there was a live view, it is gone now, and the title with it.
         console.print(Text(result["title"] or result["scenario"], style="bold"))
         console.print(Text(f"{len(result['peers'])} peers, {result['backend']}, seed {result['seed']}", style="dim"))
         console.print()
-    console.print(facts)
+    console.print(lines)
     console.print()
     _peers(console, result["peers"])
     if result["expectations"]:

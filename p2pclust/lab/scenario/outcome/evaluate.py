@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.scenario.file.schema import Scenario
 from p2pclust.lab.scenario.outcome.communities import measured_communities
 from p2pclust.lab.scenario.outcome.evidence import Evidence
@@ -183,13 +183,13 @@ def _damaged(damage: Damage, state: JobState, roster: Sequence[str]) -> dict[str
     return {"peer": damage.peer, "how": damage.how, "round": damage.round, "named": named}
 
 
-def suspects_by_report(events: Iterable[Event], job_id: str) -> list[dict[str, Any]]:
+def suspects_by_report(events: Iterable[RunEvent], job_id: str) -> list[dict[str, Any]]:
     """Return the suspects that single devices of a run reported, with the names of these devices.
 
     Examples
     --------
     >>> from p2pclust.peer.core.round_reports import AnswerDiffers
-    >>> suspects_by_report([Event(1.0, "b", "differs", AnswerDiffers("j", None, 3, "a"))], "j")[0]["found_by"]
+    >>> suspects_by_report([RunEvent(1.0, "b", "differs", AnswerDiffers("j", None, 3, "a"))], "j")[0]["found_by"]
     ['b']
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}

@@ -25,7 +25,7 @@ from p2pclust.lab.pictures.palette import (
 )
 from p2pclust.lab.pictures.scatter import Colouring, plane_of, scatter_drawings
 from p2pclust.lab.pictures.timeline import LANES
-from p2pclust.lab.scenario.outcome.facts import job_facts
+from p2pclust.lab.scenario.outcome.lines import job_lines
 from p2pclust.lab.scenario.page.page import Picture, Section
 from p2pclust.lab.scenario.page.round_pages import rounds_section
 from p2pclust.lab.scenario.page.rows import JobRows
@@ -286,7 +286,7 @@ def _notes(story: JobStory) -> Section | None:
     """Return the job in words and figures: how it went, and its parameters and terms."""
     entry = story.entry
     jobs, peers = story.run.result["jobs"], story.run.result["peers"]
-    said = [[fact.name, fact.words] for fact in job_facts(entry, story.number + 1, len(jobs), peers, _TABLED)]
+    said = [[fact.name, fact.words] for fact in job_lines(entry, story.number + 1, len(jobs), peers, _TABLED)]
     said += [["note", entry["note"]]] if entry["note"] else []
     figures = [["what", "value"], ["protocol", entry["protocol"]]]
     figures += [[key, str(value)] for key, value in entry["parameters"].items() if not isinstance(value, list | dict)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from p2pclust.data import DataSet
 from p2pclust.jobs.request import JobResult
 from p2pclust.lab.pictures.canvas import Drawing
-from p2pclust.lab.run.events import Event
+from p2pclust.lab.run.events import RunEvent
 from p2pclust.lab.run.state import RunState
 from p2pclust.lab.run.views import TermEnd
 from p2pclust.lab.scenario.outcome.evidence import AuditedJob, Evidence, contributed
@@ -42,7 +42,7 @@ class RunStory:
     overlay: Overlay | None
     #: One for each job that was submitted.
     evidence: Sequence[Evidence] = ()
-    events: Sequence[Event] = field(default=(), repr=False)
+    events: Sequence[RunEvent] = field(default=(), repr=False)
     #: One for each job, if the run was attacked.
     attacked: Sequence[AuditedJob] = ()
 

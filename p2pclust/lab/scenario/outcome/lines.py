@@ -1,4 +1,4 @@
-"""The facts of a job in words, from ``result.json``: for the summary on the terminal and for the page of a run."""
+"""The lines about a job, from ``result.json``: for the summary on the terminal and for the page of a run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _OF_EVERY_JOB: Final = ("participation", "scaling", "missing", "init")
 Result = Mapping[str, Any]
 
 
-class Fact(NamedTuple):
-    """One fact; `mood` is the colour in which a terminal shows it."""
+class JobLine(NamedTuple):
+    """A name and what it is; `mood` is the colour in which a terminal shows it."""
 
     name: str
     words: str
@@ -38,34 +38,34 @@ def _limit(job: Result) -> str:
     return next((name for name in names if name in job["parameters"]), "its last round")
 
 
-def job_facts(job: Result, number: int, n_jobs: int, peers: Result, most_exposed: int = 3) -> Iterator[Fact]:
-    """Return the facts of one entry of ``jobs`` in ``result.json``, whose number counts from 1."""
+def job_lines(job: Result, number: int, n_jobs: int, peers: Result, most_exposed: int = 3) -> Iterator[JobLine]:
+    """Return the lines about one entry of ``jobs`` in ``result.json``, whose number counts from 1."""
     name = f"job {number}" if n_jobs > 1 else "job"
-    yield Fact(name, _what(job))
+    yield JobLine(name, _what(job))
     if job["failure"]:
-        yield Fact("failed", job["failure"], "red")
+        yield JobLine("failed", job["failure"], "red")
     if job["rounds"] is not None:
         how = job["stops"] if job["converged"] else f"{_limit(job)} was reached"
-        yield Fact("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})"))
+        yield JobLine("rounds", f"{job['rounds']}" + ("" if job["failure"] else f" ({how})"))
     if job["terms"]:
-        yield Fact("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"]))
+        yield JobLine("terms", " · ".join(f"{term['term']}: {term['aggregator']}" for term in job["terms"]))
     yield from _agreed(job)
-    yield Fact("lost", ", ".join(name for name, peer in peers.items() if peer["lost"]) or "none")
+    yield JobLine("lost", ", ".join(name for name, peer in peers.items() if peer["lost"]) or "none")
     for reason, names in _abstained(job).items():
         if reason.startswith(LEFT_OUT):
             why = reason.removeprefix(LEFT_OUT).removeprefix(": ")
-            yield Fact("left out", f"{', '.join(names)} ({why})")
+            yield JobLine("left out", f"{', '.join(names)} ({why})")
         else:
-            yield Fact("abstained", f"{', '.join(names)}: {reason}")
+            yield JobLine("abstained", f"{', '.join(names)}: {reason}")
     yield from _suspected(job)
     yield from _damaged(job)
     for name, warning in job["warnings"].items():
-        yield Fact("warning", f"{name}: {warning}", "yellow")
+        yield JobLine("warning", f"{name}: {warning}", "yellow")
     if job["suppressed"]:
-        yield Fact("suppressed", f"{job['suppressed']} times, by privacy rules")
+        yield JobLine("suppressed", f"{job['suppressed']} times, by privacy rules")
     if job["coarse"]:
         of_all = f"{job['coarse']} of {job['parameters'].get('n_clusters', 'all')} centers"
-        yield Fact("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact")
+        yield JobLine("coarse", f"{of_all}: too far from all rows for the grid of the sums, so they may be inexact")
     yield from _without_centers(job)
     yield from _drift(job)
     if job["metrics"]:
@@ -74,87 +74,87 @@ def job_facts(job: Result, number: int, n_jobs: int, peers: Result, most_exposed
     if job["digests"]:
         distinct = len(set(job["digests"].values()))
         bits = "the same bits" if distinct == 1 else f"{distinct} different results"
-        yield Fact("identical", f"{len(job['digests'])} peers finished with {bits}", "" if distinct == 1 else "red")
+        yield JobLine("identical", f"{len(job['digests'])} peers finished with {bits}", "" if distinct == 1 else "red")
 
 
-def _without_centers(job: Result) -> Iterator[Fact]:
+def _without_centers(job: Result) -> Iterator[JobLine]:
     """Return what a protocol without centers found: the communities of FedCRef, or what a plug-in declares."""
     if "communities" in job:
         found, alone = job["communities"], len(job["isolated"])
         words = f"{len(found)} of {sum(map(len, found))} clusters, {alone} isolated"
-        yield Fact("communities", words if found else f"none: {alone} clusters, all isolated")
+        yield JobLine("communities", words if found else f"none: {alone} clusters, all isolated")
     for name, values in job["declared"].items():
-        yield Fact(name, array_in_words(values))
+        yield JobLine(name, array_in_words(values))
 
 
-def _compared(job: Result, most_exposed: int) -> Iterator[Fact]:
+def _compared(job: Result, most_exposed: int) -> Iterator[JobLine]:
     """Say how near the result is to what pooling all rows would have found, and what is suspect about it."""
     if job["pooled"]:
         relative = job["pooled"]["relative_difference"]
         words = "not a number" if relative is None else f"{relative:.1e}"
         why = f": {job['pooled']['why']}" if job["pooled"]["why"] else ""
-        yield Fact("pooled", f"differs by {words} of a feature's range at most, over the same contributors{why}")
+        yield JobLine("pooled", f"differs by {words} of a feature's range at most, over the same contributors{why}")
     if job["best_pooled"]:
         own = "" if job["objective"] is None else f"{job['objective']:.6g}, "
-        yield Fact("objective", own + job["best_pooled"]["words"])
+        yield JobLine("objective", own + job["best_pooled"]["words"])
     if exposed := job.get("exposed"):
         for name, why in list(exposed.items())[:most_exposed]:
-            yield Fact("exposed", f"{name}: {why}")
+            yield JobLine("exposed", f"{name}: {why}")
         if len(exposed) > most_exposed:
-            yield Fact("exposed", f"and {len(exposed) - most_exposed} more devices")
+            yield JobLine("exposed", f"and {len(exposed) - most_exposed} more devices")
     for doubt in job["doubts"]:
-        yield Fact("doubt", doubt, "yellow")
+        yield JobLine("doubt", doubt, "yellow")
     if job["gap"]:
         gap = job["gap"]
         words = f"{gap['center_distance']:.2g} of the features' ranges from {gap['to']} (best matching)"
-        yield Fact("gap", f"the centers end {words}; no equality is promised")
+        yield JobLine("gap", f"the centers end {words}; no equality is promised")
 
 
-def _suspected(job: Result) -> Iterator[Fact]:
+def _suspected(job: Result) -> Iterator[JobLine]:
     """Name the peers that sent impossible numbers, and those whose weight was limited."""
     for one in job.get("suspects", ()):
-        yield Fact("suspect", suspect_in_words(one), "yellow")
+        yield JobLine("suspect", suspect_in_words(one), "yellow")
     if job.get("limited"):
         most = max(job["limited"].values())
-        yield Fact("limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds")
+        yield JobLine("limited", f"{', '.join(job['limited'])}: max_weight was reached, in up to {most} rounds")
 
 
-def _damaged(job: Result) -> Iterator[Fact]:
+def _damaged(job: Result) -> Iterator[JobLine]:
     """Whose rows were damaged on purpose, whether the fleet could see it, and what it did to the centers."""
     for one in job.get("damaged", ()):
         seen = f"named: {one['named']}" if one["named"] else "no peer could detect it"
         since = f"from round {one['round']} on, " if one["round"] else ""
         name = "lies" if one["how"] in LIES else "damaged"
-        yield Fact(name, f"{one['peer']}: {one['how']}, {since}{seen}", "" if one["named"] else "yellow")
+        yield JobLine(name, f"{one['peer']}: {one['how']}, {since}{seen}", "" if one["named"] else "yellow")
     if job.get("harm"):
         apart = f"{job['harm']['center_distance']:.2g} of the features' ranges"
-        yield Fact("harm", f"the centers lie {apart} from those of the sound rows (best matching)")
+        yield JobLine("harm", f"the centers lie {apart} from those of the sound rows (best matching)")
 
 
-def _agreed(job: Result) -> Iterator[Fact]:
+def _agreed(job: Result) -> Iterator[JobLine]:
     """Return how closely peers agreed on sums that gossip approximates."""
     if job.get("tolerance") is not None and job["ticks"]:
         words = f"every sum within {job['tolerance']:.1g} (found: {job['reached']:.1e})"
-        yield Fact("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")
+        yield JobLine("agreed", f"{words}, in {max(job['ticks'])} ticks of a round at most")
 
 
-def _scores(metrics: Result) -> Fact:
+def _scores(metrics: Result) -> JobLine:
     if "ari" in metrics:
         own = f", {metrics['peer_accuracy']:.3f} in the mean over peers" if "peer_accuracy" in metrics else ""
-        return Fact("ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})")
+        return JobLine("ARI", f"{metrics['ari']:.3f} (accuracy {metrics['accuracy']:.3f}{own})")
     wrong = f"{100 * metrics['wrong_links']:.1f} % of links wrong"
-    return Fact("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")
+    return JobLine("accuracy", f"{metrics['accuracy']:.3f} (mean over peers), {wrong}")
 
 
-def _drift(job: Result) -> Iterator[Fact]:
+def _drift(job: Result) -> Iterator[JobLine]:
     """Return one line for each batch of a stream in which something changed, or one that says that nothing did."""
     batches = job["drift"]
     changed = [batch for batch in batches if batch["verdict"].startswith("drift: ")]
     if batches and not changed:
-        yield Fact("drift", f"none in {len(batches)} batches")
+        yield JobLine("drift", f"none in {len(batches)} batches")
     for batch in changed:
         verdict = batch["verdict"].removeprefix("drift: ")
-        yield Fact("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {verdict}")
+        yield JobLine("drift", f"batch {batch['batch']} of 0 to {len(batches) - 1}: {verdict}")
 
 
 def _abstained(job: Result) -> dict[str, list[str]]:
