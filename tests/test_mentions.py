@@ -63,7 +63,7 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 def wrong_name(dotted: str) -> bool:
-    """Whether a dotted name starts with a module of the package, and goes on with what it does not have."""
+    """Whether a dotted name starts with a module of the package, and continues with what it does not have."""
     parts = dotted.removeprefix("p2pclust.").split(".")
     whole = dotted.startswith("p2pclust.")
     places = modules().get(parts[0], [])

@@ -6,7 +6,7 @@ depend on which others are in the stack:
 - *Each model has its own minibatches.* A model of n rows takes ``ceil(n / batch)`` Adam steps per epoch, the last on
   what remains, over a permutation from its own generator. Minibatches are padded, with rows of weight zero, to a width
   that depends on `batch` alone; no model is ever padded to the length of another. Models that have taken all their steps
-  leave the program, the others go on.
+  leave the program, the others continue.
 - *All arithmetic is per model*, on operands of the same shape and alignment in every stack. Where a library would treat a
   model that is alone differently from one in company, it gets a partner.
 - *Blocks are fixed.* Errors are computed in blocks of the same number of rows, the last one padded.

@@ -6,7 +6,7 @@ overlap some rows are at several peers.
 
 Readings, and why
 -----------------
-- A class cannot give rows for ever: 25 peers with 500 rows each of 2 to 5 of MNIST's 10 classes take more than half of
+- A class cannot give rows indefinitely: 25 peers with 500 rows each of 2 to 5 of MNIST's 10 classes take more than half of
   them, and chance may ask for more of one class than there is. Classes are drawn among those that still have rows, and
   never so that a later peer would go short.
 - "30 % of the samples in clusters from the same data distribution are shared among clients": of each class, that many of

@@ -152,7 +152,7 @@ def _drain(
                         raise DataError(f"{named}: writes more than {max_mb:g} MB: raise max_mb, or let it write less")
                     output.write(piece)
     output.flush()
-    while process.poll() is None and time.monotonic() < deadline:  # it closed its output and goes on
+    while process.poll() is None and time.monotonic() < deadline:  # it closed its output and continues
         select.select([], [], [], _LOOK_S)
     if process.poll() is None:
         raise DataError(f"{named}: not ready after {timeout_s:g} s: {_last_line(said) or 'it said nothing'}")

@@ -205,7 +205,7 @@ class Connection:
         return inside if inside.exists() and not (path / SOCKET).exists() else path / SOCKET
 
     def _look(self) -> None:
-        """Check that a peer listens: libzmq would wait for ever."""
+        """Check that a peer listens: libzmq would wait indefinitely."""
         try:
             if self._where is not None:
                 plain.create_connection(self._where, _LOOK_S).close()

@@ -2,8 +2,8 @@
 
 Every peer of the unit square draws a point and a speed, goes there in a straight line, and draws the next ones (Johnson and
 Maltz 1996, without pauses). Speeds are between half the mean and one and a half times it, never near 0: with such speeds the
-model would slow down for ever, as peers with a long way at a low speed are the most of them [1]_. Places are looked at once
-a second, and two peers are linked while they are in range.
+model would slow down indefinitely, as peers with a long way at a low speed are the most of them [1]_. Places are looked at
+once a second, and two peers are linked while they are in range.
 
 References
 ----------

@@ -38,7 +38,7 @@ def expanded(path: Path | str) -> Path:
 def regular(path: Path) -> Path:
     """Return a path that is to be read; refuse a pipe, a socket and a device.
 
-    Opening a pipe that has no writer would wait for ever, and a device may never end. A missing file and a folder pass:
+    Opening a pipe that has no writer would wait indefinitely, and a device may never end. A missing file and a folder pass:
     the system refuses them when they are opened.
 
     Raises

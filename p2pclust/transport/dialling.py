@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 _AT_ONCE: Final = 4
-#: After this time, or `_USUAL` times what the last ones took, a connection that is not up goes on by itself, and the next
+#: After this time, or `_USUAL` times what the last ones took, a connection that is not up continues by itself, and the next
 #: begins. So many absent peers cannot hold up the others.
 _PATIENCE_S: Final = 0.5
 _USUAL: Final = 3.0

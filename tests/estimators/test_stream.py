@@ -1,4 +1,4 @@
-"""Streams: calls that go on where the last one ended, with peers that come, go, and bring nothing."""
+"""Streams: calls that continue where the last one ended, with peers that come, go, and bring nothing."""
 
 from __future__ import annotations
 

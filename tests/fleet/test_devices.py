@@ -61,7 +61,7 @@ class Recorder(DeviceActions):
         self.done.append("stop")
 
     def wake(self, name: str) -> None:
-        self.done.append("go on")
+        self.done.append("continue")
 
     def measure(self, name: str) -> Use | None:
         return None
@@ -125,7 +125,7 @@ class TestAccounts:
         assert bench.done == ["stop"]
         bench.now = 4.0
         bench.devices.idle("peer-1")
-        assert (bench.done, bench.verbs()[-1]) == (["stop", "go on"], "awake")
+        assert (bench.done, bench.verbs()[-1]) == (["stop", "continue"], "awake")
 
     def test_without_recharge_it_sleeps_for_good(self) -> None:
         bench = Bench(battery=Battery(1.0))
@@ -165,7 +165,7 @@ class TestAccounts:
         assert bench.done == ["stop"]
         bench.now = 4.6
         bench.devices.idle("peer-1")
-        assert bench.done == ["stop", "go on"]
+        assert bench.done == ["stop", "continue"]
         assert bench.verbs() == ["drained", "asleep", "awake"]
 
 

@@ -22,7 +22,7 @@ def faults(phases: tuple[str, ...] = PHASES) -> list[object]:
     return [
         pytest.param(do, phase, who, id=f"{do}-{who or 'aggregator'}-{phase}")
         for do, phase, who in product(KINDS, phases, ("", "p03"))
-        # Only the aggregator opens, combines and closes: a fault of anybody else waits there for ever.
+        # Only the aggregator opens, combines and closes: a fault of anybody else waits there indefinitely.
         if phase == "adopting" or not who
     ]
 

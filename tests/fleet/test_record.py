@@ -32,12 +32,12 @@ def test_an_aggregator_that_cannot_compute_explains_a_job_without_progress(recor
     assert job.broken() == ""
     take(record, 1.3, "b", "unable", {"job": "j", "task": "combine", "reason": "failed: KeyError: 'sums'"})
     take(record, 1.4, "c", "elected", {"job": "j", "term": 2})
-    assert job.broken() == ": b could not go on: failed: KeyError: 'sums'", "c has not tried yet"
+    assert job.broken() == ": b could not continue: failed: KeyError: 'sums'", "c has not tried yet"
     take(record, 1.5, "a", "elected", {"job": "j", "term": 3})
     assert job.broken() == "", "something else stopped c"
     take(record, 1.6, "a", "combined", {"job": "j", "round": 0})
     take(record, 1.7, "a", "unable", {"job": "j", "task": "combine", "reason": "no memory"})
-    assert job.broken() == ": a could not go on: no memory", "since the last closed round"
+    assert job.broken() == ": a could not continue: no memory", "since the last closed round"
 
 
 def test_a_job_from_its_submission_to_its_end(record: Record) -> None:

@@ -58,11 +58,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _asked(words: Sequence[str] | None) -> Asked:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("part", nargs="?", choices=["frames", "files", "live"])
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long to go on")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long to continue")
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--episode", default="", help="of frames: repeat this one, 'KIND:SEED'")
     parser.add_argument(
-        "--frames", type=int, default=0, help="of frames: go on until so many were sent, not for a time"
+        "--frames", type=int, default=0, help="of frames: continue until so many were sent, not for a time"
     )
     parser.add_argument("--only", default="", choices=["", *files.KINDS], help="of files: only this kind")
     parser.add_argument("--inputs", type=int, default=0, help="of files: so many, not for a time")

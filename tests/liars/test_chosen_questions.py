@@ -102,7 +102,7 @@ def test_a_device_takes_part_in_so_many_jobs(tmp_path: Path) -> None:
     assert set(refusals) == {"this device takes part in 3 jobs in 30 days, and it has"}
     assert all(reasons(outcomes))
     _, outcomes = devices.ask_all_the_same(DRAWN, named="job-1")
-    assert all(isinstance(one, Contributed) for one in outcomes), "a job that it is in goes on"
+    assert all(isinstance(one, Contributed) for one in outcomes), "a job that it is in continues"
 
 
 @pytest.mark.parametrize(("asked", "refused"), [(range(N - 1), True), (range(N - 3), True), (range(N), False)])

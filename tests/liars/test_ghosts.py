@@ -303,7 +303,7 @@ def test_new_keys_of_one_peer_stop_no_job_and_that_peer_takes_part_no_more(kind:
 
 def test_what_is_barred_follows_from_the_rosters_so_a_restart_changes_nothing() -> None:
     fleet = Fleet()
-    fleet.world.workers.task_s = (5.0, 6.0)  # so that the job goes on all the time
+    fleet.world.workers.task_s = (5.0, 6.0)  # so that the job continues all the time
     job_id = fleet.submit(cluster_job("llf-cm", n_clusters=2, tol=0.0, max_rounds=50))
     assert fleet.world.run_until(fleet.world.now + 5.0, lambda: all(job_id in core.jobs.jobs for core in fleet.cores()))
     fleet.renew(2, "p3")

@@ -68,7 +68,7 @@ def test_an_older_copy_promises_nothing(tmp_path: Path) -> None:
     device.path.write_bytes(before)
     assert device.start().reserve("job-c", EACH / 100) == OLDER
     device.path.write_bytes(newest)
-    assert device.start().reserve("job-c", EACH / 100) == "", "the newest copy goes on"
+    assert device.start().reserve("job-c", EACH / 100) == "", "the newest copy continues"
 
 
 def test_an_empty_ledger_in_its_place_promises_nothing(tmp_path: Path) -> None:

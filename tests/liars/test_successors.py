@@ -1,4 +1,4 @@
-"""An aggregator that opens two successors of one state, or goes on after the last one, in one term."""
+"""An aggregator that opens two successors of one state, or continues after the last one, in one term."""
 
 from __future__ import annotations
 

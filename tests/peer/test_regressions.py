@@ -77,7 +77,7 @@ def test_a_late_word_of_an_old_term_does_not_depose_the_aggregator() -> None:
 
 
 def test_a_rival_of_the_same_term_does_not_depose_the_aggregator() -> None:
-    """Who lost an election asks for the vote once more: the winner goes on."""
+    """Who lost an election asks for the vote once more: the winner continues."""
     net, job, aggregator, other = elected()
     net.arrive(other, aggregator, RequestVote(job, net.job(aggregator, job).ledger.term, 0, 0))
     assert net.aggregator(job) == aggregator
@@ -151,7 +151,7 @@ def test_a_round_is_combined_once_when_the_next_proposer_is_the_aggregator() -> 
 
 
 def test_who_answers_heartbeats_only_is_left_out_in_the_end() -> None:
-    """One peer's answers never arrive although it is alive: after `patience_s` the job goes on without it."""
+    """One peer's answers never arrive although it is alive: after `patience_s` the job continues without it."""
     net = met()
     net.lost = lambda p: isinstance(p.message, Adopted) and p.source == "p3"
     job = net.submit("p1", toy(2), patience_s=2.0, aggregator="p1")

@@ -1,4 +1,4 @@
-"""Run a fleet that would go on for ever, telling its events as JSON lines: something to be killed by a test."""
+"""Run a fleet that would continue indefinitely, telling its events as JSON lines: something to be killed by a test."""
 
 from __future__ import annotations
 

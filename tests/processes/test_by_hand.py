@@ -144,7 +144,7 @@ def test_a_disk_that_fills_up_ends_one_peer_and_no_other(tmp_path: Path, small_d
         assert "free some space, then start the peer again" in failed["reason"]
         assert not any("Traceback" in line for line in (home / "p03" / "peer.log").read_text().splitlines())
         reached = max(fleet.rounds())
-        until(lambda: max(fleet.rounds()) > reached + 20, 60.0, "the others do not go on")
+        until(lambda: max(fleet.rounds()) > reached + 20, 60.0, "the others do not continue")
         until(
             lambda: any(line["member"] == "p03" and line["status"] == "dead" for line in fleet.verbs("p00", "member"))
         )

@@ -109,7 +109,7 @@ class TestToldToEnd:
                 assert await driver._until(lambda: all("left" in heard(name, victim) for name in others), 60.0)
                 assert not any("dead" in heard(name, victim) for name in others)
                 reached = job.round
-                assert await driver._until(lambda: job.round >= reached + 20, 60.0), "the job goes on without it"
+                assert await driver._until(lambda: job.round >= reached + 20, 60.0), "the job continues without it"
                 assert [e["verb"] for e in fleet.record.events if e["peer"] == victim][-2:] == ["left", "exited"]
                 assert fleet.children[victim].process is not None
                 assert fleet.children[victim].process.returncode == 0
@@ -231,5 +231,5 @@ def test_two_fleets_on_one_machine_know_nothing_of_each_other(driver: Driver, ho
     driver.until_round(5)
     spec = a_fleet(rows(4), a_job(), home=home / "second")
     assert_kept_promises(spec, carry_out("processes", spec))
-    assert peers_alive(home) == set(driver.pids.values()), "the first goes on"
+    assert peers_alive(home) == set(driver.pids.values()), "the first continues"
     driver.until_round(10)

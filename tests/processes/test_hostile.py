@@ -237,7 +237,7 @@ def test_a_device_that_is_revoked_while_it_is_connected(target: Target) -> None:
 
 
 def test_the_peer_outlives_more_connections_than_it_may_have_files(tmp_path: Path) -> None:
-    """A stranger has 200 connections, and the peer 96 files: those without a message are ended, and the peer goes on."""
+    """A stranger has 200 connections, and the peer 96 files: those without a message are ended, and the peer continues."""
     with Target(tmp_path, n_peers=2, most_files=96) as target:
 
         def crowd() -> bool:

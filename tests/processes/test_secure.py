@@ -65,7 +65,7 @@ def test_kills_in_the_middle_of_secured_rounds(number: int, home: Path) -> None:
     who = () if number % 3 == 0 else (f"p{int(rng.integers(N)):02d}",)
     phase = PHASES[number % 4 if not who else 2]
     at = Fault("kill", who, round=40 if phase == "closing" else int(rng.integers(1, 40)), phase=phase)
-    # A peer that keeps pads may die when others have released theirs: then the job goes on and names it.
+    # A peer that keeps pads may die when others have released theirs: then the job continues and names it.
     spec = secured(home, at, seed=number, burnt="record", collect=("star", "tree")[number % 2])
     result = carry_out("processes", spec)
     (struck,) = by_verb(result, "fault")

@@ -166,7 +166,7 @@ class Hand:
         return self.close({p: t if isinstance(t, Abstain) else liar(p, t) for p, t in told.items()})
 
     def until(self, phase: str, *, again: bool = False) -> Hand:
-        """Go on until this phase is next; `again`: at least one round on."""
+        """Continue until this phase is next; `again`: at least one round on."""
         while self.state.status == "running" and (again or self.phase != phase):
             again = False
             self.round()

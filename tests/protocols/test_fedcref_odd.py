@@ -1,4 +1,4 @@
-"""FedCRef where a peer's rows are odd, and where a peer lies: everybody else goes on."""
+"""FedCRef where a peer's rows are odd, and where a peer lies: everybody else continues."""
 
 from __future__ import annotations
 

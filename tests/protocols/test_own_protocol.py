@@ -142,10 +142,10 @@ def test_a_failure_in_combine_is_narrated_and_ends_the_line_about_no_progress(
         app(["run", str(file), "--backend", "simulated", "--out", str(tmp_path / "out")])
     assert ended.value.code == 3
     shown = capsys.readouterr()
-    assert "cannot go on with the job: failed: KeyError: 'sums'" in shown.out
+    assert "cannot continue with the job: failed: KeyError: 'sums'" in shown.out
     failure = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))["failure"]
     assert re.fullmatch(
-        r"no progress for \d+ virtual seconds at round \d+: peer-\d\d could not go on: failed: KeyError: 'sums'",
+        r"no progress for \d+ virtual seconds at round \d+: peer-\d\d could not continue: failed: KeyError: 'sums'",
         failure,
     )
 

@@ -136,7 +136,7 @@ def test_other_lines() -> None:
         "round 5 continues without c, which stays silent",
         "c ended with exit code 3",
         "a cannot use its data: row 1 is empty",
-        "a cannot go on with the job: failed: KeyError: 'sums'",
+        "a cannot continue with the job: failed: KeyError: 'sums'",
         "",
     ]
 

@@ -38,7 +38,7 @@ DONE = [told(5.0, "b", "combined", term=2, round=1), told(6.0, "b", "finished", 
         ({"t": 2.0, "peer": "a", "verb": "exited", "code": 3}, "the process of a ended (exit code 3)", 2.0),
         ({"t": 2.0, "peer": "a", "verb": "asleep", "why": "by its plan"}, "a went to sleep: by its plan", 2.0),
         (told(2.0, "a", "deposed", term=2), "a was deposed: term 2 had begun while it aggregated", 2.0),
-        (told(2.0, "a", "unable", reason="no memory"), "a could not go on: no memory", 2.0),
+        (told(2.0, "a", "unable", reason="no memory"), "a could not continue: no memory", 2.0),
         (
             told(2.0, "a", "waiting", present=2, of=5),
             "only 2 of 5 peers were in reach, fewer than a majority: a stepped down", 2.0,

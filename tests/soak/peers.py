@@ -148,7 +148,7 @@ class Peers:
         return self.lives[name]
 
     def resume(self, name: str, life: int = 0) -> None:
-        """Let a stopped process go on; with a life's number, only if that life is not over."""
+        """Let a stopped process continue; with a life's number, only if that life is not over."""
         if self.runs(name) and life in (0, self.lives[name]):
             self._lives[name].process.send_signal(signal.SIGCONT)
             self._lives[name].stopped = False

@@ -29,7 +29,7 @@ from p2pclust.protocols.engine.local import Local
 _STEP_S: Final = 0.02
 _SAMPLE_S: Final = 5.0
 _START_S: Final = 120.0
-_UNDER_FAULTS_S: Final = 60.0  # how long a job may take while faults go on; then they end until it has ended
+_UNDER_FAULTS_S: Final = 60.0  # how long a job may take while faults continue; then they end until it has ended
 _CALM_S: Final = 180.0  # how long it may take without faults
 _PATIENCE_S: Final = 30.0  # for one answer of a peer that runs
 

@@ -52,7 +52,7 @@ def test_from_the_command_line_interrupted_and_gone_on(address: str, tmp_path: P
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=30)
     assert first.returncode == 130, said
-    assert "cells are in out/cells.jsonl: the same command goes on from there" in said
+    assert "cells are in out/cells.jsonl: the same command continues from there" in said
     second = begun(tmp_path, file, "--scheduler", address)
     _, said = second.communicate(timeout=60)
     assert second.returncode == 0, said

@@ -1,4 +1,4 @@
-"""A sweep goes on where it stopped, however it stopped, and its table does not depend on how often that was."""
+"""A sweep continues where it stopped, however it stopped, and its table does not depend on how often that was."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_killed_sweep_goes_on_to_the_same_table(how: signal.Signals, workers: 
     else:
         assert first.returncode == 130
         *_, told, last = said.splitlines()
-        assert "of 24 cells are in out/cells.jsonl: the same command goes on from there" in told
+        assert "of 24 cells are in out/cells.jsonl: the same command continues from there" in told
         assert last == "error: interrupted"
     finished = (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").count("\n")
     assert 3 <= finished < 24

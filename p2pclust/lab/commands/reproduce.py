@@ -57,7 +57,7 @@ def reproduce(
     Writes a CSV file and a picture of each table to the output directory. Exits with 1 if a claim failed; a quick run
     decides only claims that hold for any data. Rows that need a missing data set are left out, with the command that
     fetches it. Repetitions that take minutes are kept in the output directory: a later run with the
-    same --out goes on with what is there.
+    same --out continues with what is there.
 
     \b
     Examples:

@@ -143,7 +143,9 @@ def _carry_out(cells: Sequence[Cell], directory: Path, pool: Pool) -> Sweeping:
         try:
             return sweep_to(directory, cells, pool, on_start=start, on_cell=take)
         except KeyboardInterrupt:
-            complain(f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command goes on from there")
+            complain(
+                f"{n_done} of {len(cells)} cells are in {directory / CELLS}: the same command continues from there"
+            )
             raise
 
 

@@ -1,1 +1,1 @@
-"""A run or a fleet as it goes on: its state from its events, and a page in the browser that shows it."""
+"""A run or a fleet as it continues: its state from its events, and a page in the browser that shows it."""

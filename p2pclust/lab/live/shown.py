@@ -31,7 +31,7 @@ class LivePicture(Protocol):
 
 
 class FollowedRun:
-    """A run that goes on, of a testbed or of a standing fleet; another thread takes its events.
+    """A run that continues, of a testbed or of a standing fleet; another thread takes its events.
 
     Examples
     --------

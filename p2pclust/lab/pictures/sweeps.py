@@ -38,7 +38,7 @@ def figure_of(plot: TablePlot, x_type: type, y_type: type, rows: Sequence[Row]) 
     """Draw a plot.
 
     Numbers are points, joined in the means if the plot wants lines; categories are columns of points, a bar for the mean.
-    What has no value, because a fleet waits for ever, is a red cross at the top.
+    What has no value, because a fleet waits indefinitely, is a red cross at the top.
     """
     figure = new_figure(7.6, 4.2)
     axes = figure.add_subplot()

@@ -468,10 +468,10 @@ class RunState:
         self._stopped(event, why, job=told.job)
 
     def _on_unable(self, event: RunEvent, told: round_reports.Unable) -> str:
-        self._stopped(event, f"{event.peer} could not go on: {told.reason}", job=told.job)
+        self._stopped(event, f"{event.peer} could not continue: {told.reason}", job=told.job)
         if told.job in self.by_id:
             self.by_id[told.job].tried[event.peer] = told.reason
-        return f"{event.peer} cannot go on with the job: {told.reason}"
+        return f"{event.peer} cannot continue with the job: {told.reason}"
 
     def _on_phase(self, event: RunEvent, told: round_reports.PhaseBegun) -> None:
         self._peer(event.peer).round = told.round

@@ -78,7 +78,7 @@ class JobRecord:
     def broken(self) -> str:
         """Return the last reason of an aggregator that could not compute; empty if two or more gave none."""
         tried = self.seen.tried
-        found = [f": {name} could not go on: {reason}" for name, reason in tried.items() if reason]
+        found = [f": {name} could not continue: {reason}" for name, reason in tried.items() if reason]
         return found[-1] if found and len(found) >= len(tried) - 1 else ""
 
     def stuck(self, lost: Sequence[str]) -> str:

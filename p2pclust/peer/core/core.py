@@ -390,7 +390,7 @@ class Core:
         """Drop the blobs that no job needs, at the end of a step: a register may just have left one.
 
         Never while a task runs: it may be making the same blob again (sums that do not change have one digest in every
-        round), and a worker writes while the loop goes on.
+        round), and a worker writes while the loop continues.
         """
         for effect in self._ctx.effects:
             if type(effect) is Compute:

@@ -155,7 +155,7 @@ class Relayed(JobReport):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(JobReport):
-    """The round goes on without a silent peer, or without one that computes for too long (`busy`)."""
+    """The round continues without a silent peer, or without one that computes for too long (`busy`)."""
 
     round: int
     peer: str
@@ -308,7 +308,7 @@ class Averaged(JobReport):
 
 @dataclass(frozen=True, slots=True)
 class StateTaken(JobReport, verb="took"):
-    """This peer goes on from the state of another one."""
+    """This peer continues from the state of another one."""
 
     peer: str
     round: int

@@ -64,7 +64,7 @@ class Treatment:
     mixing : {"push-sum", "metropolis-hastings"}
         By default push-sum; with `ticks` metropolis-hastings.
     ticks : int
-        After which each peer goes on from its own estimate, in stages that allow it; 0: never.
+        After which each peer continues from its own estimate, in stages that allow it; 0: never.
     every_s : float
         Above 0: repeat the job so long after each end.
     secure : bool

@@ -88,7 +88,7 @@ class JobStatus:
     aggregator: str  # empty: none is known
     waits_for: list[str]
     absent: list[str]  # roster peers that are not here
-    reason: str  # why it failed, or cannot go on
+    reason: str  # why it failed, or cannot continue
     #: Peers that this one found something wrong with, in this job, each with the round and the reason.
     suspects: list[tuple[str, int, str]] = field(default_factory=list)
     scaling: str = ""

@@ -49,7 +49,7 @@ def lost_commits(log: bytes) -> bool:
         vouched = _vouched(order, checksum, page, own_checksum)
         after_sound, sound = sound, vouched == (number, n_pages)
         # After a sound frame the checksum proves that a frame with damaged salts is ours. A damaged frame proves nothing:
-        # at the end of a sector its checksum may be left from an older frame, and older frames go on from that one.
+        # at the end of a sector its checksum may be left from an older frame, and older frames continue from that one.
         ours = own_salts == salts or (sound and after_sound)
         whole = whole and own_salts == salts and sound
         # The same is true of an opening.

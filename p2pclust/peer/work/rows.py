@@ -26,7 +26,7 @@ def load_rows(
     report: Callable[[str, Mapping[str, Any]], None],
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Local:
-    """Read the rows; if they cannot be read, this peer abstains, by name, and the others go on.
+    """Read the rows; if they cannot be read, this peer abstains, by name, and the others continue.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """What the contributions of each peer say of its number of rows, over the rounds of a job.
 
-Rounds that look at single contributions (`max_weight`, `robust`) keep it in the state, so that the next aggregator goes on
+Rounds that look at single contributions (`max_weight`, `robust`) keep it in the state, so that the next aggregator continues
 with it. A number of rows that fits no longer is a lie, or a defect.
 """
 

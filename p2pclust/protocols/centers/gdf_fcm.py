@@ -13,7 +13,7 @@ Departures, and why
 - (iii) averages the gradients with weights N_m / N, and so does this: a peer sends ``N_m G_m`` and N_m, and these add up.
 - ``learning_rate`` is the second paper's 0.005; with 0.05, the first one's, six of its eight data sets did not converge.
 - The step is stable only while ``learning_rate * sum_m N_m / N * 2 sum_j u^m < 2`` for every cluster: large peers break
-  it. A run whose centers leave the data and go on doing so fails, and says what to lower.
+  it. A run whose centers leave the data and continue doing so fails, and says what to lower.
 - A peer with C (F + 1) / F rows or fewer abstains (``privacy_gate``), as in LLF-FCM.
 """
 

@@ -159,7 +159,7 @@ class VerticalSeeding(ByColumns):
         return state.replace(first_rows=np.append(picks, _drawn(closest, rng)))
 
     def flaw(self, state: State, *, done: bool) -> str:
-        return "" if state["first_rows"].size < self.n_clusters else "it goes on picking rows"
+        return "" if state["first_rows"].size < self.n_clusters else "it continues picking rows"
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
         return bool(state["first_rows"].size >= self.n_clusters)

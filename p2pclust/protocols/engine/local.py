@@ -32,7 +32,7 @@ class Local:
     Parameters
     ----------
     X : array_like of shape (n, F)
-        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and the others go on.
+        Raw values. They may be unusable (no rows, NaN): the peer then abstains by name, and the others continue.
     ids : array_like of shape (n,), optional
         What each row is called, as whole numbers or text. Only peers that hold different columns of the same rows
         compare them; by default rows are called by their numbers.

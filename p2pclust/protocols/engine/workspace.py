@@ -16,7 +16,7 @@ compute      the contribution itself
 
 The agreed state is the only program counter: a peer that restarts finds in its register where the job is and in its
 note what it had done itself. What could not be fetched is not in the workspace. A protocol says in its contribution what
-it could do without it, and so nothing waits for ever.
+it could do without it, and so nothing waits indefinitely.
 """
 
 from __future__ import annotations

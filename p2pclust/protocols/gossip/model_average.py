@@ -3,7 +3,7 @@
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas: Communication-Efficient Learning of Deep Networks
 from Decentralized Data, Algorithm 1, with every peer in every round. Without an aggregator, and with a fixed number of ticks
 per round, it is decentralised FedAvg: T. Sun, D. Li, B. Wang: Decentralized Federated Averaging, 2021, Algorithm 1 without
-momentum. Each peer trains, mixes what it has with its neighbours' by Metropolis-Hastings weights, and goes on from its
+momentum. Each peer trains, mixes what it has with its neighbours' by Metropolis-Hastings weights, and continues from its
 own mixture.
 
 Departures, and why
@@ -119,7 +119,7 @@ class ModelAverageProtocol(Additive):
         return state.replace(model=(total["weights"] / rows).astype(np.float32))
 
     def settles(self, state: State, rounds: int) -> bool:
-        """Only the last round: before it each peer may go on from a model of its own."""
+        """Only the last round: before it each peer may continue from a model of its own."""
         return rounds + 1 >= self.rounds
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:

@@ -20,13 +20,13 @@ and rows are refined in turn until hardly a row changes: federated expectation-m
 Departures, and why
 -------------------
 - Whose models take part in an iteration, and the verdicts on them, are agreed entries. A peer that is away for one is left
-  out of it and comes in at the next. A community whose job does not end has no model; its clusters go on with their own.
+  out of it and comes in at the next. A community whose job does not end has no model; its clusters continue with their own.
 - Line 8 trains the models of active peers only. A peer that has come to rest trains once more, on its last partition, and
   then serves these models: otherwise they would describe the partition before it.
 - A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
   next refinement.
 - See :mod:`mutual_test`, :mod:`affinity`, :mod:`association`, :mod:`refinement` and :mod:`stability` for the steps.
-- Refined mode: an isolated cluster that keeps rows is a community of one. Its peer goes on training its model, which
+- Refined mode: an isolated cluster that keeps rows is a community of one. Its peer continues training its model, which
   competes at this peer only: a kind of rows that only one peer has is not lost.
 
 What a peer reveals
@@ -308,7 +308,7 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         return self.stop_reason(previous, state) != ""
 
     def stop_reason(self, previous: State, state: State) -> str:
-        """Say why it ends with this step, or return an empty string if it goes on (Phase 5)."""
+        """Say why it ends with this step, or return an empty string if it continues (Phase 5)."""
         if Agreed.of(previous).phase != "refine":
             return ""
         done = Agreed.of(state).history

@@ -241,7 +241,7 @@ class AtWork:
         return Arrays(groups=np.array(groups, np.int64), models=digests(models))
 
     def _train_alone(self, rng: np.random.Generator) -> None:
-        """Go on training the models of own clusters that no other peer has."""
+        """Continue training the models of own clusters that no other peer has."""
         note = self._note
         if note is None or not self._current(note) or note.n_groups != self.agreed.n_groups:
             return

@@ -5,7 +5,7 @@ Distributions (FedCRef), Phase 5, Eq. 6, and Algorithm 1, lines 6 and 29 to 31.
 
 Departures, and why
 -------------------
-- Line 6 goes on while either the associations vary or a peer is active; Phase 5's text, two sentences apart, stops when
+- Line 6 continues while either the associations vary or a peer is active; Phase 5's text, two sentences apart, stops when
   either condition ends it. The text is followed.
 - "Do not change by more than 10 % over three consecutive iterations" is read as: in each of the last three steps from one
   iteration to the next. What was 0 has not changed only if it still is.
@@ -74,7 +74,7 @@ def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
 
 
 def stop_reason(n_active: int, history: Sequence[tuple[int, int]]) -> str | None:
-    """Return why the process ends, or None if it goes on (Phase 5's last sentence).
+    """Return why the process ends, or None if it continues (Phase 5's last sentence).
 
     Examples
     --------

@@ -77,7 +77,7 @@ def test_lifeguard_formula(confirmations: int, factor: float) -> None:
 def test_presets_are_consistent(timing: Timing) -> None:
     assert timing.probe_timeout_s < 0.9 * timing.probe_period_s, "helpers must have time before the verdict"
     assert timing.heartbeat_s * 3 <= timing.election_min_s, "two lost heartbeats must not cause an election"
-    assert timing.election_min_s < timing.election_max_s, "or two candidates tie for ever"
+    assert timing.election_min_s < timing.election_max_s, "or two candidates tie indefinitely"
     assert timing.hurry_s <= timing.election_min_s
     assert timing.heartbeat_s < timing.retry_s < timing.patience_s
     assert timing.gossip_period_s < timing.probe_period_s < timing.sync_period_s

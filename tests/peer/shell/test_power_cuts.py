@@ -277,7 +277,7 @@ def test_no_reservation_of_a_privacy_budget_is_lost(home: Path, monkeypatch: pyt
             reserved = {job for job in (f"job-{number}" for number in range(4)) if job.encode() in (data or b"")}
             if data is not None:
                 PrivacyLedger.decode(data)
-        except Exception:  # noqa: BLE001 - then nothing more is promised, and the device abstains for ever
+        except Exception:  # noqa: BLE001 - then nothing more is promised, and the device abstains indefinitely
             reserved = set()
         lost += len(reserved) < moment.promise
     assert bool(lost) == (skipped != "nothing")

@@ -243,7 +243,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("what", ["nothing", "a flipped byte", "a cut end", "a chunk", "the file"])
     def test_of_a_state_that_was_adopted(self, tmp_path: Path, what: str) -> None:
-        # A state in the register may be a blob: to go on from other bytes than were adopted would break every promise.
+        # A state in the register may be a blob: to continue from other bytes than were adopted would break every promise.
         digest = digest_of(BLOB)
         store, before = opened(tmp_path)
         store.blobs.store(digest, BLOB, 1000)

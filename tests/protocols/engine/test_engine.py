@@ -139,7 +139,7 @@ def test_who_was_not_drawn_is_not_in_the_record() -> None:
 
 
 def test_who_was_left_out_for_its_silence_has_not_abstained() -> None:
-    """All were silent in turn, and none of them withholds anything: the job goes on, until ten rounds were empty."""
+    """All were silent in turn, and none of them withholds anything: the job continues, until ten rounds were empty."""
     job = cluster_job("llf-cm", **{**OPTIONS, "max_rounds": 100})
     state = engine.begin(job)
     for _ in range(MAX_EMPTY_ROUNDS - 1):

@@ -45,7 +45,7 @@ def test_a_job_that_comes_again_is_counted_once() -> None:
     assert ledger.refusal("a", HALF * 2, 11, MONTH) == ""
     assert ledger.with_job("a", HALF, 5) == ledger
     assert ledger.refusal("a", HALF * 2.1, 11, MONTH)
-    # It goes on when its reservation has left the window: the later day counts from then on.
+    # It continues when its reservation has left the window: the later day counts from then on.
     assert ledger.with_job("a", HALF, 50).reserved(79, 30) == HALF * 2
 
 

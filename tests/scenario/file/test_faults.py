@@ -181,7 +181,7 @@ class TestBadRows:
         if "job" in at:
             assert job["pooled"]["relative_difference"] < 1e-9
         else:
-            assert job["pooled"] is None, "no pooled algorithm goes on with other columns"
+            assert job["pooled"] is None, "no pooled algorithm continues with other columns"
 
     def test_instants_that_were_drawn_are_in_the_events(self, scenario_file: Write) -> None:
         base = WITH_BAD_ROWS.split("[[faults]]", maxsplit=1)[0] + (

@@ -1,4 +1,4 @@
-"""Show a run while it goes on: a live view on a terminal, otherwise one line for each event that matters."""
+"""Show a run while it continues: a live view on a terminal, otherwise one line for each event that matters."""
 
 from __future__ import annotations
 

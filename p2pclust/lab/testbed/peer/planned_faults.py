@@ -25,7 +25,7 @@ class PlannedFault:
     """One fault by round. The peer that creates the file `claim` is the victim."""
 
     number: int  # in the fleet's list of faults
-    do: str  # one of _ENDS or _STOPS, or a fault during which the peer goes on
+    do: str  # one of _ENDS or _STOPS, or a fault during which the peer continues
     round: int
     phase: str
     who: tuple[str, ...]  # names; empty: the aggregator

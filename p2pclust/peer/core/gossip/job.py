@@ -135,14 +135,14 @@ class GossipJob:
         self._final = False
         self._entry: Version | None = None  # with which it entered the epoch
         self._one = False  # whether only one peer is asked
-        self._ticks = 0  # after which each member goes on from its own estimate; 0: when all agree
+        self._ticks = 0  # after which each member continues from its own estimate; 0: when all agree
         self._offers: dict[str, Offer] = {}  # to the present state; by members if only one peer is asked
         self._round: Averaging | None = None
         self._half_way = False  # of the end
         self._taken: Version | None = None  # a state of another peer that the worker reads
 
     def start(self, *, fresh: bool) -> None:
-        """Begin, or go on after a restart."""
+        """Begin, or continue after a restart."""
         if self.ledger.finished:
             return
         self._ctx.set_timer(self._timer, self._ctx.timing.heartbeat_s / 2)
@@ -213,7 +213,7 @@ class GossipJob:
         return [ref.digest for ref in refs] + self._handover.in_use()
 
     def blob_ready(self, digest: bytes) -> None:
-        """Go on with what waited for this blob."""
+        """Continue with what waited for this blob."""
         message = None if self.ledger.finished else self._handover.ready(digest)
         if isinstance(message, Close):
             self._on_close("", message)
@@ -384,7 +384,7 @@ class GossipJob:
         self._work.close(self._ref, ended, within=str(circle.epoch), own=self._ticks > 0)
 
     def computed(self, token: JobToken, outcome: Outcome) -> None:
-        """Go on after a task of this job."""
+        """Continue after a task of this job."""
         assert isinstance(token, GossipToken), token
         self._work.ended(token)
         if self.ledger.finished:
@@ -459,7 +459,7 @@ class GossipJob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _closed(self, ended: Averaging) -> None:
-        """Go on after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
+        """Continue after as many ticks as hops: all members have the state, or, the second time, have it on disk."""
         assert self._version is not None
         assert self._ref is not None
         assert self.circles.circle is not None

@@ -1,4 +1,4 @@
-"""Messages between neighbours, one per tick: a peer goes on only with the messages of all neighbours.
+"""Messages between neighbours, one per tick: a peer continues only with the messages of all neighbours.
 
 The word of a tick is repeated to a neighbour until it shows that it has it: by saying so, or by a word of its own of a
 later tick. A neighbour that shows less than before began a new life without its store. Neighbours are at most one tick

@@ -44,7 +44,7 @@ class Announcements:
         facts.stands = self._stands
 
     def start(self) -> list[Document]:
-        """Go on after a restart; return the jobs to forget."""
+        """Continue after a restart; return the jobs to forget."""
         documents = self._table.submitted()
         self._days.keep_only(document.id for document in documents)
         for document in documents:

@@ -119,7 +119,7 @@ class Jobs:
                 self.jobs[job_id] = self._make(document, Ledger(context, document, ballot, register), note, pads)
 
     def start(self) -> None:
-        """Go on with the stored jobs."""
+        """Continue with the stored jobs."""
         self._fitness.tell()
         for job_id, document in list(self.table.documents.items()):
             parent = self.jobs.get(document.parent)
@@ -275,7 +275,7 @@ class Jobs:
             self._keep(document)
 
     def _turn_ended(self, document: Document) -> None:
-        """Go on after a turn, or after a census: with the document that its roster agreed on."""
+        """Continue after a turn, or after a census: with the document that its roster agreed on."""
         if not document.census:
             self.series.ended(document)
         elif (following := self.series.decided(document)) is not None:
@@ -481,7 +481,7 @@ class Jobs:
             self.jobs[token.job].computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Go on with what waited for a blob."""
+        """Continue with what waited for a blob."""
         for job in list(self.jobs.values()):
             if job.id in self.jobs:  # the end of one drops its child jobs
                 job.blob_ready(digest)

@@ -29,7 +29,7 @@ class Submitted:
 class _Waiting:
     event: Submit
     asked: list[str]  # peers whose store id may be unknown
-    until: float  # when the submission goes on without them
+    until: float  # when the submission continues without them
 
 
 def not_again(event: Submit, known: Document, me: str) -> str:

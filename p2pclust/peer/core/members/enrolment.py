@@ -133,7 +133,9 @@ class Enrolment:
         """Handle a message about rosters."""
         match message:
             case RosterOffer():
-                if message.serial > self._ctx.serial:  # a lower one is not answered: two peers would go on for ever
+                if (
+                    message.serial > self._ctx.serial
+                ):  # a lower one is not answered: two peers would continue indefinitely
                     self.heard(source, message.serial)
             case RosterRequest() if message.digest:
                 relays = self._ctx.relays_to(source)

@@ -226,7 +226,7 @@ class Membership(MemberTable):
     def link_vanished(self, name: str) -> None:
         """Disconnect from a peer that is no longer a neighbour; from now on its silence proves nothing.
 
-        A suspicion in progress goes on: other peers know of it, and those with a link to the suspect pass on its refutation.
+        A suspicion in progress continues: other peers know of it, and those linked to the suspect pass on its refutation.
         """
         self._ctx.effects.append(Disconnect(name))
         self._probes.forget(name)
@@ -400,7 +400,7 @@ class Membership(MemberTable):
         self._probes.pace.was_late(by_s, self._ctx.timing)
 
     def slack_s(self) -> float:
-        """Return how much slower than usual to go on, because processors are short."""
+        """Return how much slower than usual to continue, because processors are short."""
         return self._probes.pace.more_s(self._ctx.timing)
 
     def answer_s(self) -> float:

@@ -158,7 +158,7 @@ class AggregatorTerm:
             self._open(Ref(digest_of(data), len(data), data), self._ledger.register.round, _AGREED)
 
     def computed(self, token: TermToken, outcome: Outcome) -> None:
-        """Go on after a task of this term."""
+        """Continue after a task of this term."""
         if token.term != self.term:
             return
         self._working = False

@@ -168,11 +168,11 @@ class Follower:
                 self.on_open(source, message)
 
     def pads_ready(self, digest: bytes) -> None:
-        """Go on with a request to this keeper whose blob is complete now."""
+        """Continue with a request to this keeper whose blob is complete now."""
         self.keeper.blob_ready(digest)
 
     def part_ready(self, digest: bytes) -> None:
-        """Go on with a partial sum whose blob is complete now."""
+        """Continue with a partial sum whose blob is complete now."""
         if self._place is not None:
             self._place.blob_ready(digest)
 
@@ -291,7 +291,7 @@ class Follower:
         return self._workspace.note_before(self._ledger.register.round)
 
     def look(self) -> None:
-        """Go on with the contribution if the workspace has all that it needs."""
+        """Continue with the contribution if the workspace has all that it needs."""
         task = self._workspace.look()
         if task is not None:
             self._compute(task)

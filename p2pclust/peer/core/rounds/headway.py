@@ -1,7 +1,7 @@
 """Limits: how long a term may make no progress, for how long a peer may report that it computes, how long elections wait.
 
 An aggregator whose heartbeats arrive is followed, even if its worker hangs or its large messages are lost; and a peer that
-reports that it computes is waited for. Neither may last for ever, but long trainings and slow links must be able to end.
+reports that it computes is waited for. Neither may last indefinitely, but long trainings and slow links must be able to end.
 So both limits grow: with every term without a result, and with the time that rounds of this job have taken. Elections wait
 for longer where answers take longer than their time-outs.
 

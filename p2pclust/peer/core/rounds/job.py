@@ -94,7 +94,7 @@ class AggregatedJob:
         return self._term
 
     def start(self, *, fresh: bool) -> None:
-        """Begin, or go on after a restart."""
+        """Begin, or continue after a restart."""
         self.workspace.start()
         if not self.ledger.finished:
             self.election.start(fresh=fresh)
@@ -306,7 +306,7 @@ class AggregatedJob:
                 self._term.computed(token, outcome)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Go on with what waited for this blob."""
+        """Continue with what waited for this blob."""
         if self._final is not None and self._final[1].digest == digest:
             self._on_close(*self._final)
         if self._offered is not None and self._offered[1].digest == digest and not self.ledger.finished:

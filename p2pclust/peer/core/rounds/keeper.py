@@ -109,7 +109,7 @@ class Keeper:
             self._take(source, message, self.held, again=True)
 
     def blob_ready(self, digest: bytes) -> None:
-        """Go on with a request whose sum is here now."""
+        """Continue with a request whose sum is here now."""
         message = self._waits
         if message is not None and message.sum == digest:
             self._waits = None

@@ -110,7 +110,7 @@ class Patience:
         return lost or name in self._headway.hung
 
     def left_out(self, name: str, opened: OpenRound, *, busy: bool) -> None:
-        """Note that the round goes on without a peer, which has computed for too long (`busy`) or is silent.
+        """Note that the round continues without a peer, which has computed for too long (`busy`) or is silent.
 
         A silent peer is waited for again in the next round, or once there is a route to it. If it is silent then, too, its
         messages may be lost, and it is waited for again once an answer of it comes.

@@ -214,7 +214,7 @@ class SecureTerm:
         return [name for index, name in closing.keepers.items() if index not in closing.removed]
 
     def _look(self) -> None:
-        """Go on if all keepers have answered; ask for new keys if one is gone."""
+        """Continue if all keepers have answered; ask for new keys if one is gone."""
         closing = self._closing
         if closing is None or closing.message is None:
             return
@@ -317,7 +317,7 @@ class SecureTerm:
         """Return whether a keeper was silent, or computed, for too long.
 
         A keeper that computes may need more time with every one that was given up, as all may be slow; but not one whose
-        contribution is missing too: it may report for ever that it fetches what cannot reach it.
+        contribution is missing too: it may report indefinitely that it fetches what cannot reach it.
         """
         times = 2.0 ** min(self._given_up, _MOST_DOUBLINGS)
         contributed = closing.held is None or bool(closing.held.members >> index & 1)

@@ -245,7 +245,7 @@ class JobWorkspace:
         self.abandon()
         here = {digest: size for digest, size in self._holding.items() if self._here(digest)}
         if here != self._holding:
-            self._holding = here  # missing blobs would be requested for ever
+            self._holding = here  # missing blobs would be requested indefinitely
             self._save(sync=False)
         self._drop(self._children.running(self._document.id))
 

@@ -70,7 +70,7 @@ class Series:
         self.waits_until: dict[str, float] = {}  # by job: when this peer takes the census at the latest
 
     def start(self) -> list[Document]:
-        """Go on after a restart; return the turns and censuses that have ended here."""
+        """Continue after a restart; return the turns and censuses that have ended here."""
         turns = [document.turn for document in self._table.documents.values() if not document.census]
         names = list(dict.fromkeys(turn.series for turn in turns if turn is not None))
         self._pauses.keep_only(document.id for series in names for document in self._table.turns(series))
@@ -216,7 +216,7 @@ class Series:
         self._tombstones.advance(turn.series, turn.number)  # before older rows are deleted
         said = self._facts.get(self._ctx.me, PREFIX + turn.series)
         if said is not None and said.value != document.encode():
-            self.tell(document)  # otherwise other peers would repeat this peer's old turn for ever
+            self.tell(document)  # otherwise other peers would repeat this peer's old turn indefinitely
         turns = [(d, d.turn.number) for d in self._table.turns(turn.series) if d.turn is not None]
         older = [d for d, number in turns if number < turn.number - (0 if d.census else 1)]
         expected = [d for d in self._expected.values() if d.turn and d.turn.series == turn.series]

@@ -1,4 +1,4 @@
-"""Words between neighbours: nobody goes on without anybody's, whatever is lost, late or said twice."""
+"""Words between neighbours: nobody continues without anybody's, whatever is lost, late or said twice."""
 
 from __future__ import annotations
 

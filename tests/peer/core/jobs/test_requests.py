@@ -84,7 +84,7 @@ def test_a_submission_asks_for_a_store_id_again_and_is_refused_when_none_comes()
     core.step(0.0, Arrived("p3", Gossip(tuple(claims))))
     effects, n_pings = core.step(0.1, Submit(toy(3), names, asked="me", request="mine")), 0
     while not (refused := [e for e in effects if isinstance(e, Report) and e.verb == "refused"]):
-        assert core.wake_at < 60.0, "it waits for ever"
+        assert core.wake_at < 60.0, "it waits indefinitely"
         now = core.wake_at
         came = core.step(now, Woken())
         effects += came

@@ -175,7 +175,7 @@ class TestBlobsOnTheWay:
         assert self.effects(context, SendChunk) == [SendChunk("p1", self.DIGEST, 0)]
 
     def test_who_has_it_now_is_asked_too(self) -> None:
-        """p3, of whom it was wanted, lost it, and wants it of p1: otherwise p2 and p3 would ask each other for ever."""
+        """p3, of whom it was wanted, lost it, and wants it of p1: otherwise p2 and p3 would ask each other indefinitely."""
         context, blobs = self.carrier()
         blobs.receive("p1", self.ask(0))
         blobs.receive("p3", BlobRequest(self.DIGEST, 0, len(self.DATA), ("p1",)))

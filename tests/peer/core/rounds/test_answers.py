@@ -82,7 +82,7 @@ def test_a_silent_peer_is_asked_ever_more_seldom() -> None:
 
 
 def test_two_different_answers_to_one_round_make_a_suspect() -> None:
-    """It is named at the aggregator, and goes on to count. Reference: docs/peer/rounds.md, "Rounds"."""
+    """It is named at the aggregator, and continues to count. Reference: docs/peer/rounds.md, "Rounds"."""
     net, job = held()
     first = answers(net, "p2", job)
     net.arrive("p2", "p1", replace(first, contribution=digest_of(b"other"), size_bytes=5, payload=(b"other",)))

@@ -153,7 +153,7 @@ def test_an_aggregator_that_dies_mid_round_costs_an_election_and_at_most_one_rep
 
 
 def test_everybody_crashes_and_the_job_goes_on() -> None:
-    """A restarted peer goes on with its jobs. Reference: docs/peer/shell.md, "Store"."""
+    """A restarted peer continues with its jobs. Reference: docs/peer/shell.md, "Store"."""
     net, job = held(3, toy(3))
     for _ in range(3):
         net.deliver()

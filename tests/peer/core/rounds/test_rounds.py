@@ -285,7 +285,7 @@ def test_one_proposer_is_asked_and_the_others_adopt() -> None:
 
 
 def test_a_proposer_that_was_left_out_is_not_asked_again_in_that_round() -> None:
-    """Two whose contributions were lost once took turns for ever: that it is not asked now settled what one was asked."""
+    """Two that lost contributions once took turns indefinitely: that it is not asked now settled what one was asked."""
     net = Net(5, limits=Limits(inline_bytes=100, chunk_bytes=100))
     net.meet()
     net.lost = lambda packet: packet.source in ("p1", "p2") and isinstance(packet.message, BlobChunk)

@@ -204,7 +204,7 @@ def test_asking_again_keeps_no_dead_aggregator_alive() -> None:
 
 
 def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
-    """On a line of 8 whoever is high would wait for p8, which computes for ever, longer than the aggregator for anybody."""
+    """On a line of 8 a high peer would wait for p8, which computes indefinitely, longer than the aggregator for any peer."""
     net = Net(8, links="12 23 34 45 56 67 78")
     net.meet()
     net.advance(2)
@@ -218,7 +218,7 @@ def test_one_that_is_slow_does_not_keep_those_above_from_a_deadline() -> None:
 def test_a_sum_that_comes_after_a_newer_one_takes_nothing_away() -> None:
     """The first part of p2 is a blob; before it is here a second comes, with more peers in it, small enough to come at once.
 
-    Another child of p1 has not answered, so that the round goes on until the blob is here.
+    Another child of p1 has not answered, so that the round continues until the blob is here.
     """
     net = met("12 23 34 15", manual=lambda message: isinstance(message, Partial | BlobRequest))
     net.hold_work = lambda name, effect: effect.task.kind == "combine"

@@ -533,7 +533,7 @@ class TestAnotherTerm:
         net.until(lambda: net.job("p2", job).ledger.register.round == 2)
         assert net.done("p2", 2)
         net.crash("p1")
-        net.lost = lambda packet: packet.source == "p2"  # or it would be elected, and go on
+        net.lost = lambda packet: packet.source == "p2"  # or it would be elected, and continue
         net.hold_work = lambda name, effect: effect.task.kind == "contribute" and effect.task.job == net.parent
         net.until(lambda: net.aggregator(job) != "", limit_s=30)
         assert net.job(net.aggregator(job), job).ledger.register.round == 1

@@ -116,7 +116,7 @@ def test_it_survives_anybody_and_takes_back_who_returns(dies: str) -> None:
     (second,) = [
         j for j in net.core(others[0]).jobs.jobs.values() if j.document.turn.number == 1 and not j.document.census
     ]
-    assert second.document.roster == net.names, "it may come back while the turn goes on"
+    assert second.document.roster == net.names, "it may come back while the turn continues"
     net.start(dies)
     net.until(lambda: at(net, 2) or at(net, 3), 120.0)
     assert all(len(ids) == 1 for ids in turns(net).values())
