@@ -222,7 +222,7 @@ class TestLies:
         assert all(item["held"] for item in result["expectations"]), result["expectations"]
         page = Path("out", "report.html").read_text()
         assert "its weights are those of another number of rows" in page
-        assert "peer-02 lied (waver)" in page
+        assert "peer-02: waver, named: implausible" in page
 
     def test_scores_are_of_honest_rows(self, scenario_file: Write) -> None:
         base = WITH_BAD_ROWS.replace("corrupt-data", "lie").format("inflate", "{ job = 0 }")
