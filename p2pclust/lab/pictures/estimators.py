@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.clustering import objective
 from p2pclust.errors import UsageError
-from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, can_draw, new_figure, shown_axes, whole_numbers
+from p2pclust.lab.pictures import canvas
+from p2pclust.lab.pictures.canvas import NO_MATPLOTLIB, Drawing, new_figure, shown_axes, whole_numbers
 from p2pclust.lab.pictures.curves import movement_drawing, rounds_of
 from p2pclust.lab.pictures.palette import CURVE, GOOD, INK, PAPER, SERIES, cluster_colour, cluster_hues
 from p2pclust.lab.pictures.scatter import Colouring, evenly, plane_of, scatter_drawing
@@ -183,7 +184,7 @@ def memberships_drawing(
 
 def plot_refusal(path: str | Path | None) -> str:
     """Say why the plot of a choice could not be saved there, before anything runs, or return an empty string."""
-    if not can_draw():
+    if not canvas.can_draw():
         return NO_MATPLOTLIB
     if path is None:
         return ""
