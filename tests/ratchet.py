@@ -33,10 +33,10 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61274,
+    "product: lines": 61281,
     "laboratory: lines": 32396,
-    "statements": 55508,
-    "functions": 6039,
+    "statements": 55513,
+    "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 209,
