@@ -27,7 +27,7 @@ test-pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long and not soak and not swarms"
 
 test-seeds: $(VENV)/.dev
-	nice -n 19 $(BIN)/p2pclust simulate --seeds 0:1000 --protocol all
+	nice -n 19 $(BIN)/p2pclust simulate --seeds 0:300 --protocol all
 
 # The documents as a site, in build/site/index.html; a link that leads nowhere is an error. It needs no network. While you write:
 # .venv/bin/mkdocs serve

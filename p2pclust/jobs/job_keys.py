@@ -177,7 +177,7 @@ class JobSpec(TomlTable):
         traits = {
             "by_columns": self.by_columns,
             "with_models": issubclass(kind, base.WithWorkspace),
-            "row_by_row": issubclass(kind, base.Remembering),
+            "remembers": issubclass(kind, base.Remembering) and not self.by_columns,
             "one_by_one": bool(self.own.get("max_weight") or self.own.get("robust")),
             "n_init": issubclass(kind, base.SideBySide) and self.own.get("n_init", 1),
         }

@@ -142,7 +142,7 @@ def test_an_interrupt_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["protocols"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
 def test_starts_light(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom p2pclust.cli import main\n"

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
     [
         ("gossip_tolerance = 1e-6", "gossip_tolerance needs collect = 'gossip'"),
         ('collect = "tree"\nmixing = "push-sum"', "mixing needs collect = 'gossip'"),
-        ('collect = "gossip"\nmissing = "drop"\ndeadline_s = 1.0', "no aggregator that waits"),
-        ('collect = "gossip"\npatience_s = 1.0', "no aggregator that waits"),
+        ('collect = "gossip"\nmissing = "drop"\ndeadline_s = 1.0', "gossip has no aggregator"),
+        ('collect = "gossip"\npatience_s = 1.0', "gossip has no aggregator"),
         ('collect = "gossip"\ngossip_tolerance = 0.0', "gossip_tolerance"),
         ('collect = "gossip"\nmixing = "slow"', "mixing"),
         ('collect = "gossip"\nticks = -1', "ticks"),
@@ -48,9 +48,9 @@ def test_protocols_that_need_an_aggregator_are_refused_everywhere(scenario_file:
     clusters = 3
     collect = "gossip"
     """
-    with pytest.raises(UsageError, match="works on peers' columns"):
+    with pytest.raises(UsageError, match="a protocol over columns excludes collect = 'gossip'"):
         load_scenario(scenario_file(base=base))
-    with pytest.raises(UsageError, match="works on peers' columns"):
+    with pytest.raises(UsageError, match="a protocol over columns excludes collect = 'gossip'"):
         JobRequest(cluster_job("vertical-cm", n_clusters=2), Treatment("all", collect="gossip"))
 
 

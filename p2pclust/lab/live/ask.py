@@ -16,7 +16,7 @@ from p2pclust.hosts.client import Connection
 from p2pclust.hosts.events import Combined
 from p2pclust.hosts.submission import fetch
 from p2pclust.lab.live.shown import FollowedRun
-from p2pclust.lab.run.events import Awaited, DeviceNews, JobOver, JobSubmitted, LinksKnown, RunEvent, Sent
+from p2pclust.lab.run.events import Awaited, DeviceNews, JobAppeared, JobOver, LinksKnown, RunEvent, Sent
 from p2pclust.peer.core.document import majority
 from p2pclust.peer.core.reports import MemberChanged
 from p2pclust.peer.core.round_reports import Elected, WaitsForMajority
@@ -112,7 +112,7 @@ class AnswerReader:
             return
         self._jobs[named] = job
         if before is None:
-            yield RunEvent(t, job["submitter"], "submitted", JobSubmitted(named, roster, [job["protocol"]]))
+            yield RunEvent(t, job["submitter"], "submitted", JobAppeared(named, roster, [job["protocol"]]))
         leader = job["aggregator"]
         if leader:
             yield from self.elections(t, named, [(job["term"], leader)])

@@ -88,7 +88,7 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSubmitted:
+class JobAppeared:
     """A job was submitted; of one that a standing fleet has, `stages` are the ids of its protocols."""
 
     job: str
@@ -128,7 +128,7 @@ _OF_DEVICES: Final = (
 )  # fmt: skip
 _KINDS: Final[dict[str, type[Any]]] = {
     **dict.fromkeys(_OF_DEVICES, DeviceNews), "refused-stranger": Stranger, "fault": FaultStruck, "link": LinkChanged,
-    "load": Load, "energy": Energy, "submitted": JobSubmitted, "centers": CentersShown, "combined": Combined,
+    "load": Load, "energy": Energy, "submitted": JobAppeared, "centers": CentersShown, "combined": Combined,
     "sent": Sent, "waits": Awaited, "ended": JobOver, "overlay": LinksKnown,
     **{
         kind.verb: kind

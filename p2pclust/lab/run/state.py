@@ -19,8 +19,8 @@ from p2pclust.lab.run.events import (
     DeviceNews,
     Energy,
     FaultStruck,
+    JobAppeared,
     JobOver,
-    JobSubmitted,
     LinkChanged,
     LinksKnown,
     Load,
@@ -102,7 +102,7 @@ class RunState:
     Examples
     --------
     >>> run = RunState(["a", "b", "c"], [["llf-cm"]])
-    >>> run.take(RunEvent(0.1, "a", "submitted", JobSubmitted("j", ["a", "b", "c"])))
+    >>> run.take(RunEvent(0.1, "a", "submitted", JobAppeared("j", ["a", "b", "c"])))
     'job 1 of 1 handed in at a: llf-cm, 3 peers'
     >>> run.take(RunEvent(0.2, "b", "elected", round_reports.Elected("j", None, term=1, round=0, votes=2, of=3)))
     'b aggregates term 1 (2 of 3 votes)'
@@ -416,7 +416,7 @@ class RunState:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _on_submitted(self, event: RunEvent, told: JobSubmitted) -> str:
+    def _on_submitted(self, event: RunEvent, told: JobAppeared) -> str:
         if told.job in self.by_id:
             return ""
         if len(self.by_id) == len(self.jobs):

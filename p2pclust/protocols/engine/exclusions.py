@@ -24,7 +24,7 @@ class JobOptions:
 
     by_columns: bool | None = None
     with_models: bool | None = None
-    row_by_row: bool | None = None  # an aggregator remembers something of each row
+    remembers: bool | None = None  # over rows, and its aggregator remembers the last round
     one_by_one: bool | None = None  # single contributions are looked at
     in_process: bool | None = None  # without peers that run
     weighted: bool | None = None
@@ -117,7 +117,7 @@ def _holds(options: JobOptions, name: str, value: str) -> bool | None:
 _WORDS: Final = {
     "by_columns": "a protocol over columns",
     "with_models": "a protocol that exchanges models",
-    "row_by_row": "a protocol over rows of all peers",
+    "remembers": "a protocol whose aggregator remembers the last round",
     "one_by_one": "max_weight or robust",
     "init = 'given'": "an array of first centers",
     "weighted": "sample_weight",
@@ -154,10 +154,10 @@ EXCLUSIONS: Final = (
     Exclusion("by_columns excludes participation", _EVERY_PEER, "leave participation out"),
     Exclusion("by_columns excludes bounds", "each peer scales its own columns", "leave bounds out"),
     Exclusion("by_columns excludes verify", _ROWS_OF_ALL, "leave verify out"),
-    Exclusion("row_by_row excludes verify", _ROWS_OF_ALL, "leave verify out"),
+    Exclusion("remembers excludes verify", "other peers lack that", "leave verify out"),
     Exclusion("by_columns excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
     Exclusion("with_models excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
-    Exclusion("row_by_row excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
+    Exclusion("remembers excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
     Exclusion("one_by_one excludes collect = 'gossip'", _NO_AGGREGATOR, "set collect = 'star'"),
     Exclusion("collect = 'gossip' excludes missing = 'drop'", _NO_AGGREGATOR, "leave missing out"),
     Exclusion("collect = 'gossip' excludes patience_s", _NO_AGGREGATOR, "leave patience_s out"),

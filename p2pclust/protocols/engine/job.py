@@ -145,7 +145,7 @@ class Job:
             options,
             by_columns=self.by_columns,
             with_models=self.has_workspace,
-            row_by_row=any(isinstance(protocol, Remembering) for protocol in self.protocols),
+            remembers=not self.by_columns and any(isinstance(protocol, Remembering) for protocol in self.protocols),
             one_by_one=any(isinstance(protocol, Additive) and protocol.one_by_one for protocol in self.protocols),
         )
 
