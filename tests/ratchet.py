@@ -39,13 +39,13 @@ CEILINGS: Final[dict[str, int]] = {
     "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
-    "a peer after one job: own modules": 209,
-    "a peer after one job: their lines": 36637,
-    "files that name `groups`": 95,
+    "a peer after one job: own modules": 158,
+    "a peer after one job: their lines": 28733,
+    "files that name `groups`": 93,
     "files that name `collect`": 42,
-    "files that name `n_init`": 29,
-    "words of documents": 113495,
-    "lines of CHANGELOG.md": 624,
+    "files that name `n_init`": 28,
+    "words of documents": 68285,
+    "lines of CHANGELOG.md": 79,
 }
 
 _NOTES_ITS_MODULES: Final = """
