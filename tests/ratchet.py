@@ -33,19 +33,19 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61281,
-    "laboratory: lines": 32396,
-    "statements": 55513,
+    "product: lines": 61283,
+    "laboratory: lines": 32399,
+    "statements": 55514,
     "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 158,
-    "a peer after one job: their lines": 28733,
+    "a peer after one job: their lines": 28738,
     "files that name `groups`": 93,
     "files that name `collect`": 42,
     "files that name `n_init`": 28,
-    "words of documents": 68285,
-    "lines of CHANGELOG.md": 79,
+    "words of documents": 65784,
+    "lines of CHANGELOG.md": 78,
 }
 
 _NOTES_ITS_MODULES: Final = """
