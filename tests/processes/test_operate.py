@@ -217,7 +217,7 @@ def test_a_walk_through_all_commands(fleet: Fleet) -> None:
     ended = fleet.json("cancel", series, "--peer", "c")
     assert ended["outcome"] == "cancelled"
     assert {told["series"] for told in fleet.json("jobs", series)["jobs"]} == {series}
-    assert "is not kept any more" in fleet.run("result", f"{series}/1", code=2).err
+    assert "is no longer kept" in fleet.run("result", f"{series}/1", code=2).err
 
     # A peer that was killed left its socket behind; its next life takes the place.
     fleet.end("a", signal.SIGKILL)

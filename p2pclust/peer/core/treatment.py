@@ -160,8 +160,9 @@ class Treatment:
 
     @property
     def options(self) -> exclusions.JobOptions:
-        """What the table of exclusions looks at; patience_s has a value in every document, and counts as unknown."""
-        given = {name: value for name, value in asdict(self).items() if name != "patience_s"}
+        """What the table of exclusions looks at; a value that documents have whether they use it or not is unknown."""
+        unknown = ("patience_s",) if self.missing == "drop" else ("patience_s", "deadline_s")
+        given = {name: value for name, value in asdict(self).items() if name not in unknown}
         return exclusions.JobOptions.of({**given, "every": self.every_s})
 
 

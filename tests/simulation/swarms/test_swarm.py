@@ -13,7 +13,9 @@ from dataclasses import replace
 
 import pytest
 
+from p2pclust.errors import UsageError
 from p2pclust.lab.simulation.swarms import plan, swarm
+from p2pclust.peer.core.treatment import Treatment
 
 SEEDS = range(300)
 
@@ -142,3 +144,13 @@ class TestSeedsThatOnceFoundABug:
         outcome = check(1)
         assert outcome.counts["wiped store"] >= 1
         assert outcome.counts["restart"] >= 2
+
+
+def test_a_swarm_whose_job_is_refused_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a rule about options that is too strict would leave most worlds without a job, and none would fail."""
+
+    def refuse(treatment: Treatment) -> None:
+        raise UsageError("not this one")
+
+    monkeypatch.setattr(Treatment, "check", refuse)
+    assert swarm.run(0).failure.startswith("no peer took the job of this swarm: not this one")

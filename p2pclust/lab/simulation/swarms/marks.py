@@ -11,7 +11,7 @@ from p2pclust.lab.simulation.world.peer import Peer
 from p2pclust.lab.simulation.world.world import World
 from p2pclust.peer.core.effects import Effect, Send
 from p2pclust.peer.core.messages import Relay
-from p2pclust.peer.core.reports import JobFinished, JobSubmitted, Report
+from p2pclust.peer.core.reports import JobFinished, JobRefused, JobSubmitted, Report
 from p2pclust.peer.core.round_reports import Deposed, PhaseBegun
 from p2pclust.peer.core.rounds.election import Role
 from p2pclust.peer.core.rounds.job import AggregatedJob
@@ -63,6 +63,7 @@ class Marks(Observer):
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.job = ""
+        self.refused = ""  # why no peer took the job, until one did
         self.finished: dict[str, bytes] = {}
 
     def effect(self, world: World, peer: Peer, effect: Effect) -> None:
@@ -77,7 +78,9 @@ class Marks(Observer):
         if effect.verb in _NAMES:
             self.counts[_NAMES[effect.verb]] += 1
         if isinstance(effect, JobSubmitted):
-            self.job = effect.job
+            self.job, self.refused = effect.job, ""
+        elif isinstance(effect, JobRefused) and not self.job:
+            self.refused = effect.reason
         elif isinstance(effect, JobFinished):
             self.finished[peer.name] = bytes.fromhex(effect.digest)
         elif isinstance(effect, Deposed):

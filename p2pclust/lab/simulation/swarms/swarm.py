@@ -118,6 +118,7 @@ class Swarm:
                 self.out_of_turn.begin()
             self._misfortunes()
             self._heal()
+            assert not self.marks.refused, f"no peer took the job of this swarm: {self.marks.refused}"
             self._judge()
         except AssertionError as error:
             outcome.failure = str(error) or repr(error)
