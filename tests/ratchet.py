@@ -33,14 +33,14 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61283,
-    "laboratory: lines": 32399,
-    "statements": 55514,
+    "product: lines": 61284,
+    "laboratory: lines": 32403,
+    "statements": 55519,
     "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 158,
-    "a peer after one job: their lines": 28738,
+    "a peer after one job: their lines": 28739,
     "files that name `groups`": 93,
     "files that name `collect`": 42,
     "files that name `n_init`": 28,
