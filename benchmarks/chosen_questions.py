@@ -146,8 +146,8 @@ def refusals(folder: Path) -> dict[str, str]:
         return ledger.reserve(job_id, 0.0, COHORT, lambda: [PeerSet.of(job_id, bytes(32), names[:n_peers])])
 
     return {
-        "given_centers, the first job": Floor(given_centers=False).refusal(job, keys, ROWS_EACH),
-        "least_rounds, the first job": Floor(least_rounds=3).refusal(job, keys, ROWS_EACH),
+        "given_centers, the first job": Floor(given_centers=False).problem_with(job, keys, ROWS_EACH),
+        "least_rounds, the first job": Floor(least_rounds=3).problem_with(job, keys, ROWS_EACH),
         "jobs, the fourth job": [asked(counted, f"job-{number}", N_PEERS) for number in range(4)][-1],
         "rosters, the job without one peer": [asked(fixed, f"job-{n}", n) for n in (N_PEERS, N_PEERS - 1)][-1],
     }

@@ -14,6 +14,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from p2pclust.lab.simulation.world.device import signature_of
 from p2pclust.lab.simulation.world.network import Conditions, Network
 from p2pclust.lab.simulation.world.observer import Observer
 from p2pclust.lab.simulation.world.peer import FLEET, Peer, paper_roster
@@ -123,7 +124,9 @@ class Fleet:
         for name in self.names[1:]:
             for fact in delta:
                 if fact.owner == LIAR and fact.key.startswith("job/"):
-                    self.hear(name, FactDelta(LIAR, 0, (fact.key,), (fact.version,), (fact.value,), (fact.signature,)))
+                    self.hear(
+                        name, FactDelta(LIAR, 0, (fact.key,), (fact.version,), (fact.value,), (signature_of(fact),))
+                    )
         self.world.run_until(self.world.now + wait_s)
 
     def hear(self, name: str, message: Any) -> None:

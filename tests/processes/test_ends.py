@@ -101,15 +101,17 @@ class TestToldToEnd:
             try:
                 await fleet.start()
                 job = await driver.submit(fleet.spec.jobs[0])
-                assert await driver._until(lambda: job.round >= 10, 60.0)
-                victim = next(name for name in fleet.children if name != job.terms[max(job.terms)])
+                assert await driver._until(lambda: job.seen.opened >= 10, 60.0)
+                victim = next(name for name in fleet.children if name != job.seen.terms[max(job.seen.terms)])
                 fleet.children[victim].signal(signal.SIGTERM)
                 assert await driver._until(lambda: not fleet.children[victim].alive, 60.0)
                 others = [name for name in fleet.children if name != victim]
                 assert await driver._until(lambda: all("left" in heard(name, victim) for name in others), 60.0)
                 assert not any("dead" in heard(name, victim) for name in others)
-                reached = job.round
-                assert await driver._until(lambda: job.round >= reached + 20, 60.0), "the job continues without it"
+                reached = job.seen.opened
+                assert await driver._until(lambda: job.seen.opened >= reached + 20, 60.0), (
+                    "the job continues without it"
+                )
                 assert [e["verb"] for e in fleet.record.events if e["peer"] == victim][-2:] == ["left", "exited"]
                 assert fleet.children[victim].process is not None
                 assert fleet.children[victim].process.returncode == 0
@@ -130,12 +132,12 @@ class TestToldToEnd:
             try:
                 await fleet.start()
                 job = await driver.submit(fleet.spec.jobs[0])
-                assert await driver._until(lambda: job.round >= 10, 60.0)
-                term = max(job.terms)
-                fleet.children[job.terms[term]].signal(signal.SIGTERM)
-                assert await driver._until(lambda: max(job.terms) > term, 60.0)
-                reached = job.round
-                assert await driver._until(lambda: job.round >= reached + 20, 60.0)
+                assert await driver._until(lambda: job.seen.opened >= 10, 60.0)
+                term = max(job.seen.terms)
+                fleet.children[job.seen.terms[term]].signal(signal.SIGTERM)
+                assert await driver._until(lambda: max(job.seen.terms) > term, 60.0)
+                reached = job.seen.opened
+                assert await driver._until(lambda: job.seen.opened >= reached + 20, 60.0)
             finally:
                 await fleet.stop()
 
