@@ -44,7 +44,7 @@ CEILINGS: Final[dict[str, int]] = {
     "files that name `groups`": 93,
     "files that name `collect`": 42,
     "files that name `n_init`": 28,
-    "words of documents": 65767,
+    "words of documents": 65920,
     "lines of CHANGELOG.md": 78,
 }
 
