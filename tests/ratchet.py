@@ -33,18 +33,18 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61284,
+    "product: lines": 61288,
     "laboratory: lines": 32403,
-    "statements": 55519,
+    "statements": 55522,
     "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
     "a peer after one job: own modules": 158,
-    "a peer after one job: their lines": 28739,
+    "a peer after one job: their lines": 28729,
     "files that name `groups`": 93,
     "files that name `collect`": 42,
     "files that name `n_init`": 28,
-    "words of documents": 65920,
+    "words of documents": 65918,
     "lines of CHANGELOG.md": 78,
 }
 

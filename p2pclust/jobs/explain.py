@@ -11,6 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from p2pclust.tools.spelling import did_you_mean
 
+#: Tags of a key that is true, false or a table; they stand in the places of errors, and are not shown.
+FLAG, TABLE = "<flag>", "<table>"
 _LINES_MAX = 5
 
 
@@ -38,7 +40,7 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, st
     """Return for each error the document's key that it belongs to, and the error in words."""
     lines = []
     for detail in error.errors(include_url=False):
-        location = tuple(detail["loc"])
+        location = tuple(step for step in detail["loc"] if step not in (FLAG, TABLE))
         kind, top = detail["type"], str(location[0]) if location else ""
         if kind == "wrong_table":
             lines += [(top, _table(location) + problem) for problem in detail["msg"].split("\n")]

@@ -156,6 +156,10 @@ LocalClusters = Annotated[
         'a whole number from 1 on, "classes" (of fedcref: as many as the device has labels), or "search" (of k-fed)'
     ),
 ]
+#: How many peers keep pads.
+Keepers = Annotated[
+    Annotated[int, Field(ge=2, le=4096)] | Literal["all"], _expected('a whole number from 2 to 4096, or "all"')
+]
 #: A column of a file, and the columns of its features.
 Column = Annotated[str | Annotated[int, Field(ge=1)], _expected("a column's name, or its number counted from 1")]
 Columns = Annotated[

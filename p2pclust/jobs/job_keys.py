@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from p2pclust.errors import UsageError
 from p2pclust.jobs import fields
-from p2pclust.jobs.explain import explain, shown
+from p2pclust.jobs.explain import FLAG, TABLE, explain, shown
 from p2pclust.jobs.fields import TomlTable, refuse, wrong_table
 from p2pclust.peer.core.treatment import LEAST_PATIENCE_S
 from p2pclust.protocols.engine import exclusions
@@ -28,7 +28,7 @@ class SecureSpec(TomlTable):
     """``secure = {...}`` of a job: the parameters of secure sums (docs/secure-sums.md)."""
 
     #: How many peers keep pads; by default 3.
-    keepers: Annotated[int, Field(ge=2, le=4096)] | Literal["all"] | None = None
+    keepers: fields.Keepers | None = None
     #: The fewest peers whose sum may be revealed; by default 5, below 7 peers 3.
     cohort: Annotated[int, Field(ge=LEAST_COHORT)] | None = None
     #: If a round must be repeated with other peers: groups reveals a new total only if no small group can be computed from
@@ -99,7 +99,7 @@ class JobSpec(TomlTable):
     max_rounds: Annotated[int, Field(ge=1, le=10**6)] | None = None
     #: The share of the peers that is drawn for each round.
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    #: If a peer is silent, the round waits for all peers, waits for patience_s, or ends at deadline_s.
+    #: If a peer is silent, the round waits for all peers (over columns always), waits for patience_s, or ends at deadline_s.
     missing: Literal["all", "wait", "drop"] = "wait"
     #: How long a round waits for a silent peer; by default as the timing preset says.
     patience_s: Annotated[float, Field(ge=LEAST_PATIENCE_S)] | None = None
@@ -117,7 +117,10 @@ class JobSpec(TomlTable):
     #: After how many ticks each peer continues from its own estimate, if the protocol allows that.
     ticks: Annotated[int, Field(ge=0, le=10**6)] | None = None
     #: Secure sums: each peer's contribution is hidden from the others. True, or a table of the parameters below.
-    secure: bool | SecureSpec = False
+    secure: Annotated[
+        Annotated[bool, Tag(FLAG)] | Annotated[SecureSpec, Tag(TABLE)],
+        Discriminator(lambda given: TABLE if isinstance(given, dict | SecureSpec) else FLAG),
+    ] = False
     #: Every peer makes each state again from signed contributions before it adopts it, which detects a lying aggregator.
     verify: Literal["all"] | None = None
     #: The code for passes over rows: the C extension c1, with the same bits on every CPU, or NumPy; auto is c1 where all
@@ -166,7 +169,7 @@ class JobSpec(TomlTable):
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        refuse(problems + list(exclusions.problems(self._options(kind))))
+        refuse(list(dict.fromkeys([*problems, *exclusions.problems(self._options(kind))])))
         return self
 
     def _options(self, kind: type[Labelling]) -> exclusions.JobOptions:
@@ -205,8 +208,13 @@ def _unknown(name: str, kind: type[Labelling]) -> str:
     """Return what is wrong about a name that is neither a key nor a parameter of this protocol."""
     from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class  # noqa: PLC0415
 
+    if name in SecureSpec.model_fields:
+        return next(exclusions.problems(exclusions.JobOptions.of({name: True, "secure": False})))
+    if name == "n_clusters":
+        return "unknown key 'n_clusters' (did you mean 'clusters'?)"
     others = {one for protocol in CLUSTERING for one in parameters_of(protocol_class(protocol))}
     if name in others:
         return f"protocol {kind.id!r} has no {name}"
     own = parameters_of(kind)
-    return f"unknown key {name!r}{did_you_mean(name, [*JobSpec.model_fields, *own, *sorted(others - own.keys())], '')}"
+    known = [*JobSpec.model_fields, *SecureSpec.model_fields, *own, *sorted(others - own.keys())]
+    return f"unknown key {name!r}{did_you_mean(name, known, '')}"

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from tests.jobs.refusals import refusals
 
+from p2pclust.cli.fleet.submit import parameters
 from p2pclust.errors import UsageError
+from p2pclust.estimators import LosslessCMeans
 from p2pclust.jobs.request import JobRequest
 from p2pclust.jobs.submission import request_from
 from p2pclust.peer.core.treatment import Treatment
@@ -74,3 +76,35 @@ def test_options_that_are_not_known_break_nothing() -> None:
     assert JobOptions.of({"n_init": 1, "participation": 1.0, "init": [[0.0]], "strange": 1}) == JobOptions(
         n_init=False, participation=False, init="given"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"secure": {"keeper": 3}}, "submit: [secure]: unknown key 'keeper' (did you mean 'keepers'?)"),
+        ({"secure": {"keepers": 1}}, 'submit: [secure]: keepers = 1: expected a whole number from 2 to 4096, or "all"'),
+        ({"keepers": 3}, "submit: keepers needs secure: it is a parameter of secure sums: set secure = true"),
+        (
+            {"accelerate": True, "n_init": 3},
+            "submit: accelerate excludes n_init: it follows one path of the centers: leave one of the two out",
+        ),
+        ({"n_clusters": 3}, "submit: unknown key 'n_clusters' (did you mean 'clusters'?)"),
+        ({"robust": "medain"}, "submit: llf-cm: robust = 'medain': expected one of trim, median"),
+    ],
+)
+def test_one_mistake_is_one_line(given: dict[str, object], line: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        request_from({"protocol": "llf-cm", "clusters": 3} | given)
+    assert str(refused.value) == line
+
+
+def test_an_option_that_lacks_its_value_is_named() -> None:
+    with pytest.raises(UsageError, match="submit: --accelerate needs a value"):
+        parameters(["--accelerate", "--n-init", "3"])
+
+
+def test_the_defaults_of_an_estimator_exclude_no_privacy() -> None:
+    estimator = LosslessCMeans(
+        2, secure=True, bounds=(0, 9), privacy={"epsilon": 8.0, "delta": 1e-6}, fleet="simulated"
+    )
+    assert estimator._job(1, 2).stages[-1].protocol == "private-cm"

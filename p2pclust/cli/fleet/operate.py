@@ -293,7 +293,7 @@ def _matrix(views: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Return a table for people, whose cells are never cut."""
+    """Return a table for people, whose cells are never cut; the first column is not wrapped, so that it can be copied."""
     from p2pclust.cli.show.tables import table  # noqa: PLC0415 - imports rich
 
-    return table(columns, rows, wrap=columns, gap=2)
+    return table(columns, rows, wrap=columns[1:], gap=2)

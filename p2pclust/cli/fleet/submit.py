@@ -170,7 +170,7 @@ def parameters(words: Sequence[str]) -> dict[str, Any]:
         if not name.startswith("--") or len(name) < 3:
             raise UsageError(f"submit: {word!r}: expected --PARAMETER VALUE")
         if not equals:
-            if not left:
+            if not left or left[0].startswith("--"):
                 near = nearest(name, _FLAGS)
                 raise UsageError(f"submit: {name} needs a value" + (f" (did you mean {near}?)" if near else ""))
             text = left.pop(0)

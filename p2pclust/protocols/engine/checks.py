@@ -59,7 +59,7 @@ def gate(where: str, value: Any) -> bool | str:
 def one_of(where: str, value: Any, known: Sequence[str]) -> str:
     """Return one of the known words, or raise UsageError that lists them."""
     if not isinstance(value, str) or value not in known:
-        raise UsageError(f"{where} = {_shown(value)}: expected one of {', '.join(known)}")
+        raise UsageError(f"{where} = {_shown(value)}: expected one of {', '.join(filter(None, known))}")
     return value
 
 

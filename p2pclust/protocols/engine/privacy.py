@@ -19,6 +19,7 @@ from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import HELD
+from p2pclust.protocols.engine.registry import build
 from p2pclust.tools.spelling import did_you_mean
 
 NEIGHBOURS = 5
@@ -31,11 +32,6 @@ _STAGE: Final = "private-cm"
 #: costs more than it brings (benchmarks/private_cm.py).
 _ROUNDS: Final = 16
 _NOISY_ROUNDS: Final = 8
-#: Parameters of the plain protocol that a private job leaves out, with the values that change nothing.
-_WITHOUT_EFFECT: Final[Mapping[str, tuple[object, ...]]] = {
-    "suppress_singletons": (True, False), "accelerate": (False,), "n_init": (1,), "max_weight": (0,),
-    "robust": ("",),
-}  # fmt: skip
 
 
 def least_to_propose(local: Local) -> int:
@@ -153,13 +149,7 @@ def private_stages(request: PrivateRequest) -> tuple[Stage, ...]:
     ['range', 'none', 'seeding', 'private-cm']
     """
     promise = _promise(request.privacy)
-    for name, value in request.parameters.items():
-        if name not in _WITHOUT_EFFECT:
-            raise UsageError(f"privacy: {_ASKED_AS} has no parameter {name[:60]!r}")
-        if not any(
-            value is known or (type(value) is type(known) and value == known) for known in _WITHOUT_EFFECT[name]
-        ):
-            raise UsageError(f"privacy: {name} = {value!r}: expected true or false")
+    build(_ASKED_AS, {"n_clusters": request.n_clusters, **request.parameters})  # checks what a private job leaves out
     lo, hi = request.bounds
     parameters: dict[str, Any] = {"n_clusters": request.n_clusters, **promise, "lo": lo, "hi": hi}
     rounds = _ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
