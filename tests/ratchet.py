@@ -33,9 +33,9 @@ _DEADLINE_S: Final = 60.0
 
 #: By figure: the ceiling.
 CEILINGS: Final[dict[str, int]] = {
-    "product: lines": 61288,
+    "product: lines": 61293,
     "laboratory: lines": 32403,
-    "statements": 55522,
+    "statements": 55524,
     "functions": 6040,
     "modules under 100 lines": 125,
     "__all__ outside packages": 0,
@@ -43,7 +43,7 @@ CEILINGS: Final[dict[str, int]] = {
     "a peer after one job: their lines": 28729,
     "files that name `groups`": 93,
     "files that name `collect`": 42,
-    "files that name `n_init`": 28,
+    "files that name `n_init`": 27,
     "words of documents": 65918,
     "lines of CHANGELOG.md": 78,
 }

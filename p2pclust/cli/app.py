@@ -148,7 +148,7 @@ def top(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Cluster federated data without a server. Peers add up sums; no row leaves its device.
+    """Cluster data that is spread over devices, without a server and without moving a row.
 
     \b
     Example:

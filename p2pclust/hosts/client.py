@@ -201,7 +201,7 @@ class Connection:
         path = Path(self.address)
         if not path.is_dir():
             return path
-        inside = path / _STATE / SOCKET  # a peer's folder has its state directory beside its configuration
+        inside = path / _STATE / SOCKET  # a peer's folder has its state directory next to its configuration
         return inside if inside.exists() and not (path / SOCKET).exists() else path / SOCKET
 
     def _look(self) -> None:

@@ -149,7 +149,7 @@ class JobSpec(TomlTable):
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> JobSpec:
-        from p2pclust.protocols.engine.compose import clustering_class  # noqa: PLC0415 - as in fields.known_protocol
+        from p2pclust.protocols.engine.compose import clustering_class, options_of  # noqa: PLC0415 - as in fields.known_protocol
         from p2pclust.protocols.engine.registry import parameters_of  # noqa: PLC0415
 
         try:
@@ -169,22 +169,10 @@ class JobSpec(TomlTable):
             problems.append(f"protocol {self.protocol!r} finds the number of clusters itself: leave clusters out")
         if isinstance(self.init, tuple) and len(self.init) != self.clusters:
             problems.append(f"init has {len(self.init)} centers: expected clusters = {self.clusters}")
-        refuse(list(dict.fromkeys([*problems, *exclusions.problems(self._options(kind))])))
-        return self
-
-    def _options(self, kind: type[Labelling]) -> exclusions.JobOptions:
-        from p2pclust.protocols.engine import base  # noqa: PLC0415 - as in fields.known_protocol
-
         keys = {name: getattr(self, name) for name in type(self).model_fields}
-        keys["tol"] = self.tol is not None  # 0 is a choice
-        traits = {
-            "by_columns": self.by_columns,
-            "with_models": issubclass(kind, base.WithWorkspace),
-            "remembers": issubclass(kind, base.Remembering) and not self.by_columns,
-            "one_by_one": bool(self.own.get("max_weight") or self.own.get("robust")),
-            "n_init": issubclass(kind, base.SideBySide) and self.own.get("n_init", 1),
-        }
-        return exclusions.JobOptions.of({**keys, **self.own, **self.secured, **traits})
+        options = options_of(kind, {**keys, **self.own, **self.secured})
+        refuse(list(dict.fromkeys([*problems, *exclusions.problems(options)])))
+        return self
 
 
 def _wrong_values(kind: type[Labelling], clusters: int | None, own: Mapping[str, Any]) -> list[str]:

@@ -62,7 +62,7 @@ def _asked(words: Sequence[str] | None) -> Asked:
     parser.add_argument("--seed", type=int, help="by default a new one, which is printed")
     parser.add_argument("--episode", default="", help="of frames: repeat this one, 'KIND:SEED'")
     parser.add_argument(
-        "--frames", type=int, default=0, help="of frames: continue until so many were sent, not for a time"
+        "--frames", type=int, default=0, help="send this number of frames, instead of sending for a time"
     )
     parser.add_argument("--only", default="", choices=["", *files.KINDS], help="of files: only this kind")
     parser.add_argument("--inputs", type=int, default=0, help="of files: so many, not for a time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.jobs.refusals import refusals
 
@@ -108,3 +109,10 @@ def test_the_defaults_of_an_estimator_exclude_no_privacy() -> None:
         2, secure=True, bounds=(0, 9), privacy={"epsilon": 8.0, "delta": 1e-6}, fleet="simulated"
     )
     assert estimator._job(1, 2).stages[-1].protocol == "private-cm"
+
+
+def test_bounds_may_be_an_array_and_an_empty_promise_is_one() -> None:
+    job = cluster_job("llf-cm", n_clusters=2, bounds=np.array([[0.0, 0.0], [9.0, 9.0]]))  # type: ignore[arg-type]
+    assert (job.stages[0].parameters["lo"], job.stages[0].parameters["hi"]) == ([0.0, 0.0], [9.0, 9.0])
+    with pytest.raises(UsageError, match="privacy: epsilon is missing"):
+        cluster_job("llf-cm", n_clusters=2, bounds=([0.0], [9.0]), secure=True, privacy={})

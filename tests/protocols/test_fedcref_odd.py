@@ -1,4 +1,4 @@
-"""FedCRef where a peer's rows are odd, and where a peer lies: everybody else continues."""
+"""FedCRef where a peer's rows are odd, and where a peer lies: all others continue."""
 
 from __future__ import annotations
 

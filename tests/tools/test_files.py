@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture(autouse=True)
 def no_waiting() -> Iterator[None]:
-    """Whoever waits for a pipe would do so indefinitely."""
+    """A reader of a pipe would wait indefinitely."""
 
     def give_up(*_: object) -> None:
         pytest.fail("it waits")

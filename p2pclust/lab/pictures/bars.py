@@ -82,7 +82,7 @@ def value_bars(
     names: Sequence[str], values: Sequence[float], texts: Sequence[str], tips: Sequence[str], colours: Sequence[str],
     *, title: str = "", across: str = "", most: float | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw a bar for each name, from the top, with its value as a text beside it.
+    """Draw a bar for each name, from the top, with its value as a text next to it.
 
     With a title the picture is narrow and has no scale; with `across`, the label of the scale, it is wide. `most` is the
     right end of the scale, by default a little more than the largest value.

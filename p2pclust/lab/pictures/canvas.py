@@ -67,7 +67,7 @@ def shown_axes(width: float, height: float) -> Axes:
 
 
 def whole_numbers(axes: Axes, axis: str = "x", most: int | Literal["auto"] = "auto", **how: Any) -> None:
-    """Put ticks at whole numbers only, at most so many."""
+    """Put at most this number of ticks, at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(integer=True, nbins=most, **how))

@@ -192,7 +192,7 @@ def plot_refusal(path: str | Path | None) -> str:
     if Path(path).suffix[1:].lower() not in known:
         return f"{path}: a plot can be saved as {', '.join(known)}: end the name with one of them"
     if not Path(path).parent.is_dir():
-        return f"{path}: there is no folder {Path(path).parent}: make it first"
+        return f"{path}: the folder {Path(path).parent} does not exist: make it first"
     return ""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_NAMED: Final = 40  # with more peers there is no room for names
+_NAMED: Final = 40  # with more peers the names have no room
 _POINTED: Final = 120  # with more peers, or five times as many links, they have no tips
 _MANY: Final = 2000  # more links than this are drawn fainter
 _PAGE: Final = 9.0  # inches, the longer side of an overlay alone
@@ -278,7 +278,7 @@ def _draw_plain_links(axes: Axes, lines: list[Floats]) -> None:
 
 
 def _bent(line: Floats, height: float) -> Floats:
-    """Return a curve between two ends that passes beside the straight line between them."""
+    """Return a curve between two ends that passes next to the straight line between them."""
     start, end = line
     way = (end - start) / np.hypot(*(end - start))
     bow = np.array([-way[1], way[0]]) * height
@@ -329,7 +329,7 @@ def write_beside(axes: Axes, text: str, place: Floats, way: Floats, points: floa
 def write_names(
     axes: Axes, texts: Sequence[str], places: Floats, sizes: Sequence[float], avoided: Sequence[Floats] = (), **how: Any
 ) -> list[Annotation]:
-    """Write each text beside its dot, on the side with the most room.
+    """Write each text next to its dot, on the side with the most room.
 
     `sizes` are the dots' areas in square points; `avoided` are other places that leave less room.
     """

@@ -308,7 +308,7 @@ class Averaged(JobReport):
 
 @dataclass(frozen=True, slots=True)
 class StateTaken(JobReport, verb="took"):
-    """This peer continues from the state of another one."""
+    """This peer continues from the state of another peer."""
 
     peer: str
     round: int

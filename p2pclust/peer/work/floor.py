@@ -134,7 +134,7 @@ class Floor:
 #: Of a device's memory, for the state and contributions of one job: the rest is for rows, and for the process itself.
 _SHARE: Final = 0.5
 _NUMBER_BYTES: Final = 8
-#: A state is held as it came, as numbers, and as the next one is made, beside the contributions of the peers.
+#: A state is held as it came, as numbers, and as the next one is made, with the contributions of the peers.
 _COPIES: Final = 4
 
 
@@ -167,7 +167,7 @@ def bytes_of(job: Job, n_peers: int, n_columns: int) -> int:
 def size_flaw(job: bytes, n_peers: int, n_columns: int, memory_bytes: float) -> str:
     """Return why a job is too large for a device with so much memory, or an empty string.
 
-    What is no job here is not judged: other checks refuse it.
+    Bytes that are not a job are not judged: other checks refuse them.
     """
     try:
         taken = bytes_of(job_of(job), n_peers, n_columns)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
-from p2pclust.protocols.engine.base import ByColumns, Labelling, SideBySide
+from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
@@ -104,18 +104,14 @@ def cluster_job(
     """
     kind = clustering_class(protocol)
     parameters = {name: _scalar(value) for name, value in parameters.items()}
-    exclusions.refuse(
-        exclusions.JobOptions.of({
-            **parameters, "protocol": kind.id, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol is not None,
-            "participation": _scalar(participation), "privacy": privacy, "secure": secure, "groups": groups,
-            "by_columns": issubclass(kind, ByColumns),
-            "one_by_one": parameters.get("max_weight") or parameters.get("robust"),
-            "n_init": issubclass(kind, SideBySide) and parameters.get("n_init", 1),
-        })
-    )  # fmt: skip
+    given = {
+        **parameters, "init": init, "bounds": bounds, "scaling": scaling, "tol": tol, "privacy": privacy, "secure": secure,
+        "participation": _scalar(participation), "groups": groups,
+    }  # fmt: skip
+    exclusions.refuse(options_of(kind, given))
     if privacy is not None:
         asked = PrivateRequest(
-            _number(kind, n_clusters), privacy, _bounds(bounds or ((), ())),
+            _number(kind, n_clusters), privacy, _bounds(((), ()) if bounds is None else bounds),
             checks.SCALING("scaling", scaling),
             init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
             max_rounds, parameters,
@@ -170,6 +166,27 @@ def clustering_class(protocol: str) -> type[Labelling]:
     kind = protocol_class(protocol, among=CLUSTERING)
     assert issubclass(kind, Labelling), f"{protocol} is registered as a clustering, but is not a Labelling"
     return kind
+
+
+def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> exclusions.JobOptions:
+    """Return what the table of exclusions looks at, of a job of this protocol with options by their names in a scenario.
+
+    Examples
+    --------
+    >>> options_of(clustering_class("fkm"), {"n_init": 10, "tol": 0.0}).tol
+    True
+    """
+    # Of these, 0 or an array is a choice.
+    chosen = {name: given[name] is not None for name in ("bounds", "privacy", "tol") if name in given}
+    traits = {
+        "protocol": kind.id,
+        "by_columns": issubclass(kind, ByColumns),
+        "with_models": issubclass(kind, WithWorkspace),
+        "remembers": issubclass(kind, Remembering) and not issubclass(kind, ByColumns),
+        "one_by_one": bool(given.get("max_weight") or given.get("robust")),
+        "n_init": issubclass(kind, SideBySide) and given.get("n_init", 1),
+    }
+    return exclusions.JobOptions.of({**given, **chosen, **traits})
 
 
 def inits_of(kind: type[Labelling]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 A model that has seen a row serves it better than one that has not. A single model of an isolated cluster would keep
 the rows that it was trained on indefinitely, though a community may be what they belong to. So a peer trains two, each
 on one half of its rows; a row's error under the cluster is that of the model that did not see it. The halves are drawn
-once and stay the same: rows often come in some order, and every other one may be of one kind. The models are not sent.
+once and stay the same: rows often come in some order, and every second row may be of one kind. The models are not sent.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ number that the caller counts, for example days since 1970.
 Jobs without noise are in the ledger of a device that takes part in so many of them only, or that keeps the sets of peers
 whose sums were revealed: what several jobs reveal together depends on their number, and on how their peers differ.
 
-The budget is for every window of so many days, and not indefinitely: what a device reveals later adds to what it revealed
+The budget is for each window of days, and not for all time: what a device reveals later adds to what it revealed
 before the window.
 """
 

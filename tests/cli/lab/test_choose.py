@@ -89,7 +89,7 @@ def test_plot(cli: Cli, small: str, tmp_path: Path) -> None:
         (("--clusters", "2-200"), "hold 150 rows"),
         (("--restarts", "0"), "restarts"),
         (("-o", "choice.xyz"), "choice.xyz: a plot can be saved as"),
-        (("-o", "nowhere/choice.png"), "there is no folder nowhere"),
+        (("-o", "nowhere/choice.png"), "the folder nowhere does not exist"),
         (("--set", "jobs.0.init=[[0,0,0,0],[1,1,1,1],[2,2,2,2]]"), "init holds first centers"),
         (("--set", "jobs.0.fuzzifier=0.5"), "fuzzifier"),
     ],

@@ -129,7 +129,7 @@ class TestChild:
     def test_one_that_is_gone_hears_no_words_and_no_signals(self, tmp_path: Path) -> None:
         async def live() -> None:
             async with a_server(tmp_path) as server:
-                os.mkfifo(tmp_path / "store.sqlite3", 0o600)  # read indefinitely: nobody writes into it
+                os.mkfifo(tmp_path / "store.sqlite3", 0o600)  # read indefinitely: it has no writer
                 config = {"control": "", "name": "a", "timing": "fast", "state_dir": str(tmp_path)}
                 child = Child("a", tmp_path / "a", config, server, nothing, nothing)
                 child.send({"do": "leave"})

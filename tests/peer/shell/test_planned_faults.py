@@ -1,4 +1,4 @@
-"""A victim that stops itself: whoever hears its last words may let it continue before it has stopped."""
+"""A victim that stops itself: a peer that hears its last words may let it continue before it has stopped."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from p2pclust.peer.core.timing import Timing
 _GAIN: Final = 0.25  # the weight of the newest observation
 _KEPT: Final = 0.9  # of what is usual, with each probe
 _MOST_LATE: Final = 2.0  # in probe periods: of one delay of this peer's own; what is longer also prolongs suspicions
-_ROUND_TRIPS: Final = 3.0  # the usual time of an answer is exceeded so many times before silence means anything
+_ROUND_TRIPS: Final = 3.0  # silence counts after this multiple of the usual time of an answer
 #: At its start a peer shakes hands with all that it links to, and they with it. For each beyond the first few it expects so
 #: much delay, until answers show how long they take.
 _START_S: Final = 0.005

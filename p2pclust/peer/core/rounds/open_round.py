@@ -190,7 +190,7 @@ class Answers:
             return False  # its answer from before it was asked came late
         self._patience.rests(name)
         opened.answered[name] = None
-        if abstains != NOT_ASKED:  # otherwise it is no answer to what it was left out for
+        if abstains != NOT_ASKED:  # otherwise it does not answer the round that it was left out of
             opened.left_out.pop(index, None)
         if ref is not None:
             opened.contributions[index] = ref

@@ -1,4 +1,4 @@
-"""Words between neighbours: nobody continues without anybody's, whatever is lost, late or said twice."""
+"""Words between neighbours: no peer continues without those of all, whatever is lost, late or repeated."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_full_message_of_facts_can_be_relayed() -> None:
 
 
 def test_two_peers_that_hold_different_facts_of_a_full_owner_leave_it_at_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody filled two peers with different facts up to the limit: they do not ask each other indefinitely."""
+    """A liar filled two peers with different facts up to the limit: they do not ask each other indefinitely."""
     monkeypatch.setattr(facts, "_MOST_BYTES", 64 * 266)
     net = met()
     net.lost = lambda p: isinstance(p.message, (FactDigest, FactDelta))

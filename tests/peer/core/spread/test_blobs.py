@@ -311,7 +311,7 @@ def test_a_source_that_spoiled_a_blob_is_asked_if_the_others_are_silent() -> Non
 
 
 def test_sources_that_all_spoiled_a_blob_take_turns() -> None:
-    """One of two bad disks was mended, and the other one, the faster of the two, was asked indefinitely."""
+    """One of two bad disks was mended, and the other, faster disk was asked indefinitely."""
     puller = Puller()
     assert puller.pull("p2", "p3") == [("p2", 0)]
     assert puller.time_out() == [("p3", 0)]  # so p2 is the slower one
