@@ -52,6 +52,7 @@ def test_ends_as_its_readme_says(file: Path, cli: Cli) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)  # a thousand simulated sensors take some minutes of one core
 @pytest.mark.parametrize("file", [file for file in FILES if STORIES[file.stem].short], ids=lambda file: file.stem)
 def test_in_full(file: Path, cli: Cli) -> None:
     ends_as_told(file, cli)
