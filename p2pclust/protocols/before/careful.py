@@ -43,12 +43,8 @@ _SEEDINGS = 10
 class CarefulSeeding(FirstCenters):
     """First centers from candidates of all peers, in one round.
 
-    Parameters
-    ----------
-    n_clusters, init
-        See :class:`FirstCenters`.
-    n_init : int
-        How many sets of first centers: the candidates are clustered so often.
+    - `n_clusters`, `init`: see :class:`FirstCenters`.
+    - `n_init`: how many sets of first centers: the candidates are clustered so often.
     """
 
     id: ClassVar[str] = "careful"

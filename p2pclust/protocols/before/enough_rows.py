@@ -25,13 +25,8 @@ from p2pclust.protocols.engine.local import Local
 class EnoughRows(Additive):
     """Add up the peers' rows, as far as they matter.
 
-    Parameters
-    ----------
-    n_clusters : int
-    gate_rounds : int
-        The rounds whose equations are counted against the rows, times the number of starts; 0: none.
-    by_group : bool
-        Whether totals of groups of peers are revealed one by one: then each group must have so many rows.
+    - `gate_rounds`: the rounds whose equations are counted against the rows, times the number of starts; 0: none.
+    - `by_group`: whether totals of groups of peers are revealed one by one: then each group must have so many rows.
     """
 
     id: ClassVar[str] = "enough-rows"

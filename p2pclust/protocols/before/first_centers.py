@@ -17,11 +17,7 @@ from p2pclust.protocols.engine.base import Protocol
 class FirstCenters(Protocol):
     """A stage that ends with first centers, in the working coordinates of the stages before it.
 
-    Parameters
-    ----------
-    n_clusters : int
-    init : str
-        The name that a person gives: one of ``ways``, or the stage's own id where it has no such list.
+    - `init`: the name that a person gives: one of ``ways``, or the stage's own id where it has no such list.
     """
 
     ways: ClassVar[tuple[str, ...]] = ()

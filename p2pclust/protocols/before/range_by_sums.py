@@ -42,13 +42,8 @@ _FEW_COLUMNS: Final = 32
 class RangeBySums(Additive):
     """The range of each feature over all peers that have enough rows.
 
-    Parameters
-    ----------
-    min_rows : int
-        A peer with fewer rows abstains.
+    - `min_rows`: a peer with fewer rows abstains.
 
-    Notes
-    -----
     In the state, ``prefixes`` (2, F) are the bits found so far, as the low bits of a number, of the smallest values and,
     inverted, of the largest; ``found_bits`` counts them. In the end ``lo`` and ``hi`` (F,) take their place.
     """
@@ -127,8 +122,6 @@ def _bits(n_columns: int) -> int:
 def _ordered(values: NDArray[np.float64]) -> Words:
     """Return whole numbers that are ordered like the values; both zeros are one value.
 
-    Examples
-    --------
     >>> values = np.array([-1e300, -1.5, 0.0, 1e-320, 7.0])
     >>> bool((np.diff(_ordered(values).astype(object)) > 0).all()), _float(_ordered(values)).tolist() == values.tolist()
     (True, True)

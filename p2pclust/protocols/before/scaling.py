@@ -52,16 +52,12 @@ class Range(Protocol):
     A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
     equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
 
-    Parameters
-    ----------
-    lo, hi : list of float, optional
-        Declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
-        every later round, by name.
-    rows_needed : int
-        The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
-        abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
-    min_rows : int
-        A peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which reveal nothing.
+    - `lo`, `hi`: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains
+      from every later round, by name.
+    - `rows_needed`: the job fails if all peers together hold fewer rows. Peers report no more than this many rows.
+      Where a peer abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
+    - `min_rows`: a peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which
+      reveal nothing.
     """
 
     id: ClassVar[str] = "range"
@@ -176,10 +172,7 @@ class ZScoreScaling(Additive):
     Mean and deviation are those of the rows of each round's contributors. A peer that is lost between the rounds is in
     the mean and not in the deviation.
 
-    Parameters
-    ----------
-    min_rows : int
-        A peer with fewer rows abstains; 1 lets every peer contribute.
+    - `min_rows`: a peer with fewer rows abstains; 1 lets every peer contribute.
     """
 
     id: ClassVar[str] = "zscore"

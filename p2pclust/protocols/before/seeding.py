@@ -56,15 +56,10 @@ from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_prop
 class Seeding(FirstCenters):
     """First centers.
 
-    Parameters
-    ----------
-    n_clusters : int
-        See :class:`FirstCenters`.
-    init : {"k-means++", "random", "uniform", "given"}
-    centers : list of rows, optional
-        With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
-    n_init : int
-        How many sets of first centers; given ones are one set.
+    - `n_clusters`: see :class:`FirstCenters`.
+    - `init` {"k-means++", "random", "uniform", "given"}
+    - `centers`: with ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
+    - `n_init`: how many sets of first centers; given ones are one set.
     """
 
     id: ClassVar[str] = "seeding"

@@ -43,13 +43,9 @@ from p2pclust.protocols.engine.privacy import blurred, propose_gate
 class SharedSeeding(FirstCenters):
     """First centers by k-means++ over all peers, one round for each.
 
-    Parameters
-    ----------
-    n_clusters, init
-        See :class:`FirstCenters`.
-    neighbours : int
-        Of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many averages half of
-        its rows. 1 sends the row itself.
+    - `n_clusters`, `init`: see :class:`FirstCenters`.
+    - `neighbours`: of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many
+      averages half of its rows. 1 sends the row itself.
     """
 
     id: ClassVar[str] = "shared-k-means++"

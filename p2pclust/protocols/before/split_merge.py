@@ -56,18 +56,11 @@ _AS_WIDE = 0.99
 class SplitMerge(FirstCenters, Additive):
     """First centers by splitting and merging.
 
-    Parameters
-    ----------
-    n_clusters, init
-        See :class:`FirstCenters`.
-    n_init : int
-        How many sets of first centers: the cheapest different results of the twenty tries, then cells that k-means++
-        picks.
-    min_rows : int
-        A cell with fewer rows of a peer is sent as zeros; 1 sends everything.
+    - `n_clusters`, `init`: see :class:`FirstCenters`.
+    - `n_init`: how many sets of first centers: the cheapest different results of the twenty tries, then cells that
+      k-means++ picks.
+    - `min_rows`: a cell with fewer rows of a peer is sent as zeros; 1 sends everything.
 
-    Notes
-    -----
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
     each had: the halves of a cell that was split have half of its rows each. ``splits`` counts the
     rounds so far in which cells were split; it is -1 when no more are.
@@ -199,8 +192,6 @@ def _split(means: Floats, masses: Floats, widths: Floats, chosen: NDArray[np.boo
 
     `widths` (E, F) are variances. The halves of a cell follow each other, each with half of its mass.
 
-    Examples
-    --------
     >>> cells, masses = _split(np.zeros((2, 1)), np.array([8.0, 3.0]), np.array([[4.0], [1.0]]), np.array([True, False]))
     >>> cells.tolist(), masses.tolist()
     ([[-2.0], [2.0], [0.0]], [4.0, 4.0, 3.0])

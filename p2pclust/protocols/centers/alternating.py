@@ -43,15 +43,10 @@ _SLACK = 1e-9  # of a sum beyond what its weight allows: less is rounding
 class Iterated(Clustering):
     """Rounds from first centers until they stand still.
 
-    Parameters
-    ----------
-    n_clusters : int
-    tol : float
-        The papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. It is above 0
-        in [1]; with 0 the centers never stand still enough, and ``max_rounds`` rounds are run.
-    max_rounds : int
-        T of [1]. At most this many rounds are run, empty ones included, and so at most this many updates of the
-        centers; the printed ``t > T``, with t from 0, would allow two more.
+    - `tol`: the papers' epsilon: stop when ``||V(t+1) - V(t)||_F < tol``, measured in working coordinates. It is above
+      0 in [1]; with 0 the centers never stand still enough, and ``max_rounds`` rounds are run.
+    - `max_rounds`: T of [1]. At most this many rounds are run, empty ones included, and so at most this many updates of
+      the centers; the printed ``t > T``, with t from 0, would allow two more.
     """
 
     n_clusters: int
@@ -102,15 +97,10 @@ class Iterated(Clustering):
 class Fuzzy(Iterated):
     """Rounds in which a row belongs to every cluster to some degree.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`.
-    fuzzifier : float
-        The papers' m or lambda, above 1.
-    privacy_gate : bool or "job"
-        Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
-        :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
+    - `n_clusters`, `tol`, `max_rounds`: see :class:`Iterated`.
+    - `fuzzifier`: the papers' m or lambda, above 1.
+    - `privacy_gate`: abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or
+      fewer, see :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
     """
 
     pooled_name: ClassVar[str] = "fuzzy c-means"

@@ -32,10 +32,7 @@ from p2pclust.protocols.engine.local import Local
 class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
     """C2F-FCM: fuzzy c-means at each peer; the local centers are clustered by k-means.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, fuzzifier, local_iterations, privacy_gate
-        See :class:`LocalFuzzy`.
+    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `local_iterations`, `privacy_gate`: see :class:`LocalFuzzy`.
     """
 
     id: ClassVar[str] = "c2f-fcm"

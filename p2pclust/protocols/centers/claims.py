@@ -29,8 +29,6 @@ NO_CLAIMS: Final[Floats] = np.zeros((0, 4))
 def refuted_by(claims: Floats, peer: int, rows: Rows) -> bool:
     """Return whether a contribution contradicts what the peer's earlier ones say of its number of rows.
 
-    Examples
-    --------
     >>> known = noted(NO_CLAIMS, {3: (30.0, 30.0)}, limited=())
     >>> refuted_by(known, 3, (30.0, 30.0)), refuted_by(known, 3, (31.0, 31.0)), refuted_by(known, 2, (31.0, 31.0))
     (False, True, False)

@@ -44,20 +44,12 @@ _SURPRISE, _MOVED, _MASS, _ROUNDS, _SETTLED = range(5)  # the columns of the sta
 class BatchDrift:
     """What one batch was like beside those before.
 
-    Attributes
-    ----------
-    batch : int
-        From 0.
-    surprise : float or None
-        None where there was no batch before. At most 1e6.
-    moved : float
-        In spreads of the rows. From a first batch's seeds it says nothing about drift.
-    mass : float or None
-        0 to 1.
-    rounds : int
-        Of the batch, those without contributions left out.
-    settled : bool
-        Whether the centers stood still, or else the batch used all its rounds.
+    - `batch`: from 0.
+    - `surprise`: None where there was no batch before. At most 1e6.
+    - `moved`: in spreads of the rows. From a first batch's seeds it says nothing about drift.
+    - `mass`: 0 to 1.
+    - `rounds`: of the batch, those without contributions left out.
+    - `settled`: whether the centers stood still, or else the batch used all its rounds.
     """
 
     batch: int
@@ -71,8 +63,6 @@ class BatchDrift:
     def reasons(self) -> tuple[str, ...]:
         """What changed, in words, by :data:`SURPRISING`, :data:`FAR` and :data:`SHIFTED`; empty if nothing did.
 
-        Examples
-        --------
         >>> BatchDrift(4, 1.2, 0.3, 0.01, 6, True).reasons
         ('centers moved by 0.3 of the spread of the rows',)
         """
@@ -91,8 +81,6 @@ class BatchDrift:
     def verdict(self) -> str:
         """One line for people.
 
-        Examples
-        --------
         >>> BatchDrift(0, None, 1.4, None, 3, True).verdict, BatchDrift(1, 1.02, 0.01, 0.03, 2, True).verdict
         ('first: nothing to compare with', 'no drift')
         """
@@ -110,8 +98,6 @@ def drift_report(state: State, *, first: int = 0) -> list[BatchDrift]:
 
     `first` is the number of the state's first batch.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.arrays import Arrays
     >>> state = Arrays(drift=[[-1.0, 0.5, -1.0, 4.0, 1.0], [1.1, 0.02, 0.05, 2.0, 1.0]])
     >>> [(found.batch, found.surprise, found.verdict) for found in drift_report(state)]

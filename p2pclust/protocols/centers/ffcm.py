@@ -42,18 +42,11 @@ from p2pclust.protocols.engine.local import Local
 class FFCMProtocol(LocalFuzzy):
     """FFCM (avg_1, avg_2): fuzzy c-means at each peer; the local centers are averaged or clustered.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, fuzzifier, local_iterations, privacy_gate
-        See :class:`LocalFuzzy`.
-    averaging : {"weighted", "kmeans"}
-        The paper's avg_1 (weighted mean of the local centers with the same number) or avg_2 (k-means of all local
-        centers).
-    support : {"u^m", "u"}
-        For avg_1: what a local center's weight sums.
+    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `local_iterations`, `privacy_gate`: see :class:`LocalFuzzy`.
+    - `averaging` {"weighted", "kmeans"}: the paper's avg_1 (weighted mean of the local centers with the same number) or
+      avg_2 (k-means of all local centers).
+    - `support` {"u^m", "u"}: for avg_1: what a local center's weight sums.
 
-    Examples
-    --------
     >>> FFCMProtocol(n_clusters=3, local_iterations=1).lossless, FFCMProtocol(n_clusters=3).lossless
     (True, False)
     """

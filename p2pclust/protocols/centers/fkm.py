@@ -40,14 +40,9 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 class FederatedKMeansProtocol(Iterated):
     """FKM (Algorithm 1): k-means at each peer, one step per round; the local means are clustered by their sizes.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`; the paper's K_g, and rounds of lines 6-18.
-    min_cluster_size : int
-        The paper's p: means of fewer rows are not sent. 1 sends all.
-    n_init : int
-        How many seedings the aggregator's k-means tries.
+    - `n_clusters`, `tol`, `max_rounds`: see :class:`Iterated`; the paper's K_g, and rounds of lines 6-18.
+    - `min_cluster_size`: the paper's p: means of fewer rows are not sent. 1 sends all.
+    - `n_init`: how many seedings the aggregator's k-means tries.
     """
 
     id: ClassVar[str] = "fkm"

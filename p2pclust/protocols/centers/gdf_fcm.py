@@ -46,15 +46,10 @@ _FAR_RANGES = 2.0
 class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     """GDF-FCM: fuzzy c-means by gradient descent.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, fuzzifier, privacy_gate
-        See :class:`Fuzzy`.
-    learning_rate : float
-        The papers' alpha. Its right size falls with the number of rows of the largest peers.
-    local_iterations : int
-        After how many local alternations of memberships and centers the gradient is taken; 1 takes it at the global
-        centers.
+    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`.
+    - `learning_rate`: the papers' alpha. Its right size falls with the number of rows of the largest peers.
+    - `local_iterations`: after how many local alternations of memberships and centers the gradient is taken; 1 takes it
+      at the global centers.
     """
 
     id: ClassVar[str] = "gdf-fcm"

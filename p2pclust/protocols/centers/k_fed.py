@@ -43,14 +43,9 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 class KFedProtocol(Clustering):
     """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once.
 
-    Parameters
-    ----------
-    n_clusters : int
-        The paper's k.
-    n_local_clusters : int or "search", optional
-        The paper's k^(z), at most `n_clusters`; by default `n_clusters`.
-    min_cluster_size : int
-        Means of fewer rows are not sent. 1 sends all.
+    - `n_clusters`: the paper's k.
+    - `n_local_clusters`: the paper's k^(z), at most `n_clusters`; by default `n_clusters`.
+    - `min_cluster_size`: means of fewer rows are not sent. 1 sends all.
     """
 
     id: ClassVar[str] = "k-fed"

@@ -40,12 +40,9 @@ from p2pclust.protocols.engine.local import Local
 class LosslessCMeansProtocol(Alternating):
     """LLF-CM (Algorithm 1): k-means, equal to pooled k-means.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, accelerate, n_init
-        See :class:`Alternating`.
-    suppress_singletons : bool
-        Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
+    - `n_clusters`, `tol`, `max_rounds`, `accelerate`, `n_init`: see :class:`Alternating`.
+    - `suppress_singletons`: send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is
+      that of one row.
     """
 
     id: ClassVar[str] = "llf-cm"

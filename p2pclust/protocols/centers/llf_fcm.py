@@ -62,8 +62,6 @@ def fuzzy_limbs(fuzzifier: float) -> int:
     A large fuzzifier makes all memberships alike, about 1 / C, and their powers small: three limbs keep the 34 bits down to
     2**-86, and :func:`.checks.fuzzifier_for` refuses what would be smaller.
 
-    Examples
-    --------
     >>> fuzzy_limbs(2.0), fuzzy_limbs(1.1)
     (3, 8)
     """
@@ -80,15 +78,9 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means, equal to pooled fuzzy c-means.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, accelerate, n_init
-        See :class:`Alternating`.
-    fuzzifier, privacy_gate
-        See :class:`Fuzzy`; with several starts, that many times as many rows are needed.
+    - `n_clusters`, `tol`, `max_rounds`, `accelerate`, `n_init`: see :class:`Alternating`.
+    - `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`; with several starts, that many times as many rows are needed.
 
-    Notes
-    -----
     The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
     zero included. Such a center is so far from all rows that its weight lost digits, or it stayed where it was because
     nothing of its weight was left; pooled fuzzy c-means may move it otherwise.

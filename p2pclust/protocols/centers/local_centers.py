@@ -35,8 +35,6 @@ def gathered(candidates: Floats, weights: Floats, spare: Floats, rng: np.random.
 def filled(centers: Floats, spare: Floats) -> Floats:
     """Add the spare centers that lie farthest from all others, one by one, until there are as many as spare ones.
 
-    Examples
-    --------
     >>> filled(np.array([[0.0]]), np.array([[0.5], [9.0]])).tolist()
     [[0.0], [9.0]]
     """
@@ -70,8 +68,6 @@ def aligned(centers: Floats, previous: Floats) -> Floats:
 
     k-means from fresh seeds numbers its clusters anew; so numbers keep their meaning, and moves can be measured.
 
-    Examples
-    --------
     >>> aligned(np.array([[9.1], [0.2]]), np.array([[0.0], [9.0]])).tolist()
     [[0.2], [9.1]]
     """

@@ -26,12 +26,9 @@ _SEEDINGS = 10
 class LocalFuzzy(Fuzzy):
     """Rounds of local fuzzy c-means from the global centers.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, fuzzifier, privacy_gate
-        See :class:`Fuzzy`.
-    local_iterations : int, optional
-        Steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most 1000.
+    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`.
+    - `local_iterations`: steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most
+      1000.
     """
 
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")

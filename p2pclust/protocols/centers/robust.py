@@ -20,21 +20,11 @@ TRIMMED: Final = 0.15
 
 
 def limited(weights: Floats, most: float) -> Floats:
-    """Return a factor for each peer, at most 1, so that no peer weighs more than `most` times the median peer.
+    """Return a factor for each peer (P,), at most 1, so that no peer weighs more than `most` times the median peer.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (P, C)
-        Of each peer and cluster; not negative.
-    most : float
-        At least 1.
+    - `weights` (P, C): of each peer and cluster; not negative.
+    - `most`: at least 1.
 
-    Returns
-    -------
-    ndarray of shape (P,)
-
-    Examples
-    --------
     >>> limited(np.array([[2.0, 2.0], [3.0, 1.0], [400.0, 0.0]]), 2.0).tolist()
     [1.0, 1.0, 0.02]
     """
@@ -46,19 +36,12 @@ def limited(weights: Floats, most: float) -> Floats:
 def robust_sums(weights: Floats, sums: Floats, how: str) -> Floats:
     """Return sums over all peers whose means per cluster are trimmed means, or medians, of the peers' means.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (P, C)
-    sums : ndarray of shape (P, C, F)
-    how : {"", "trim", "median"}
+    - `weights` (P, C)
+    - `sums` (P, C, F)
+    - `how` {"", "trim", "median"}
 
-    Returns
-    -------
-    ndarray of shape (C, F)
-        The means times the total weight of each cluster.
+    The result (C, F) is the means times the total weight of each cluster.
 
-    Examples
-    --------
     >>> weights, sums = np.ones((10, 1)), np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 90]).reshape(10, 1, 1)
     >>> [robust_sums(weights, sums, how).item() / 10 for how in ("", "trim", "median")]
     [13.5, 5.5, 5.0]
@@ -81,20 +64,12 @@ def robust_totals(
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # fmt: skip
     """Return total weights and sums, with a limit for what each peer weighs, and which peers were limited.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (P, C) or (P, S, C)
-        Of each peer, of each of S starts, and of each cluster.
-    sums : ndarray of shape (P, C, F) or (P, S, C, F)
-    max_weight : float
-        At least 1; 0 for no limit.
-    how : {"", "trim", "median"}
+    - `weights` (P, C) or (P, S, C): of each peer, of each of S starts, and of each cluster.
+    - `sums` (P, C, F) or (P, S, C, F)
+    - `max_weight`: at least 1; 0 for no limit.
+    - `how` {"", "trim", "median"}
 
-    Returns
-    -------
-    ndarray of shape (C,) or (S, C)
-    ndarray of shape (C, F) or (S, C, F)
-    ndarray of bool, shape (P,)
+    The results have the shapes (C,) or (S, C), (C, F) or (S, C, F), and (P,).
     """
     n_peers, ahead = len(weights), weights.shape[1:-1]
     each_w = weights.reshape(n_peers, -1, weights.shape[-1])

@@ -52,20 +52,13 @@ from p2pclust.protocols.engine.privacy import size_gate
 class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     """Fuzzy c-means over batches of rows in the order in which they came, with forgetting and a report of drift.
 
-    Parameters
-    ----------
-    n_clusters, tol, fuzzifier, privacy_gate
-        See :class:`Fuzzy`; ``tol`` ends a batch, and a batch needs more than ``(C (F + 1) + 1) / F`` rows.
-    max_rounds : int
-        Per batch; rounds without contributions do not count.
-    n_batches : int
-        Into how many batches each peer's rows are split, in their own order, as equally as can be; the first ones are
-        longer by a row if need be.
-    forgetting : float
-        f above, from 0 to 1.
+    - `n_clusters`, `tol`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`; ``tol`` ends a batch, and a batch needs more
+      than ``(C (F + 1) + 1) / F`` rows.
+    - `max_rounds`: per batch; rounds without contributions do not count.
+    - `n_batches`: into how many batches each peer's rows are split, in their own order, as equally as can be; the first
+      ones are longer by a row if need be.
+    - `forgetting`: f above, from 0 to 1.
 
-    Notes
-    -----
     In the state, ``batch`` is the present one, from 0; ``past_weights`` and ``past_sums`` are p and q, not yet
     forgotten; ``opened`` the centers that the batch began with; ``cost`` the mean squared distance to the centers at
     the end of the batch before (-1: there is none); ``drift`` has one row per batch that made a step, see
@@ -176,19 +169,10 @@ class Warm(OpeningStage):
 
     A ``range`` stage with declared bounds may stand before it; then peers with values outside abstain.
 
-    Parameters
-    ----------
-    origin, scale, unit : list of F numbers
-        The working coordinates of that job, and its grid.
-    centers : list of C rows of F numbers
-        In working coordinates.
-    past_weights : list of C numbers
-    past_sums : list of C rows of F numbers
-    cost : float
-        All as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
+    - `origin`, `scale`, `unit`: the working coordinates of that job, and its grid.
+    - `centers`: in working coordinates.
+    - `cost`: all as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
 
-    Examples
-    --------
     >>> ones, zeros = [1.0], [[0.0], [9.0]]
     >>> Warm(origin=ones, scale=ones, unit=ones, centers=zeros, past_weights=[4, 4], past_sums=zeros, cost=0.1).cost
     0.1
@@ -240,8 +224,6 @@ class Warm(OpeningStage):
 def batch_of(local: Local, batch: int, n_batches: int) -> Local:
     """Return the rows of one batch, as ``np.array_split`` splits them; none for a batch that does not exist.
 
-    Examples
-    --------
     >>> local = Local([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> [batch_of(local, batch, 3).X.ravel().tolist() for batch in range(4)]
     [[0.0, 1.0], [2.0, 3.0], [4.0], []]

@@ -38,14 +38,9 @@ class Columns:
     A peer holds its columns wholly, so it scales them by itself, and no other peer learns origin or scale. Without scaling
     the origin is the middle of the range, so that no digits are lost far from zero.
 
-    Parameters
-    ----------
-    X : ndarray of shape (N, F_m)
-    scaling : {"none", "minmax", "zscore"}
-        A constant column has scale 1.
+    - `X` (N, F_m)
+    - `scaling` {"none", "minmax", "zscore"}: a constant column has scale 1.
 
-    Examples
-    --------
     >>> columns = Columns(np.array([[0.0], [4.0]]), "minmax")
     >>> columns.squares(np.array([[0.0], [0.5]]), "float64").tolist()
     [[0.0, 0.25], [1.0, 0.25]]
@@ -235,8 +230,6 @@ def memberships_of(squares: Floats, fuzzifier: float) -> Floats:
     overflows, however small the fuzzifier is. A row that lies on a center, 0/0 in the paper, belongs wholly to it, or in
     equal shares to all centers that coincide there.
 
-    Examples
-    --------
     >>> memberships_of(np.array([[1.0, 4.0], [0.0, 9.0]]), 2.0).tolist()
     [[0.8, 0.2], [1.0, 0.0]]
     """

@@ -64,20 +64,13 @@ Floats = NDArray[np.float64]
 class VerticalClustering(Clustering, ByColumns):
     """What both algorithms share (Algorithm 4).
 
-    Parameters
-    ----------
-    n_clusters : int
-    tol : float
-        The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
-        the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
-        ``max_rounds`` updates are made.
-    max_rounds : int
-        The paper's T: how often centers are updated at most.
-    scaling : {"none", "minmax", "zscore"}
-        Each peer scales its own columns, which it holds wholly.
-    transfer : {"float64", "float32"}
-        What distances and memberships are sent as. float32 halves all traffic, and rounds both to 24 bits: the result is
-        no longer that of the pooled algorithm to the last digits.
+    - `tol`: the paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It
+      grows with the square root of the number of rows, so it is another thing than a movement of centers. With 0
+      exactly ``max_rounds`` updates are made.
+    - `max_rounds`: the paper's T: how often centers are updated at most.
+    - `scaling` {"none", "minmax", "zscore"}: each peer scales its own columns, which it holds wholly.
+    - `transfer` {"float64", "float32"}: what distances and memberships are sent as. float32 halves all traffic, and
+      rounds both to 24 bits: the result is no longer that of the pooled algorithm to the last digits.
     """
 
     n_clusters: int
@@ -295,10 +288,7 @@ class CrispVertical(VerticalClustering):
 class VerticalCMeansProtocol(CrispVertical, _OfOwners):
     """Vertical LLF-CM (Algorithm 4): k-means over peers that hold different columns of the same rows.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, scaling, transfer
-        See :class:`VerticalClustering`.
+    - `n_clusters`, `tol`, `max_rounds`, `scaling`, `transfer`: see :class:`VerticalClustering`.
     """
 
     id: ClassVar[str] = "vertical-cm"
@@ -351,12 +341,8 @@ class FuzzyVertical(VerticalClustering):
 class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
     """Vertical LLF-FCM (Algorithm 4): fuzzy c-means over peers that hold different columns of the same rows.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds, scaling, transfer
-        See :class:`VerticalClustering`.
-    fuzzifier : float
-        The paper's lambda, above 1.
+    - `n_clusters`, `tol`, `max_rounds`, `scaling`, `transfer`: see :class:`VerticalClustering`.
+    - `fuzzifier`: the paper's lambda, above 1.
     """
 
     id: ClassVar[str] = "vertical-fcm"

@@ -100,12 +100,8 @@ class Align(ByColumns):
 class VerticalSeeding(ByColumns):
     """First centers; see the module's text.
 
-    Parameters
-    ----------
-    n_clusters : int
-    init : {"k-means++", "rows", "random", "given"}
-    scaling : {"none", "minmax", "zscore"}
-        Of the clustering that follows: k-means++ measures in its coordinates.
+    - `init` {"k-means++", "rows", "random", "given"}
+    - `scaling` {"none", "minmax", "zscore"}: of the clustering that follows: k-means++ measures in its coordinates.
     """
 
     id: ClassVar[str] = "vertical-seeding"
@@ -168,8 +164,6 @@ class VerticalSeeding(ByColumns):
 def warnings_of(state: State, n_clusters: int) -> dict[int, str]:
     """Say, for each peer with fewer columns than clusters, what its distances reveal; by roster index.
 
-    Examples
-    --------
     >>> list(warnings_of(Arrays(columns=[4, 1]), 3))
     [1]
     """

@@ -271,8 +271,6 @@ def is_canonical(packed: object, data: bytes) -> bool:
 def all_finite(values: NDArray[Any]) -> bool:
     """Return whether no value is NaN or infinite.
 
-    Examples
-    --------
     >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
     (True, False)
     """

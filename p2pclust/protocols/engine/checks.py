@@ -131,8 +131,6 @@ def fuzzifier_for(where: str, fuzzifier: float, n_clusters: int) -> None:
 
     That is C**-m. Sums of smaller numbers lose their digits, until no center moves any longer.
 
-    Examples
-    --------
     >>> fuzzifier_for("llf-fcm", 50.0, 3)
     >>> fuzzifier_for("llf-fcm", 100.0, 3)
     Traceback (most recent call last):

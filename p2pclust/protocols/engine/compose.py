@@ -171,8 +171,6 @@ def clustering_class(protocol: str) -> type[Labelling]:
 def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> exclusions.JobOptions:
     """Return what the table of exclusions looks at, of a job of this protocol with options by their names in a scenario.
 
-    Examples
-    --------
     >>> options_of(clustering_class("fkm"), {"n_init": 10, "tol": 0.0}).tol
     True
     """
@@ -192,8 +190,6 @@ def options_of(kind: type[Labelling], given: Mapping[str, Any]) -> exclusions.Jo
 def inits_of(kind: type[Labelling]) -> tuple[str, ...]:
     """Return the names of first centers that a protocol takes from a person, the default first.
 
-    Examples
-    --------
     >>> inits_of(clustering_class("llf-cm"))
     ('split-merge', 'k-means++', 'shared-k-means++', 'careful', 'random', 'uniform')
     """
@@ -359,8 +355,6 @@ def continued(job: Job, state: JobState) -> Job:
     They are given in the data's own units, so that new rows may change the scaling. A job that failed, or that has no
     stage for first centers, is done again as it was.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.local import Local
     >>> from p2pclust.protocols.engine.runner import run_in_process
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)

@@ -115,12 +115,8 @@ def contribution(
     workspace has what :func:`wants` asked for, as far as it could be fetched; a protocol without one ignores it.
 
     ``entropy`` returns as many secret random bytes as it is asked for. A stage that is private by noise needs it; the
-    noise is in the contribution. Other stages ignore it.
-
-    Raises
-    ------
-    Abstain
-        If the peer was not drawn, has no usable data, or the protocol withholds its contribution.
+    noise is in the contribution. Other stages ignore it. Raises Abstain if the peer was not drawn, has no usable data,
+    or the protocol withholds its contribution.
     """
     protocol = job.protocols[state.stage]
     raw = _raw(job, state, local, peer, n_peers, workspace, noise=entropy is not None)
@@ -206,18 +202,11 @@ def advance(
 ) -> JobState:
     """Close a round of a running job and return the next state.
 
-    Parameters
-    ----------
-    job, state : Job, JobState
-    contributions : iterable of (peer, contribution)
-        In roster order. Read once, and one by one if the stage is additive; then also sums, of the peers in a tuple, in any
-        order. Where one peer is asked and several answered, the first of the permutation counts.
-    abstained : mapping of int to str
-        The peers that answered without contributing. Those that were not drawn are dropped from the record.
-    n_peers : int
-        Size of the roster.
-    memory : Memory, optional
-        Of the round before; empty, or left out, if this aggregator did not close it.
+    - `contributions`: in roster order. Read once, and one by one if the stage is additive; then also sums, of the peers
+      in a tuple, in any order. Where one peer is asked and several answered, the first of the permutation counts.
+    - `abstained`: the peers that answered without contributing. Those that were not drawn are dropped from the record.
+    - `n_peers`: size of the roster.
+    - `memory`: of the round before; empty, or left out, if this aggregator did not close it.
     """
     if state.status != "running":
         raise ValueError(f"the job is {state.status}: it has no further round")
@@ -242,8 +231,6 @@ def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
 
     Where they are this peer's own (`alone`) they are left out, because all peers end with the same state.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> ended = cancelled(begin(cluster_job("llf-cm", n_clusters=2)), "meter-01")
     >>> ended.status, ended.reason

@@ -202,8 +202,6 @@ EXCLUSIONS: Final = (
 def problems(options: JobOptions) -> Iterator[str]:
     """Yield each rule that a job breaks, in one line.
 
-    Examples
-    --------
     >>> list(problems(JobOptions(secure=True, collect="gossip")))
     ["secure excludes collect = 'gossip': secure sums need an aggregator: set collect to 'star' or 'tree'"]
     """

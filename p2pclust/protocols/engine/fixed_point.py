@@ -39,8 +39,6 @@ class GridError(ValueError):
 def grid(limbs: int = 2) -> float:
     """Return the spacing of the grid in units.
 
-    Examples
-    --------
     >>> grid() == 2.0**-72
     True
     """
@@ -52,23 +50,12 @@ def quantise_all(
 ) -> dict[str, NDArray[np.int64]]:
     """Round several arrays to the grid and return their limbs, in one pass: a contribution's arrays are small.
 
-    Parameters
-    ----------
-    values : mapping of str to ndarray of float64
-    units : mapping of str to array_like
-        For every name, the size of "one": positive powers of two, broadcastable to the array.
-    n_peers : int
-        How many such contributions may be added.
-    limbs : int
-        At least 2. The results have the shape (limbs, ...) each, and are parts of one array.
+    Raises GridError if a value is not finite, or not below ``2**38 / n_peers`` units.
 
-    Raises
-    ------
-    GridError
-        If a value is not finite, or not below ``2**38 / n_peers`` units.
+    - `units`: for every name, the size of "one": positive powers of two, broadcastable to the array.
+    - `n_peers`: how many such contributions may be added.
+    - `limbs`: at least 2. The results have the shape (limbs, ...) each, and are parts of one array.
 
-    Examples
-    --------
     >>> both = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
     >>> both["a"].tolist(), both["b"].tolist()
     ([-25165824, 0], [[8388608, 8388608], [0, 0]])
@@ -93,8 +80,6 @@ def quantise_all(
 def check_all(values: Mapping[str, NDArray[np.float64]], units: Mapping[str, ArrayLike], *, n_peers: int) -> None:
     """Raise GridError where :func:`quantise_all` would.
 
-    Examples
-    --------
     >>> check_all({"a": np.array(1e12)}, {"a": 1.0}, n_peers=2)
     Traceback (most recent call last):
     ...
@@ -131,8 +116,6 @@ def dequantise_all(
 
     Totals have the shape (limbs, ...), all with the same number of limbs; there is at least one.
 
-    Examples
-    --------
     >>> limbs = quantise_all({"a": np.array(-1.5), "b": np.ones(2)}, {"a": 1.0, "b": 2.0}, n_peers=2, limbs=2)
     >>> {name: values.tolist() for name, values in dequantise_all(limbs, {"a": 1.0, "b": 2.0}).items()}
     {'a': -1.5, 'b': [1.0, 1.0]}
@@ -177,8 +160,6 @@ def fits(limbs: NDArray[np.int64], *, n_peers: int, summed: int = 1) -> bool:
 def power_of_two_above(values: ArrayLike) -> NDArray[np.float64]:
     """Return the smallest power of two not below each positive value, and 1 for zero.
 
-    Examples
-    --------
     >>> power_of_two_above([3.0, 4.0, 0.3, 0.0]).tolist()
     [4.0, 4.0, 0.5, 1.0]
     """
@@ -193,8 +174,6 @@ def farthest(unit: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
     A feature's unit bounds how far rows are from the origin, but for a few outliers under zscore, for which the grid has
     room; centers (C, F), in working coordinates, may lie anywhere.
 
-    Examples
-    --------
     >>> farthest(np.array([1.0]), np.array([[-0.5], [2.5]]))
     4.0
     """

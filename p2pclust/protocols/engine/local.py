@@ -169,8 +169,6 @@ class Local:
 def in_working_coordinates(X: Floats, origin: Floats, scale: Floats) -> Points:
     """Return rows as points ``(X - origin) / scale``: the same bits everywhere, and no copy where every scale is 1.
 
-    Examples
-    --------
     >>> in_working_coordinates(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).X.tolist()
     [[0.0], [2.0]]
     """

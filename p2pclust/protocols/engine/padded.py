@@ -27,16 +27,9 @@ from p2pclust.protocols.secure.pads import Numbers
 class Layout:
     """How the contributions to one state become vectors.
 
-    Parameters
-    ----------
-    shapes : mapping of str to tuple of int
-        The shape of each array of a contribution without its limbs, in order.
-    limbs : int
-    whether : bool
-        Whether random words take the place of numbers that are not zero.
+    - `shapes`: the shape of each array of a contribution without its limbs, in order.
+    - `whether`: whether random words take the place of numbers that are not zero.
 
-    Examples
-    --------
     >>> layout = Layout({"counts": (1,)}, limbs=2)
     >>> layout.numbers(Arrays(counts=np.array([[3], [-1]]))).tolist()
     [3, 18446744073709551615, 1]
@@ -73,10 +66,7 @@ class Layout:
     def contribution(self, numbers: Numbers) -> Contribution:
         """Return the arrays, shape (limbs, ...) each, that a vector of :meth:`numbers` or a total of some holds.
 
-        Raises
-        ------
-        WireError
-            If the vector has another length.
+        Raises WireError if the vector has another length.
         """
         if len(numbers) != self.size:
             raise WireError(f"a padded contribution has {len(numbers)} numbers, expected {self.size}")
@@ -90,19 +80,12 @@ class Layout:
     def unpadded(self, padded: Iterable[Numbers], removed: Iterable[Numbers], n_members: int) -> Contribution:
         """Return the total of a set of peers.
 
-        Parameters
-        ----------
-        padded : iterable of ndarray of uint64
-            What the members sent, or sums of it.
-        removed : iterable of ndarray of uint64
-            What each keeper takes away.
-        n_members : int
-            The number of peers in the set.
+        Raises WireError if these do not belong together: a vector has another length, or the check word is not
+        `n_members`.
 
-        Raises
-        ------
-        WireError
-            If these do not belong together: a vector has another length, or the check word is not `n_members`.
+        - `padded` uint64: what the members sent, or sums of it.
+        - `removed` uint64: what each keeper takes away.
+        - `n_members`: the number of peers in the set.
         """
         total = np.zeros(self.size, dtype=np.uint64)
         for vector in padded:
@@ -124,10 +107,7 @@ class Layout:
 def layout_of(job: Job, state: JobState) -> Layout:
     """Return the layout of the contributions to a state of an additive stage.
 
-    Raises
-    ------
-    WireError
-        If the stage adds up nothing, or the length of an array is open.
+    Raises WireError if the stage adds up nothing, or the length of an array is open.
     """
     protocol = job.protocols[state.stage]
     if not isinstance(protocol, Additive):

@@ -100,8 +100,6 @@ _PLAIN: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
 def type_flaw(wanted: Any, value: object) -> str:
     """Say what a parameter of this type has to be, or return an empty string if the value is that.
 
-    Examples
-    --------
     >>> type_flaw(float, 2), type_flaw(float, "2"), type_flaw(Literal["a", "b"], "c"), type_flaw(tuple[int, ...], [1, 2.5])
     ('', 'expected a number', "expected 'a' or 'b'", 'expected a list, each item a whole number')
     """

@@ -54,8 +54,6 @@ def blurred(
     many rows as `neighbours` half of them are averaged, rounded down, and at least two: a mean of 5 of 5 rows, asked for
     again and again, gives rows away. With 1 neighbour it is the pick itself.
 
-    Examples
-    --------
     >>> rows, mean = blurred(np.array([[0.0], [1.0], [2.0], [9.0]]), np.array([1.0]))
     >>> rows, mean.tolist()
     ((0, 1), [0.5])
@@ -109,19 +107,10 @@ def hold_small_clusters(sent: NDArray[np.bool_], least: int) -> None:
 class PrivateRequest:
     """A request for a private job.
 
-    Parameters
-    ----------
-    n_clusters : int
-    privacy : mapping
-        ``epsilon`` and ``delta``.
-    bounds : pair of lists of float
-        The declared bounds, one number per feature.
-    scaling : str
-    init : str, list of rows, or None
-        An array of first centers as nested lists.
-    max_rounds : int or None
-    parameters : mapping of str to object
-        What else the person gave.
+    - `privacy`: ``epsilon`` and ``delta``.
+    - `bounds`: the declared bounds, one number per feature.
+    - `init`: an array of first centers as nested lists.
+    - `parameters`: what else the person gave.
     """
 
     n_clusters: int
@@ -136,13 +125,8 @@ class PrivateRequest:
 def private_stages(request: PrivateRequest) -> tuple[Stage, ...]:
     """Return the stages of a private job.
 
-    Raises
-    ------
-    UsageError
-        With one line that says what cannot be private, why, and what would work.
+    Raises UsageError with one line that says what cannot be private, why, and what would work.
 
-    Examples
-    --------
     >>> box, promise = ([0.0], [8.0]), {"epsilon": 2, "delta": 1e-6}
     >>> asked = PrivateRequest(2, promise, box, "none", "uniform", None, {})
     >>> [stage.protocol for stage in private_stages(asked)]

@@ -37,8 +37,6 @@ def peer_round(seed: int, peer: int, round: int) -> np.random.Generator:
 def participants(seed: int, round: int, n_peers: int, participation: float) -> tuple[int, ...]:
     """Draw ``round(participation * n_peers)`` peers, at least one, without replacement, sorted.
 
-    Examples
-    --------
     >>> participants(7, 0, 4, 1.0), len(participants(7, 0, 20, 0.25))
     ((0, 1, 2, 3), 5)
     """
@@ -68,8 +66,6 @@ def lazily(make: Callable[..., np.random.Generator], *name: int) -> np.random.Ge
 
     Most contributions draw nothing, and making a generator takes as long as a tenth of a small one.
 
-    Examples
-    --------
     >>> float(lazily(peer_round, 7, 0, 1).random()) == float(peer_round(7, 0, 1).random())
     True
     """

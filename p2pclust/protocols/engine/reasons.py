@@ -40,8 +40,6 @@ _NUMBER: Final = re.compile(r"(?<!\w)(row |column )?[-+]?(?:\d[\d_,]*\.?\d*|\.\d
 def without_values(text: str) -> str:
     """Return an error's text without its numbers, but for those of rows and columns: they may come from a device's rows.
 
-    Examples
-    --------
     >>> without_values("row 3, column 1 is 1.23e+14; 41 rows of 2-D data")
     'row 3, column 1 is ...; ... rows of ...-D data'
     """

@@ -66,8 +66,6 @@ _ASKED_AS = {
 def asked_as(protocol: str) -> str:
     """Return the id by which a person asked for a protocol: a job with secure sums may have another one in its place.
 
-    Examples
-    --------
     >>> asked_as("vertical-cm-by-sums"), asked_as("llf-cm")
     ('vertical-cm', 'llf-cm')
     """
@@ -98,8 +96,6 @@ EVALUATING = ("measure", "objective")
 def main_stage(protocols: Sequence[str]) -> int:
     """Return the number of the stage that a person asked for: the last one but for those that only evaluate it.
 
-    Examples
-    --------
     >>> main_stage(["range", "none", "split-merge", "llf-cm", "objective"])
     3
     """
@@ -121,8 +117,6 @@ _ELSEWHERE = {
 def nearest_protocol(name: str, ids: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the id that was meant by an unknown one, or an empty string; ids of algorithms elsewhere are known too.
 
-    Examples
-    --------
     >>> nearest_protocol("kmeans", CLUSTERING), nearest_protocol("fcm", CLUSTERING), nearest_protocol("dbscan", CLUSTERING)
     ('llf-cm', 'llf-fcm', '')
     """
@@ -139,8 +133,6 @@ def protocol_class(protocol: object, *, among: Sequence[str] | None = None) -> t
 
     Raise UsageError for an unknown id, with the nearest known one, and for a plug-in that cannot be used.
 
-    Examples
-    --------
     >>> protocol_class("llf-fcn")
     Traceback (most recent call last):
     p2pclust.errors.UsageError: unknown protocol 'llf-fcn' (did you mean 'llf-fcm'?)
@@ -174,8 +166,6 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     UsageError for an unknown or missing parameter, a value of another type or out of range, and a package that is not
     here.
 
-    Examples
-    --------
     >>> build("llf-fcm", {"n_clusters": 3, "fuzzifer": 2.0})
     Traceback (most recent call last):
     p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)

@@ -172,8 +172,6 @@ def mu_squared_of(job: Job) -> float:
     Rounds that are done again with fresh noise, because keys had to be exchanged anew, are counted in it. It is 0 without
     noise.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))
     0.0
@@ -209,22 +207,12 @@ def keys_closed(
 ) -> JobState:  # fmt: skip
     """Return the padded state that follows from the keys of some peers; or the end of the job, if it was cancelled.
 
-    Parameters
-    ----------
-    digest : bytes
-        Of the state.
-    answers : mapping of int to KeyEntry
-        By roster index.
-    abstained : mapping of int to str
-        The peers that sent no key, and why.
-    maker : Maker
-        This peer, its term, and the round in which it will open the state.
-    cancelled_by : str
+    Raises NotEnough if more peers are needed; the round stays open.
 
-    Raises
-    ------
-    NotEnough
-        If more peers are needed; the round stays open.
+    - `digest`: of the state.
+    - `answers`: by roster index.
+    - `abstained`: the peers that sent no key, and why.
+    - `maker`: this peer, its term, and the round in which it will open the state.
     """
     before = secured_of(state)
     sound, unsound = _sound(answers, terms, digest, before.unsettled)
@@ -405,12 +393,8 @@ def renewed(
 ) -> JobState:  # fmt: skip
     """Return the state that asks for new keys after a padded one, whose digest is given, had no total.
 
-    Parameters
-    ----------
-    abstained : mapping of int to str
-        The peers that answered the padded state without contributing.
-    silent : sequence of int
-        Keepers that did not answer.
+    - `abstained`: the peers that answered the padded state without contributing.
+    - `silent`: keepers that did not answer.
     """
     part = secured_of(state)
     absent = by_themselves({**part.absent, **abstained})

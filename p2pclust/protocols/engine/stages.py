@@ -141,8 +141,6 @@ def _none_contributed(protocol: Protocol, gone: Mapping[int, str], story: str) -
 def _named(peers: Sequence[int]) -> str:
     """Name peers, as :func:`summaries.with_names` finds them.
 
-    Examples
-    --------
     >>> _named([4]), _named([0, 1, 3]), _named(range(7))
     ('peer 4', 'peer 0, peer 1, peer 3', 'peer 0, peer 1, peer 2 and 4 more')
     """

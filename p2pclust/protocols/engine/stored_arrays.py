@@ -133,8 +133,6 @@ class Pieces:
     It has a length and slices as ``bytes`` has them; slices in ascending order are cheap, for that is how a store cuts a
     blob into chunks.
 
-    Examples
-    --------
     >>> data = Pieces([b"ab", memoryview(b"cde")])
     >>> len(data), data[0:3], data[3:9], bytes(data)
     (5, b'abc', b'de', b'abcde')
@@ -202,14 +200,9 @@ def scan(blob: Stored) -> tuple[bytes, bytes, list[tuple[int, int] | None]]:
 
     Raise WireError for a type that no state or contribution has, or a blob that ends too early.
 
-    Returns
-    -------
-    plain : bytes
-        The same msgpack with an empty byte string for each large one: to be unpacked.
-    head : bytes
-        The same bytes without the contents of the large ones: to be compared with :meth:`Pieces.head`.
-    where : list of (offset, size) or None
-        For each byte string in order, where the content of a large one lies.
+    - `plain`: the same msgpack with an empty byte string for each large one: to be unpacked.
+    - `head`: the same bytes without the contents of the large ones: to be compared with :meth:`Pieces.head`.
+    - `where`: for each byte string in order, where the content of a large one lies.
     """
     reader = blob.reader()
     plain, head = bytearray(), bytearray()

@@ -33,8 +33,6 @@ def declared(job: Job, state: JobState) -> dict[str, NDArray[Any]]:
 def array_in_words(values: ArrayLike) -> str:
     """Return the numbers of an array in a line, or its shape and range if there are many.
 
-    Examples
-    --------
     >>> print(array_in_words([[1.0, 2.5], [3.0, 4.0]]), "|", array_in_words(np.arange(60.0).reshape(20, 3)))
     1, 2.5, 3, 4 of shape 2 x 2 | 0 to 59 of shape 20 x 3
     """
@@ -122,8 +120,6 @@ def suspects_of_log(state: JobState, roster: Sequence[str]) -> list[dict[str, An
 def suspect_in_words(suspect: Mapping[str, Any]) -> str:
     """Return one line for people.
 
-    Examples
-    --------
     >>> suspect_in_words({"peer": "a", "round": 3, "rounds": 2, "reason": "a negative weight", "found_by": "all"})
     'a, in 2 rounds from 3 on: a negative weight'
     """
@@ -136,8 +132,6 @@ def suspect_in_words(suspect: Mapping[str, Any]) -> str:
 def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:
     """Return for each reason the peers that gave it, in order of first appearance.
 
-    Examples
-    --------
     >>> by_reason({"a": "no data", "b": "left out", "c": "no data"})
     {'no data': ['a', 'c'], 'left out': ['b']}
     """
@@ -150,8 +144,6 @@ def by_reason(abstained: Mapping[_Peer, str]) -> dict[str, list[_Peer]]:
 def absences(abstained: Mapping[str, str]) -> list[str]:
     """Return for each reason in words which peers abstained, or that the others went on without them.
 
-    Examples
-    --------
     >>> absences({"a": "no data", "b": "left out: dead", "c": "no data"})
     ['a, c abstained: no data', 'b left out (dead)']
     """
@@ -166,8 +158,6 @@ def absences(abstained: Mapping[str, str]) -> list[str]:
 def with_names(text: str, roster: Sequence[str]) -> str:
     """Replace ``peer 1`` by the name of the roster's second peer: the engine knows peers by number only.
 
-    Examples
-    --------
     >>> with_names("no peer can contribute (peer 1: no data)", ("a", "b"))
     'no peer can contribute (b: no data)'
     """
@@ -177,8 +167,6 @@ def with_names(text: str, roster: Sequence[str]) -> str:
 def with_columns(text: str, features: Sequence[str]) -> str:
     """Say what a column is called where a reason has its number, from 0: protocols know columns by number only.
 
-    Examples
-    --------
     >>> with_columns("row 3, column 1 is nan", ("watt", "volt"))
     'row 3, column 1 (volt) is nan'
     """

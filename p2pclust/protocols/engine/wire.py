@@ -152,12 +152,8 @@ class ContributionReader:
     def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
         """Return a contribution that arrived as bytes, or a sum of several, checked against what the stage expects.
 
-        Large arrays of what is stored are checked when they are read.
-
-        Raises
-        ------
-        WireError
-            For wrong names, dtypes or shapes, values that are not finite or outside the grid, and malformed bytes.
+        Large arrays of what is stored are checked when they are read. Raises WireError for wrong names, dtypes or
+        shapes, values that are not finite or outside the grid, and malformed bytes.
         """
         arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
         if list(arrays) != self._names:
@@ -196,10 +192,7 @@ class _Rounding:
 def decode_state(job: Job, data: bytes | Stored) -> JobState:
     """Return a state that arrived as bytes, checked to be one that this job can have.
 
-    Raises
-    ------
-    WireError
-        For malformed bytes, a stage that the job lacks, and arrays that its stage could not work with.
+    Raises WireError for malformed bytes, a stage that the job lacks, and arrays that its stage could not work with.
     """
     if isinstance(data, Stored):
         return _checked(job, JobState.decode_stored(data), None)

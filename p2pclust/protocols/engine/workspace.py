@@ -74,20 +74,12 @@ class Wants:
 class Workspace:
     """What one peer finds when it contributes to one round, and what it leaves.
 
-    Parameters
-    ----------
-    peer : int
-        Its index in the roster.
-    note : Arrays
-        What it kept in the last round before this one in which it kept something. A job that was started by another one
-        finds the note that its parent's contribution will find.
-    blob : callable
-        Returns the bytes of a blob, or None if it is not here.
-    results : mapping of str to JobState
-        Of the jobs that were wanted, by name: those that ended in time.
+    - `peer`: its index in the roster.
+    - `note`: what it kept in the last round before this one in which it kept something. A job that was started by
+      another one finds the note that its parent's contribution will find.
+    - `blob`: returns the bytes of a blob, or None if it is not here.
+    - `results`: of the jobs that were wanted, by name: those that ended in time.
 
-    Examples
-    --------
     >>> workspace = Workspace(0)
     >>> workspace.publish(b"model") == digest_of(b"model"), workspace.published, workspace.read(b"unknown") is None
     (True, [b'model'], True)

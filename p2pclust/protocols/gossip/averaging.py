@@ -65,8 +65,6 @@ _MAX_WHOLE: Final = 2**60
 def tolerance_flaw(tolerance: float, hops: int) -> str:
     """Return why estimates could never agree so closely on an overlay of so many hops, or an empty string.
 
-    Examples
-    --------
     >>> tolerance_flaw(1e-9, 6), tolerance_flaw(1e-12, 100)
     ('', 'tolerance = 1e-12: on this overlay of up to 100 hops expected at least 1e-11')
     """
@@ -179,25 +177,15 @@ def _proposal(tick: Any, peer: Any, data: Any, *, n_peers: int, size: int) -> Pr
 class Averaging:
     """A round at one peer.
 
-    Parameters
-    ----------
-    links : GossipLinks
-        Among the peers that take part.
-    me : int
-        This peer's roster index.
-    answer : Answer
-        This peer's own.
-    mass : ndarray, optional
-        See :func:`~p2pclust.protocols.gossip.push_sum.first_mass`; zeros if the peer abstains. None if the stage does not
-        add up.
-    tolerance : float
-        How closely estimates have to agree.
-    ticks : int
-        If above 0, masses are mixed in so many ticks, and each peer ends with its own estimate, however far these are
-        apart; not before all have all answers.
+    - `links`: among the peers that take part.
+    - `me`: this peer's roster index.
+    - `answer`: this peer's own.
+    - `mass`: see :func:`~p2pclust.protocols.gossip.push_sum.first_mass`; zeros if the peer abstains. None if the stage
+      does not add up.
+    - `tolerance`: how closely estimates have to agree.
+    - `ticks`: if above 0, masses are mixed in so many ticks, and each peer ends with its own estimate, however far
+      these are apart; not before all have all answers.
 
-    Examples
-    --------
     >>> pair = GossipLinks([[1], [0]])
     >>> peers = [Averaging(pair, i, Answer(i), np.array([x, x]), tolerance=1e-9) for i, x in enumerate([1.0, 5.0])]
     >>> while not peers[0].ended:

@@ -143,28 +143,16 @@ def run_leaderless(
 ) -> JobState:
     """Run a job over these peers in this process, as a fleet without faults would, with the same bits.
 
-    Parameters
-    ----------
-    job : Job
-    locals : sequence of Local
-        One per roster peer, in roster order.
-    links : GossipLinks
-        Among them; connected.
-    tolerance : float
-        How closely all peers' estimates of a sum agree before one is used, in terms of the sum of absolute values.
-    ticks : int
-        If above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
-    on_round : callable, optional
-        Called after every round with the state, the ticks that the round took, and how far the estimate of any peer was
-        from the agreed one.
+    Raises UsageError if the job needs an aggregator, or the tolerance cannot be reached on this overlay.
 
-    Raises
-    ------
-    UsageError
-        If the job needs an aggregator, or the tolerance cannot be reached on this overlay.
+    - `locals`: one per roster peer, in roster order.
+    - `links`: among them; connected.
+    - `tolerance`: how closely all peers' estimates of a sum agree before one is used, in terms of the sum of absolute
+      values.
+    - `ticks`: if above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
+    - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
+      any peer was from the agreed one.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine import summaries
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> job = cluster_job("llf-cm", n_clusters=2, init=[[0.0], [9.0]], suppress_singletons=False)

@@ -43,17 +43,9 @@ from p2pclust.protocols.models.fedavg import architecture_of, refuse_beyond
 class ModelAverageProtocol(Additive):
     """FedAvg of one autoencoder.
 
-    Parameters
-    ----------
-    hidden, output
-        The architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
-    rounds : int
-    epochs : int
-        Of each peer in each round.
-    batch : int
-    learning_rate : float
-        Adam's.
-    device : str
+    - `hidden`, `output`: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
+    - `epochs`: of each peer in each round.
+    - `learning_rate`: Adam's.
     """
 
     id: ClassVar[str] = "model-average"

@@ -48,8 +48,6 @@ _MOST_EXACT: Final = 2_000_000  # links times peers up to which the diameter is 
 def usual_mixing(ticks: int) -> str:
     """Return how peers mix unless a job says otherwise: with a fixed number of ticks each peer's mixture counts alike.
 
-    Examples
-    --------
     >>> usual_mixing(0), usual_mixing(1)
     ('push-sum', 'metropolis-hastings')
     """
@@ -59,21 +57,13 @@ def usual_mixing(ticks: int) -> str:
 class GossipLinks:
     """The links between peers, by roster index; and what each peer takes of its neighbours' masses.
 
-    Parameters
-    ----------
-    neighbours : sequence of sequence of int
-        Of every peer of the roster, each link at both of its ends.
-    mixing : {"push-sum", "metropolis-hastings"}
-        ``push-sum``: a peer with d neighbours gives each of them, and itself, one part of d + 1.
-        ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest stays.
+    Raises UsageError for another mixing, and for links with one end only or to a peer that does not exist.
 
-    Raises
-    ------
-    UsageError
-        For another mixing, and for links with one end only or to a peer that does not exist.
+    - `neighbours`: of every peer of the roster, each link at both of its ends.
+    - `mixing` {"push-sum", "metropolis-hastings"}: ``push-sum``: a peer with d neighbours gives each of them, and
+      itself, one part of d + 1. ``metropolis-hastings``: over a link go parts of 1 / (1 + max(d, d')), and the rest
+      stays.
 
-    Examples
-    --------
     >>> line = GossipLinks([[1], [0, 2], [1]])
     >>> line.shares(0), line.hops
     ({0: 0.5, 1: 0.3333333333333333}, 2)
@@ -154,8 +144,6 @@ class GossipLinks:
 def first_mass(values: Floats) -> Floats:
     """Return the vector that a peer starts with: its numbers, then their absolute values.
 
-    Examples
-    --------
     >>> first_mass(np.array([1.0, -2.0])).tolist()
     [1.0, -2.0, 1.0, 2.0]
     """
@@ -165,8 +153,6 @@ def first_mass(values: Floats) -> Floats:
 def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]]) -> tuple[Floats, float]:
     """Return the next mass of a peer: what it takes of its own and its neighbours', added in the order of peers.
 
-    Examples
-    --------
     >>> masses = {0: (np.array([4.0]), 1.0), 1: (np.array([0.0]), 1.0)}
     >>> mixed({0: 0.5, 1: 0.5}, masses)
     (array([2.]), 1.0)
@@ -184,8 +170,6 @@ def mixed(shares: Mapping[int, float], masses: Mapping[int, tuple[Floats, float]
 def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
     """Return whether two estimates differ by no more than `tolerance` of the mean absolute value, number by number.
 
-    Examples
-    --------
     >>> agrees(np.array([1.0, -1.0, 1.0, 1.0]), np.array([1.1, -1.0, 1.1, 1.0]), 0.2)
     True
     """
@@ -197,8 +181,6 @@ def agrees(own: Floats, theirs: Floats, tolerance: float) -> bool:
 def apart(estimate: Floats, other: Floats) -> float:
     """Return the largest difference of two estimates in terms of the mean absolute value.
 
-    Examples
-    --------
     >>> apart(np.array([1.0, 4.0]), np.array([2.0, 4.0]))
     0.25
     """
@@ -215,8 +197,6 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
     Where every peer's number was whole, the total is whole too, and is rounded where the tolerance leaves only one whole
     number: counts stay counts, and no row is lost.
 
-    Examples
-    --------
     >>> total_of(np.array([2.3333333331, 0.5, 2.3333333331, 0.5]), 3, np.array([True, False]), 1e-9).tolist()
     [7.0, 1.5]
     """
@@ -229,8 +209,6 @@ def total_of(estimate: Floats, n_peers: int, whole: NDArray[np.bool_], tolerance
 def mixing_matrix(links: GossipLinks) -> Floats:
     """Return how one tick maps the members' masses, shape (n, n): its columns add up to one.
 
-    Examples
-    --------
     >>> (6 * mixing_matrix(GossipLinks([[1], [0, 2], [1]]))).round(12).tolist()
     [[3.0, 2.0, 0.0], [3.0, 2.0, 3.0], [0.0, 2.0, 3.0]]
     """
@@ -245,8 +223,6 @@ def mixing_matrix(links: GossipLinks) -> Floats:
 def second_eigenvalue(links: GossipLinks) -> float:
     """Return the second largest modulus of the mixing matrix' eigenvalues: what remains of a difference after a tick.
 
-    Examples
-    --------
     >>> round(second_eigenvalue(GossipLinks([[1], [0, 2], [1]])), 12)
     0.5
     """

@@ -44,15 +44,9 @@ _NOTHING = 1e-12
 class Recommendation:
     """A number of clusters, and why.
 
-    Attributes
-    ----------
-    clusters : int
-    reason : str
-        One or more sentences.
-    votes : mapping of str to int or None
-        For each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
-    agreed : bool
-        Whether more than half of the measures that decide are best there.
+    - `reason`: one or more sentences.
+    - `votes`: for each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
+    - `agreed`: whether more than half of the measures that decide are best there.
     """
 
     clusters: int
@@ -67,8 +61,6 @@ def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     The table has one row for each number of clusters, in any order; raise UsageError if it is empty, or has a number
     twice.
 
-    Examples
-    --------
     >>> def row(clusters, inertia, index, silhouette):
     ...     return MeasuredIndices(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)
     >>> found = recommend([row(2, 9.0, 0.5, 0.6), row(3, 1.0, 0.2, 0.8), row(4, 0.9, 0.4, 0.7)])
@@ -105,8 +97,6 @@ def elbow(clusters: Sequence[int], inertias: Sequence[float]) -> int | None:
 
     Numbers of clusters ascend; the steps need not be 1. Inertias are of the same rows, or per row.
 
-    Examples
-    --------
     >>> elbow([1, 2, 3, 4, 5], [100.0, 60.0, 5.0, 4.0, 3.5])
     3
     >>> elbow([2, 3], [60.0, 5.0]) is None

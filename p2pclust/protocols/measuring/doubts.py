@@ -39,8 +39,6 @@ def doubts(state: State, features: Sequence[str] = ()) -> tuple[str, ...]:
     Of a state with neither an objective that its peers added up, nor counts of their local centers, nor ranges, nothing is
     known.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.arrays import Arrays
     >>> state = Arrays(centers=[[0.0], [9.0], [9.01]], masses=[60.0, 30.0, 0.5], objectives=[80.0], winner=0)
     >>> for doubt in doubts(state):

@@ -52,19 +52,12 @@ _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 class Measure(Evaluation):
     """Measure the centers that the stage before left; one round that asks every peer.
 
-    Parameters
-    ----------
-    fuzzifier : float
-        Of the memberships in the fuzzy measures; above 1.
-    privacy_gate : bool
-        Abstain with too few rows; see the module.
-    suppress_singletons : bool
-        Send a cluster with one of the peer's rows as empty.
-    compare_up_to : int
-        The largest number of clusters of the jobs to compare; the gate counts with it if it is larger than this job's.
+    - `fuzzifier`: of the memberships in the fuzzy measures; above 1.
+    - `privacy_gate`: abstain with too few rows; see the module.
+    - `suppress_singletons`: send a cluster with one of the peer's rows as empty.
+    - `compare_up_to`: the largest number of clusters of the jobs to compare; the gate counts with it if it is larger
+      than this job's.
 
-    Examples
-    --------
     >>> Measure(compare_up_to=10).rows_needed(n_clusters=3, n_features=4)
     22
     """
@@ -159,22 +152,14 @@ class Measure(Evaluation):
 class MeasuredIndices:
     """What a fleet measured of one clustering, over all rows of those that contributed.
 
-    Attributes
-    ----------
-    clusters : int
-    rows : int
-        How many rows were measured.
-    counts : tuple of int
-        Rows per cluster, without the hidden ones; a row belongs to its nearest center.
-    hidden : int
-        How many rows were kept out of the counts, each being its peer's only one in its cluster.
-    inertia : float
-        Sum of squared distances to the nearest center.
-    objective : float
-        Of fuzzy c-means: sum of ``u^m d^2``.
-    within_sse, outside_sse, xie_beni, soft_davies_bouldin, simplified_silhouette : float
-        As the functions of the same names in :mod:`p2pclust.metrics`, in working coordinates. With one cluster
-        Xie–Beni and soft Davies–Bouldin are infinite.
+    - `rows`: how many rows were measured.
+    - `counts`: rows per cluster, without the hidden ones; a row belongs to its nearest center.
+    - `hidden`: how many rows were kept out of the counts, each being its peer's only one in its cluster.
+    - `inertia`: sum of squared distances to the nearest center.
+    - `objective`: of fuzzy c-means: sum of ``u^m d^2``.
+    - `within_sse`, `outside_sse`, `xie_beni`, `soft_davies_bouldin`, `simplified_silhouette`: as the functions of the
+      same names in :mod:`p2pclust.metrics`, in working coordinates. With one cluster Xie–Beni and soft Davies–Bouldin
+      are infinite.
     """
 
     clusters: int
@@ -222,8 +207,6 @@ def measured(job: Job, **parameters: Any) -> Job:
     It adds up the objective as well, so an ``objective`` stage of one start, which has nothing to choose, is left out.
     The parameters are those of :class:`Measure`.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> job = measured(cluster_job("llf-fcm", n_clusters=3, fuzzifier=1.5))
     >>> job.stages[-1]

@@ -63,21 +63,12 @@ class Evaluation(Additive):
 class Objective(Evaluation):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
-    Parameters
-    ----------
-    fuzzifier : float, optional
-        Of fuzzy c-means; left out, the objective is that of c-means.
-    n_init : int
-        How many starts the clustering before had.
-    privacy_gate : bool or "job"
-        The gate of the clustering before.
-    gate_rounds : int
-        The rounds whose equations that gate counted.
-    min_rows : int
-        A peer with fewer rows sends zeros; above 1, a cluster with one local row counts none.
+    - `fuzzifier`: of fuzzy c-means; left out, the objective is that of c-means.
+    - `n_init`: how many starts the clustering before had.
+    - `privacy_gate`: the gate of the clustering before.
+    - `gate_rounds`: the rounds whose equations that gate counted.
+    - `min_rows`: a peer with fewer rows sends zeros; above 1, a cluster with one local row counts none.
 
-    Notes
-    -----
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
     ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained these are
     missing, and the first start is kept.

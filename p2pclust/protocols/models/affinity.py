@@ -66,8 +66,6 @@ def spread_rows(n: int, most: int = 100) -> Ints:
 
     Not the first ones: rows are often sorted, and then these are of one kind.
 
-    Examples
-    --------
     >>> spread_rows(10, 4).tolist(), spread_rows(3).tolist()
     ([0, 2, 5, 7], [0, 1, 2])
     """
@@ -82,8 +80,6 @@ def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
     The scores go from 1, the first for every row, to 0, the last. Models with equal errors share the better rank. NaN
     for own models and for models with an error that is not finite; these are ranked last.
 
-    Examples
-    --------
     Of three foreign models the first is best on both rows; ln(2/3) / ln(3) squared is 0.136.
 
     >>> rank_scores([[9, 1, 2, 3], [9, 10, 30, 20]], [False, True, True, True]).round(3).tolist()
@@ -108,8 +104,6 @@ def rank_scores(errors: ArrayLike, foreign: ArrayLike) -> Floats:
 def codes(errors: ArrayLike, foreign: ArrayLike) -> NDArray[np.uint8]:
     """Return one byte per model: 0 serves best, 254 worst; :data:`NOTHING` in place of NaN.
 
-    Examples
-    --------
     >>> codes([[1.0, 2.0, np.nan]] * 3, [True, True, True]).tolist()
     [0, 219, 255]
     """
@@ -126,8 +120,6 @@ def verdicts(clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, n_fe
     `errors` are for each own cluster, in order, those of its rows, or of some of them (:func:`spread_rows`), under all
     models, in the order of `clusters`. `n_features` is F, for the gate: see the module's text.
 
-    Examples
-    --------
     >>> verdicts(Clusters((1, 2)), 0, [[[1, 1, 2]] * 3], n_features=2)["affinity"].tolist()
     [[255, 0, 254]]
     """
@@ -156,16 +148,11 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 
     Row a of the table of codes (M, M) comes from the peer of a.
 
-    Returns
-    -------
-    matrix : ndarray, shape (M, M)
-        Whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that ratios mean
-        something. Infinite where a link is out of the question: two clusters of one peer, or one that is set aside.
-    aside : tuple of int
-        Clusters without any verdict, and clusters whose model was not finite on most clusters of others.
+    - `matrix` (M, M): whole numbers; lower is more alike. A quarter of their range lies below the lowest, so that
+      ratios mean something. Infinite where a link is out of the question: two clusters of one peer, or one that is set
+      aside.
+    - `aside`: clusters without any verdict, and clusters whose model was not finite on most clusters of others.
 
-    Examples
-    --------
     Two peers with two clusters each; 0 and 2 are alike, and so are 1 and 3.
 
     >>> table = np.full((4, 4), NOTHING, dtype=np.uint8)
@@ -197,8 +184,6 @@ def distances(clusters: Clusters, table: NDArray[np.uint8]) -> tuple[Floats, tup
 def medoids(table: NDArray[np.uint8], groups: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return for each group the member whose model serves the others' rows best: the first with the lowest mean code.
 
-    Examples
-    --------
     >>> table = np.array([[255, 9, 3], [5, 255, 3], [5, 9, 255]], dtype=np.uint8)
     >>> medoids(table, [(0, 1, 2)])
     (2,)
@@ -225,8 +210,6 @@ def associate(clusters: Clusters, table: NDArray[np.uint8], answered: NDArray[np
 
     Rows of the table (M, M) of peers that did not answer do not count: their clusters are set aside.
 
-    Examples
-    --------
     >>> clusters = Clusters((2, 2))
     >>> first = verdicts(clusters, 0, [[[1, 1, 1, 3]] * 9, [[1, 1, 3, 1]] * 9], n_features=2)
     >>> second = verdicts(clusters, 1, [[[1, 3, 1, 1]] * 9, [[3, 1, 1, 1]] * 9], n_features=2)

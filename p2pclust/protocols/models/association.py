@@ -42,18 +42,11 @@ _MOST_CLUSTERS: Final = 8192
 class Clusters:
     """Whose clusters are compared, and in which order: peers by their index in the roster, then their clusters.
 
-    Parameters
-    ----------
-    counts : tuple of int
-        For each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this iteration.
+    Raises UsageError if a count is negative, or if there are too many clusters for a matrix of all pairs.
 
-    Raises
-    ------
-    UsageError
-        If a count is negative, or if there are too many clusters for a matrix of all pairs.
+    - `counts`: for each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this
+      iteration.
 
-    Examples
-    --------
     >>> clusters = Clusters((2, 0, 1))
     >>> clusters.total, clusters.nodes
     (3, ((0, 0), (0, 1), (2, 0)))
@@ -105,21 +98,11 @@ class Clusters:
 class Association:
     """An association graph: nodes are clusters, links join clusters of different peers.
 
-    Parameters
-    ----------
-    clusters : Clusters
-    links : array_like of int, shape (E, 2)
-        Pairs of cluster indices; kept with the lower index first, sorted, each once.
-    set_aside : sequence of int
-        Clusters that could take no part: their peer sent no verdicts, or their models were not usable.
+    Raises ValueError if a link joins clusters that are not there, or two of one peer: such a pair is never tested.
 
-    Raises
-    ------
-    ValueError
-        If a link joins clusters that are not there, or two of one peer: such a pair is never tested.
+    - `links` (E, 2): pairs of cluster indices; kept with the lower index first, sorted, each once.
+    - `set_aside`: clusters that could take no part: their peer sent no verdicts, or their models were not usable.
 
-    Examples
-    --------
     Peer 0 has three clusters, peer 1 two, peer 2 one.
 
     >>> found = Association(Clusters((3, 2, 1)), [(3, 0), (5, 3), (1, 4)])
@@ -156,8 +139,6 @@ class Association:
     ) -> Association:
         """Make the graph in which exactly the clusters of one group are linked, each with each.
 
-        Examples
-        --------
         >>> Association.from_groups(Clusters((1, 1, 1)), [(0, 1, 2)]).links.tolist()
         [[0, 1], [0, 2], [1, 2]]
         """
@@ -206,8 +187,6 @@ class Association:
     def digest(self) -> bytes:
         """The graph's name: blake2b-256 of the canonical bytes of all that it is made of.
 
-        Examples
-        --------
         >>> one = Association(Clusters((1, 1, 1)), [(0, 1), (1, 2)])
         >>> other = Association(Clusters((1, 1, 1)), [(2, 1), (1, 0), (0, 1)])
         >>> one.digest == other.digest, len(one.digest)
@@ -224,8 +203,6 @@ class Association:
 def first_aggregators(rosters: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return for each roster, in order, the lowest id among its peers that add up for the fewest rosters so far.
 
-    Examples
-    --------
     >>> first_aggregators([(0, 1), (0, 2), (0, 1)])
     (0, 2, 1)
     """

@@ -71,26 +71,14 @@ def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
 class FedAvgProtocol(WithWorkspace):
     """FedAvg of one autoencoder.
 
-    Parameters
-    ----------
-    n_features : int
-    clusters : sequence of sequences of int
-        For each peer of the roster, in order, the labels in its note whose rows it trains on.
-    hidden, output
-        The architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
-    rounds : int
-    epochs : int
-        Of each peer in each round.
-    batch : int
-    learning_rate : float
-        Adam's.
-    encoding : {"float32", "float16", "int8"}
-    start : str
-        The digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every peer.
-    device : str
+    - `clusters`: for each peer of the roster, in order, the labels in its note whose rows it trains on.
+    - `hidden`, `output`: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
+    - `epochs`: of each peer in each round.
+    - `learning_rate`: Adam's.
+    - `encoding` {"float32", "float16", "int8"}
+    - `start`: the digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every
+      peer.
 
-    Examples
-    --------
     >>> FedAvgProtocol(n_features=64, clusters=[[0], [2]]).rounds
     15
     """

@@ -26,15 +26,12 @@ Ints = NDArray[np.int64]
 class OwnCluster:
     """A cluster that one peer has rows of and judges by models of its own.
 
-    Parameters
-    ----------
-    label : int
-        What its rows are called: the community that it is in, else a number of its own behind those of the communities.
-    cluster : int
-        Its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier exchange.
-    models : tuple of bytes
-        The digests of its models: two in mode "refined", each of which has seen one half of the rows; one elsewhere; none
-        if it is gone.
+    - `label`: what its rows are called: the community that it is in, else a number of its own behind those of the
+      communities.
+    - `cluster`: its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier
+      exchange.
+    - `models`: the digests of its models: two in mode "refined", each of which has seen one half of the rows; one
+      elsewhere; none if it is gone.
     """
 
     label: int
@@ -58,12 +55,9 @@ def own_clusters(agreed: Agreed, note: Note) -> tuple[OwnCluster, ...]:
 def concluded(agreed: Agreed, note: Note) -> Arrays:
     """Return what the peer whose note this is has in the end.
 
-    Returns
-    -------
-    Arrays
-        ``labels`` (n,): communities, then own clusters; UNASSIGNED stays. ``own`` (K, 2): label and number of each own
-        cluster that has rows. ``own_models`` (K, 2, 32): their models' digests, zeros where there is none. See
-        :class:`OwnCluster` and :func:`own_clusters_of`. ``shared`` (S,): the communities whose models have rows here.
+    Returns ``labels`` (n,): communities, then own clusters; UNASSIGNED stays. ``own`` (K, 2): label and number of each
+    own cluster that has rows. ``own_models`` (K, 2, 32): their models' digests, zeros where there is none. See
+    :class:`OwnCluster` and :func:`own_clusters_of`. ``shared`` (S,): the communities whose models have rows here.
     """
     own, called = own_clusters(agreed, note), note.called(agreed)
     found = np.full(note.labels.shape, UNASSIGNED, np.int64)
@@ -91,14 +85,8 @@ def own_clusters_of(end: Arrays) -> tuple[OwnCluster, ...]:
 def without_gaps(n_communities: int, ends: Sequence[Arrays]) -> list[Arrays]:
     """Return what all peers concluded, their own clusters numbered without gaps behind the communities.
 
-    Parameters
-    ----------
-    n_communities : int
-    ends : sequence of Arrays
-        What each peer concluded.
+    - `ends`: what each peer concluded.
 
-    Examples
-    --------
     >>> ends = [Arrays(labels=np.array([0, 7])), Arrays(labels=np.array([1, 40, -1]))]
     >>> [end["labels"].tolist() for end in without_gaps(2, ends)]
     [[0, 2], [1, 3, -1]]

@@ -23,8 +23,6 @@ Floats = NDArray[np.float64]
 class KnownErrors:
     """The errors of one peer's rows under the models that were asked for last, at most :data:`MOST_BYTES` of them.
 
-    Examples
-    --------
     >>> def errors(models):
     ...     print("computing", models)
     ...     return np.array([[len(model) for model in models]], dtype=np.float64)
@@ -47,15 +45,10 @@ class KnownErrors:
     def of(self, job: Hashable, models: Sequence[bytes], compute: Callable[[list[bytes]], Floats]) -> Floats:
         """Return the errors of all rows under these models, shape (n, M).
 
-        Parameters
-        ----------
-        job : hashable
-            All that errors depend on beside rows and models. What is known of another job is forgotten.
-        models : sequence of bytes
-            Digests; the same may come twice.
-        compute : callable
-            Returns the errors (n, m) under the models that are not known. They are float32 numbers. A column with one that
-            is not finite is not kept: there may be a model later on.
+        - `job`: all that errors depend on beside rows and models. What is known of another job is forgotten.
+        - `models`: digests; the same may come twice.
+        - `compute`: returns the errors (n, m) under the models that are not known. They are float32 numbers. A column
+          with one that is not finite is not kept: there may be a model later on.
         """
         if job != self._job:
             self.forget()

@@ -46,8 +46,6 @@ def model_bytes(before: Agreed, after: Agreed, runs: Sequence[Run], size: int) -
     own; `runs` are these jobs. Refine: every peer with clusters fetches the models of the communities in whose training
     it had no part.
 
-    Examples
-    --------
     Two peers with two clusters and one, whose models have 10 bytes.
 
     >>> import numpy as np

@@ -28,15 +28,9 @@ Halves = Mapping[int, tuple[bytes, bytes]]
 class Partition:
     """A peer's partition of its rows, and what the numbers in it mean.
 
-    Parameters
-    ----------
-    peer : int
-    labels : int64 array, shape (n,)
-        Below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
-    n_groups : int
-        0 for the partition that the peer entered the exchange with.
-    iteration : int
-        Of which iteration the numbers are.
+    - `labels` int64 (n,): below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
+    - `n_groups`: 0 for the partition that the peer entered the exchange with.
+    - `iteration`: of which iteration the numbers are.
     """
 
     peer: int
@@ -95,20 +89,13 @@ class Partition:
 class Note(Partition):
     """A peer's partition, and all else that it keeps.
 
-    Parameters
-    ----------
-    wanted : int
-        K_i, of how many clusters the peer's rows are.
-    models : sequence of bytes
-        The digests of the models of its clusters, as it published them.
-    halves : mapping
-        Its two models of each cluster that no other peer has.
-    trained : bool
-        Whether the models are of this very partition.
-    refinements : int
-        How many refinements it has seen.
-    entered : int64 array, shape (n,)
-        The partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
+    - `wanted`: K_i, of how many clusters the peer's rows are.
+    - `models`: the digests of the models of its clusters, as it published them.
+    - `halves`: its two models of each cluster that no other peer has.
+    - `trained`: whether the models are of this very partition.
+    - `refinements`: how many refinements it has seen.
+    - `entered` int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the
+      association graph.
     """
 
     wanted: int

@@ -26,14 +26,9 @@ _BATCHES: Final = ((MANY_ROWS, 64), (MANY_ROWS // 2, 32), (0, 16))
 class Pace:
     """How a model is trained.
 
-    Parameters
-    ----------
-    batch : int
-        Rows of a minibatch.
-    epochs : int
-        Of a model of one cluster of one peer.
-    local_epochs : int
-        Of each peer in each round of FedAvg.
+    - `batch`: rows of a minibatch.
+    - `epochs`: of a model of one cluster of one peer.
+    - `local_epochs`: of each peer in each round of FedAvg.
     """
 
     batch: int
@@ -44,14 +39,8 @@ class Pace:
 def usual_pace(rows: float, batch: int | None = None) -> Pace:
     """Return how a model of so many rows is trained.
 
-    Parameters
-    ----------
-    rows : float
-    batch : int, optional
-        If it is given; the epochs then follow from it.
+    - `batch`: if it is given; the epochs then follow from it.
 
-    Examples
-    --------
     >>> usual_pace(500), usual_pace(24)
     (Pace(batch=64, epochs=20, local_epochs=3), Pace(batch=16, epochs=60, local_epochs=4))
     """

@@ -41,8 +41,6 @@ def average_linkage(distances: Floats) -> tuple[Merge, ...]:
     The matrix (M, M) is symmetric, of any sign, and infinite between members that may never be in one group; its
     diagonal does not matter. Raises ValueError if it is not symmetric, or holds NaN or minus infinity.
 
-    Examples
-    --------
     Points at 0, 1, 5 and 6 on a line; the last two may not meet.
 
     >>> points = np.array([0.0, 1.0, 5.0, 6.0])
@@ -91,27 +89,15 @@ def best_cut(distances: Floats, merges: Sequence[Merge], *, slack: float = 0.0) 
     b that to the next group. Alone in its group it has 0, and so it has if there is no other group to compare with.
     Infinite distances count in no mean.
 
-    Parameters
-    ----------
-    distances : ndarray, shape (M, M)
-        As given to :func:`average_linkage`, none negative.
-    merges : sequence of Merge
-    slack : float
-        Stop earlier, at the first cut whose mean silhouette falls short of the best by no more than this share of it:
-        where two groups can be joined later, but none can be split.
+    - `distances` (M, M): as given to :func:`average_linkage`, none negative.
+    - `slack`: stop earlier, at the first cut whose mean silhouette falls short of the best by no more than this share
+      of it: where two groups can be joined later, but none can be split.
 
-    Returns
-    -------
-    tuple of tuple of int
-        The first of the best: with equal silhouettes more groups. No groups at all if no silhouette is above 0.
+    Returns the first of the best: with equal silhouettes more groups. No groups at all if no silhouette is above 0.
 
-    Notes
-    -----
     M**2 numbers are held three times, and a merge looks anew only at those whose next group was merged: 2000 clusters
     take seconds.
 
-    Examples
-    --------
     >>> points = np.array([0.0, 1.0, 8.0, 9.0, 40.0])
     >>> distances = np.abs(points[:, np.newaxis] - points)
     >>> best_cut(distances, average_linkage(distances))
@@ -139,8 +125,6 @@ def settled(distances: Floats, groups: Sequence[Sequence[int]], owners: Ints) ->
     smallest sum; all owners at the same time, until nothing changes, at most 20 times. No two members of one group have
     the same owner. A member of no group stays out; a group that is left with one member is dropped.
 
-    Examples
-    --------
     Members 0 and 1 of owner 0 were put into each other's groups.
 
     >>> points = np.array([0.0, 9.0, 0.0, 9.0, 1.0, 8.0])

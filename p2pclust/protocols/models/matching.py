@@ -7,20 +7,11 @@ def cheapest_matching(costs: list[list[int]]) -> list[int]:
     """Return a column for each row, no column twice, such that the costs have the smallest sum.
 
     The Hungarian method by shortest augmenting paths (Kuhn 1955, Munkres 1957). It takes rows**2 times columns steps of
-    plain Python: meant for the clusters of a peer, not for hundreds.
+    plain Python: meant for the clusters of a peer, not for hundreds. Raises ValueError if there are fewer columns than
+    rows.
 
-    Parameters
-    ----------
-    costs : list of list of int
-        At least as many columns as rows; any sign.
+    - `costs`: at least as many columns as rows; any sign.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer columns than rows.
-
-    Examples
-    --------
     >>> cheapest_matching([[1, 2, 9], [1, 4, 9]])
     [1, 0]
     """

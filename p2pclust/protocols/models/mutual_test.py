@@ -70,8 +70,6 @@ def passes(
     `foreign` (M,) says which are other peers'. `alpha` is in percent of the rows, and `theta` the largest normalised
     difference that counts as small. Raises UsageError for a parameter out of its range.
 
-    Examples
-    --------
     Four rows. Under model 1 the errors differ from the own ones by 0, 0.1, 0.1 and 1: three of four are within 0.2 of the
     largest. Under model 2 they differ by 1, 2, 3 and 4, which is (0, 1/3, 2/3, 1) once normalised.
 
@@ -132,8 +130,6 @@ def verdicts(
 
     `errors` are for each own cluster, in order, those of its rows under all models, in the order of `clusters`.
 
-    Examples
-    --------
     >>> both = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
     >>> verdicts(Clusters((1, 1)), 0, [both])["passes"].tolist()
     [[64]]
@@ -165,8 +161,6 @@ def associate(
     ``links = "one"``, as in the authors' code, a cluster has at most one link to each later peer: to its first cluster that
     passes.
 
-    Examples
-    --------
     Cluster 0 passes with model 1 and 2, but only 1 agrees.
 
     >>> table = np.packbits(np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], dtype=bool), axis=1)

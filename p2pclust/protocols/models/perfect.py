@@ -36,13 +36,9 @@ from p2pclust.protocols.models.fedcref_note import Note
 class KnownLocal(Local):
     """A peer's data with the true class of each row.
 
-    Parameters
-    ----------
-    X : array_like, shape (n, F)
-    truth : array_like of int, shape (n,)
-        From 0 to 255, with the same meaning at every peer.
-    **more
-        See :class:`p2pclust.protocols.engine.local.Local`.
+    - `X` (n, F)
+    - `truth` (n,): from 0 to 255, with the same meaning at every peer.
+    - `**more`: see :class:`p2pclust.protocols.engine.local.Local`.
     """
 
     def __init__(self, X: ArrayLike, truth: ArrayLike, **more: Any) -> None:
@@ -56,8 +52,6 @@ class KnownLocal(Local):
 def majority(truth: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
     """Return what most rows of each cluster are, shape (K,); the lowest class of equals, -1 for an empty cluster.
 
-    Examples
-    --------
     >>> majority(np.array([7, 7, 3, 3, 3]), np.array([0, 0, 0, 1, 1]), 3).tolist()
     [7, 3, -1]
     """
@@ -73,8 +67,6 @@ def majority(truth: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: in
 class PerfectAssociations(FedCRefProtocol):
     """Mode "paper" with the associations that true labels give.
 
-    Examples
-    --------
     >>> PerfectAssociations().mode
     'paper'
     """

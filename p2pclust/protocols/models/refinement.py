@@ -35,13 +35,9 @@ Ints = NDArray[np.int64]
 class Refined:
     """A new partition of a peer's rows.
 
-    Attributes
-    ----------
-    labels : int64 array, shape (n,)
-        For each row, the model that it belongs to: its column in the errors.
-    selected : tuple of int
-        The models M_select, in the order in which they were chosen. One may have no row: then the next training leaves
-        it out.
+    - `labels` int64 (n,): for each row, the model that it belongs to: its column in the errors.
+    - `selected`: the models M_select, in the order in which they were chosen. One may have no row: then the next
+      training leaves it out.
     """
 
     labels: Ints
@@ -53,8 +49,6 @@ def competing(association: Association, peer: int, *, twins: bool) -> tuple[int,
 
     With `twins`, as published, all of them; without, only those of isolated clusters, no twin of a group's model.
 
-    Examples
-    --------
     >>> from p2pclust.protocols.models.association import Clusters
     >>> found = Association.from_groups(Clusters((3, 1)), [(1, 3)])
     >>> competing(found, 0, twins=True), competing(found, 0, twins=False)
@@ -70,8 +64,6 @@ def refine_by_popularity(errors: ArrayLike, n_clusters: int) -> Refined:
     `errors` (n, G) are those of each of the peer's rows under each competing model. Raises DataError if there is no
     model whose errors are finite, or no matrix.
 
-    Examples
-    --------
     Model 0 is best for three rows. Of the other two, once it is gone, one prefers model 1 and one model 2: the first wins.
     The last row then goes to the better of the two that were elected, which is model 1.
 
@@ -106,8 +98,6 @@ def refine_by_best_models(errors: ArrayLike, n_clusters: int) -> Refined:
     Greedily first, then single exchanges as long as one lowers the total. With fewer models than K_i, all are chosen.
     Raises what :func:`refine_by_popularity` does.
 
-    Examples
-    --------
     Greedily model 2 comes first, since it is fair to all, and then model 0. An exchange finds 1 and 0.
 
     >>> errors = [[0, 9, 3], [0, 9, 3], [9, 0, 3], [9, 0, 3]]

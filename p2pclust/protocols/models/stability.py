@@ -34,8 +34,6 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
     The numbers of clusters in the two partitions (n,) may differ. Without rows it is 1. Raises DataError if the
     partitions are not vectors of one length.
 
-    Examples
-    --------
     The paper's: π(0) = 2, π(1) = 1, π(2) = 0.
 
     >>> agreement([0, 0, 1, 1, 2], [2, 2, 1, 1, 0])
@@ -60,8 +58,6 @@ def agreement(before: ArrayLike, after: ArrayLike) -> float:
 def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
     """Return whether the numbers of groups, abs(G), and of isolated clusters, abs(I), of all iterations are at rest.
 
-    Examples
-    --------
     >>> associations_stable([(4, 40), (10, 20), (10, 19), (10, 18), (11, 18)])
     True
     >>> associations_stable([(10, 20), (10, 19), (10, 18)]), associations_stable([(10, 0), (10, 0), (10, 1), (10, 1)])
@@ -76,8 +72,6 @@ def associations_stable(history: Sequence[tuple[int, int]]) -> bool:
 def stop_reason(n_active: int, history: Sequence[tuple[int, int]]) -> str | None:
     """Return why the process ends, or None if it continues (Phase 5's last sentence).
 
-    Examples
-    --------
     >>> stop_reason(0, [(3, 5)]), stop_reason(2, [(3, 5)]), stop_reason(1, [(10, 0)] * 4)
     ('no active peer', None, 'associations at rest')
     """

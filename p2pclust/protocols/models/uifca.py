@@ -62,33 +62,18 @@ _STARTS = ("random", "peers")
 class UIFCAProtocol(Labelling):
     """UIFCA with RealNVP: one normalizing flow per cluster, trained over all peers; each row belongs to the likeliest.
 
-    Parameters
-    ----------
-    n_clusters : int
-        The paper's K.
-    cluster_rounds, communication_rounds, local_steps : int
-        The paper's T, tau and M: T tau rounds in all.
-    couplings : int
-        Of each model.
-    hidden : sequence of int
-        Widths of a conditioner's hidden layers.
-    image_width : int, optional
-        See :class:`~p2pclust.clustering.flows.FlowArchitecture`.
-    batch : int
-        Rows of a minibatch.
-    learning_rate : float
-        Adam's.
-    decay : float
-        The footnote's lambda, of L2.
-    start : {"random", "peers"}
-        See the module.
-    min_cluster_size : int
-        Models of fewer rows are not sent. 1 sends all.
-    device : str
-        Where each peer computes: "cpu", or "cuda", where bits are not promised.
+    - `n_clusters`: the paper's K.
+    - `cluster_rounds`, `communication_rounds`, `local_steps`: the paper's T, tau and M: T tau rounds in all.
+    - `couplings`: of each model.
+    - `hidden`: widths of a conditioner's hidden layers.
+    - `image_width`: see :class:`~p2pclust.clustering.flows.FlowArchitecture`.
+    - `batch`: rows of a minibatch.
+    - `learning_rate`: Adam's.
+    - `decay`: the footnote's lambda, of L2.
+    - `start` {"random", "peers"}: see the module.
+    - `min_cluster_size`: models of fewer rows are not sent. 1 sends all.
+    - `device`: where each peer computes: "cpu", or "cuda", where bits are not promised.
 
-    Examples
-    --------
     >>> UIFCAProtocol(n_clusters=10).round_limit
     800
     """
@@ -292,8 +277,6 @@ class UIFCAProtocol(Labelling):
 def working_rows(X: NDArray[np.float64], origin: NDArray[np.float64], scale: NDArray[np.float64]) -> Floats32:
     """Return rows in working coordinates, as models take them.
 
-    Examples
-    --------
     >>> working_rows(np.array([[1.0], [5.0]]), np.array([1.0]), np.array([2.0])).tolist()
     [[0.0], [2.0]]
     """

@@ -57,24 +57,14 @@ _MOST_TERMS: Final = 64
 def delta_of(epsilon: float, mu: float, *, gap: float = 0.0) -> float:
     """Return the smallest delta for which a mu-Gaussian private mechanism is (epsilon, delta)-private.
 
-    The relative error is below 1e-8 for an epsilon of at most 100 and a delta of at least 1e-100.
+    The relative error is below 1e-8 for an epsilon of at most 100 and a delta of at least 1e-100. Raises UsageError for
+    a value out of range.
 
-    Parameters
-    ----------
-    epsilon : float
-        0 to 500.
-    mu : float
-        At least 0.
-    gap : float
-        How much the logarithm of each probability may differ from those of the exact Gaussian mechanism, at least 0.
+    - `epsilon`: 0 to 500.
+    - `mu`: at least 0.
+    - `gap`: how much the logarithm of each probability may differ from those of the exact Gaussian mechanism, at least
+      0.
 
-    Raises
-    ------
-    UsageError
-        For a value out of range.
-
-    Examples
-    --------
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
     >>> delta_of(1.0, 0.0)
@@ -96,20 +86,11 @@ def delta_of(epsilon: float, mu: float, *, gap: float = 0.0) -> float:
 def epsilon_of(delta: float, mu: float) -> float:
     """Return the smallest epsilon, rounded up, for which a mu-Gaussian private mechanism is (epsilon, delta)-private.
 
-    Parameters
-    ----------
-    delta : float
-        Above 0, below 1.
-    mu : float
-        At least 0.
+    Raises UsageError for a value out of range, and if epsilon is above 500.
 
-    Raises
-    ------
-    UsageError
-        For a value out of range, and if epsilon is above 500.
+    - `delta`: above 0, below 1.
+    - `mu`: at least 0.
 
-    Examples
-    --------
     >>> round(epsilon_of(1e-6, 0.5), 4)
     2.2541
     >>> epsilon_of(1e-6, 0.0)
@@ -126,22 +107,12 @@ def epsilon_of(delta: float, mu: float) -> float:
 def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
     """Return the largest mu, rounded down, whose mechanisms are (epsilon, delta)-private; 0 if there is none.
 
-    Parameters
-    ----------
-    epsilon : float
-        0 to 500.
-    delta : float
-        Above 0, below 1.
-    gap : float
-        See :func:`delta_of`.
+    Raises UsageError for a value out of range.
 
-    Raises
-    ------
-    UsageError
-        For a value out of range.
+    - `epsilon`: 0 to 500.
+    - `delta`: above 0, below 1.
+    - `gap`: see :func:`delta_of`.
 
-    Examples
-    --------
     >>> round(mu_for(2.0, 1e-6), 4), round(mu_for(0.0, 0.5), 4)
     (0.4483, 1.349)
     """
@@ -155,8 +126,6 @@ def mu_for(epsilon: float, delta: float, *, gap: float = 0.0) -> float:
 def composed(*mus_squared: float) -> float:
     """Return the mu of several mechanisms together, from the mu**2 of each.
 
-    Examples
-    --------
     >>> composed(9.0, 16.0)
     5.0
     """
@@ -166,22 +135,12 @@ def composed(*mus_squared: float) -> float:
 def log_gap(share: float, n_shares: int, numbers: int) -> float:
     """Return how much the logarithm of the probability of some released numbers differs from that of rounded normal ones.
 
-    Parameters
-    ----------
-    share : float
-        The variance parameter of each peer's noise, in whole numbers; at least 1/4.
-    n_shares : int
-        How many peers' noise is counted on, at least 1.
-    numbers : int
-        How many numbers are released.
+    Raises UsageError for a value out of range.
 
-    Raises
-    ------
-    UsageError
-        For a value out of range.
+    - `share`: the variance parameter of each peer's noise, in whole numbers; at least 1/4.
+    - `n_shares`: how many peers' noise is counted on, at least 1.
+    - `numbers`: how many numbers are released.
 
-    Examples
-    --------
     >>> log_gap(1.0, 2, 1) < 6e-4
     True
     >>> log_gap(2.0**40, 14, 10**6) < 1e-100

@@ -23,8 +23,6 @@ _MOST_WORK: Final = 10**8
 class Box:
     """The middle and the half width of each feature, shape (F,).
 
-    Examples
-    --------
     >>> box = Box.between(np.array([0.0]), np.array([8.0]), np.array([4.0]), np.array([2.0]))
     >>> box.middle.tolist(), box.half.tolist(), box.clipped(np.array([[-9.0], [1.0]])).tolist()
     ([0.0], [2.0], [[-2.0], [1.0]])
@@ -48,8 +46,6 @@ class Box:
 
         Each number follows from its own value alone. A feature of no width is 0.
 
-        Examples
-        --------
         >>> Box(np.array([4.0]), np.array([4.0])).on_grid(np.array([[0.0], [5.0], [9.0], [np.inf]]), 8).tolist()
         [[-8, 2, 8, 8]]
         """
@@ -67,13 +63,9 @@ def nearest_one_by_one(rows: NDArray[np.int32], box: Box, centers: Floats, steps
     All arithmetic is element by element, in a fixed order of features: a row's answer has the same bits whichever other rows
     there are, and on every machine.
 
-    Parameters
-    ----------
-    rows : ndarray of int32, shape (F, n)
-        See :meth:`Box.on_grid`, with so many steps.
-    box : Box
-        In the coordinates of the centers.
-    centers : ndarray of float64, shape (C, F)
+    - `rows` int32 (F, n): see :meth:`Box.on_grid`, with so many steps.
+    - `box`: in the coordinates of the centers.
+    - `centers` (C, F)
     """
     n, offsets = rows.shape[1], (centers - box.middle).T
     labels = np.zeros(n, dtype=np.intp)
@@ -93,8 +85,6 @@ def spread(box: Box, n_clusters: int, rng: np.random.Generator) -> Floats:
 
     Where that would take too long, of thousands of centers, they are points drawn uniformly.
 
-    Examples
-    --------
     >>> centers = spread(Box(np.array([0.0]), np.array([1.0])), 2, np.random.default_rng(0))
     >>> np.round(np.sort(centers.ravel()), 1).tolist()
     [-0.5, 0.5]

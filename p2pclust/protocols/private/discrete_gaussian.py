@@ -35,21 +35,13 @@ _MOST_VARIANCE: Final = 2**110
 def discrete_gaussians(variance: Fraction, size: int, entropy: Entropy) -> NDArray[np.int64]:
     """Return independent whole numbers from the discrete Gaussian, shape (size,).
 
-    Parameters
-    ----------
-    variance : Fraction
-        The variance parameter v, above 0, at most 2**110. From v = 1 on the variance is v up to 1 part in 10**6.
-    size : int
-    entropy : callable
-        Called with a number of bytes; returns as many uniformly random ones. The same bytes give the same numbers.
+    Raises ValueError for a variance out of range.
 
-    Raises
-    ------
-    ValueError
-        For a variance out of range.
+    - `variance`: the variance parameter v, above 0, at most 2**110. From v = 1 on the variance is v up to 1 part in
+      10**6.
+    - `entropy`: called with a number of bytes; returns as many uniformly random ones. The same bytes give the same
+      numbers.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> noise = discrete_gaussians(Fraction(9), 1000, np.random.default_rng(7).bytes)
     >>> noise.dtype.name, bool(abs(noise.var() - 9) < 1)

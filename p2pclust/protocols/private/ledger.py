@@ -44,15 +44,9 @@ _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d\Z")
 class Budget:
     """What a device allows.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of all its jobs within a window together.
-    days : int
-        The length of the window.
+    - `epsilon`, `delta`: of all its jobs within a window together.
+    - `days`: the length of the window.
 
-    Examples
-    --------
     >>> Budget.from_dict({"epsilon": 8, "delta": 1e-6, "per": "30d"})
     Budget(epsilon=8.0, delta=1e-06, days=30)
     """
@@ -65,10 +59,7 @@ class Budget:
     def from_dict(cls, given: Any) -> Budget:
         """Return the budget that a device's configuration names.
 
-        Raises
-        ------
-        UsageError
-            For a missing or unknown name, and a value out of range.
+        Raises UsageError for a missing or unknown name, and a value out of range.
         """
         if not isinstance(given, Mapping) or set(given) != {"epsilon", "delta", "per"}:
             raise UsageError('budget: expected { epsilon = 8, delta = 1e-6, per = "30d" }')
@@ -97,15 +88,9 @@ def _days(where: str, per: object) -> int:
 class MostJobs:
     """In how many jobs a device takes part within a window.
 
-    Parameters
-    ----------
-    most : int
-        1 to 10**6.
-    days : int
-        The length of the window.
+    - `most`: 1 to 10**6.
+    - `days`: the length of the window.
 
-    Examples
-    --------
     >>> str(MostJobs.from_dict({"most": 3, "per": "30d"}))
     '3 per 30d'
     """
@@ -117,10 +102,7 @@ class MostJobs:
     def from_dict(cls, given: Any) -> MostJobs:
         """Return the rule that a device's configuration names.
 
-        Raises
-        ------
-        UsageError
-            For a missing or unknown name, and a value out of range.
+        Raises UsageError for a missing or unknown name, and a value out of range.
         """
         if not isinstance(given, Mapping) or set(given) != {"most", "per"}:
             raise UsageError('jobs: expected { most = 3, per = "30d" }')
@@ -134,16 +116,10 @@ class MostJobs:
 class Reservation:
     """What one job takes.
 
-    Parameters
-    ----------
-    day : int
-        0 to 10**7.
-    job : str
-        Its id, 1 to 200 characters.
-    mu_squared : float
-        0 to 10**6; 0 of a job without noise.
-    peer : str
-        The peer that takes part in it, where several have one ledger; at most 200 characters.
+    - `day`: 0 to 10**7.
+    - `job`: its id, 1 to 200 characters.
+    - `mu_squared`: 0 to 10**6; 0 of a job without noise.
+    - `peer`: the peer that takes part in it, where several have one ledger; at most 200 characters.
     """
 
     day: int
@@ -168,13 +144,8 @@ class Reservation:
 class PeerSet:
     """Peers whose sum a job may have revealed.
 
-    Parameters
-    ----------
-    job : str
-    rows : bytes
-        A digest of the device's own rows, 32 bytes.
-    peers : tuple of bytes
-        The first 16 bytes of the peers' device keys, sorted.
+    - `rows`: a digest of the device's own rows, 32 bytes.
+    - `peers`: the first 16 bytes of the peers' device keys, sorted.
     """
 
     job: str
@@ -199,14 +170,9 @@ class PeerSet:
 class LedgerMark:
     """How far a ledger has come; each of these numbers only grows, so an older copy of a ledger is below a newer one's.
 
-    Parameters
-    ----------
-    mu_squared : float
-        Of all jobs ever.
-    jobs : int
-        Their number.
-    day : int
-        The latest day of a reservation.
+    - `mu_squared`: of all jobs ever.
+    - `jobs`: their number.
+    - `day`: the latest day of a reservation.
     """
 
     mu_squared: float = 0.0
@@ -238,8 +204,6 @@ class LedgerMark:
 class PrivacyLedger:
     """All reservations of a device, in order of days and ids, each job once.
 
-    Examples
-    --------
     >>> budget = Budget(epsilon=2.0, delta=1e-6, days=30)
     >>> ledger = PrivacyLedger().with_job("a", 0.15, 100)
     >>> ledger.refusal("b", 0.04, 101, budget), ledger.refusal("b", 0.15, 131, budget)
@@ -322,12 +286,8 @@ class PrivacyLedger:
     def with_job(self, job: str, mu_squared: float, day: int, peer: str = "") -> PrivacyLedger:
         """Return the ledger with a job's reservation. Of a job that has one, the larger number and the later day stay.
 
-        A job that reveals something on a later day than it began needs the reservation of that day.
-
-        Raises
-        ------
-        UsageError
-            For a value out of range.
+        A job that reveals something on a later day than it began needs the reservation of that day. Raises UsageError
+        for a value out of range.
         """
         own = self._of(job)
         more = mu_squared
@@ -365,10 +325,7 @@ class PrivacyLedger:
     def decode(cls, data: bytes) -> PrivacyLedger:
         """Return the ledger that :meth:`encode` made bytes of.
 
-        Raises
-        ------
-        DataError
-            For all other bytes, with the reason in one line.
+        Raises DataError for all other bytes, with the reason in one line.
         """
         body = data[_DIGEST_BYTES:] if isinstance(data, bytes) else b""
         if not body or hashlib.sha256(body).digest() != data[:_DIGEST_BYTES]:

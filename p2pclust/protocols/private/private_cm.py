@@ -87,8 +87,6 @@ _MOST_DELTA: Final = 0.1
 def shares(n_peers: int) -> int:
     """Return m, the number of peers of a roster whose noise is enough.
 
-    Examples
-    --------
     >>> [shares(n) for n in (3, 4, 20)]
     [2, 3, 14]
     """
@@ -99,27 +97,17 @@ def shares(n_peers: int) -> int:
 class PrivateCMeansProtocol(Additive, Clustering):
     """c-means from noisy counts and sums.
 
-    Parameters
-    ----------
-    n_clusters : int
-    epsilon : float
-        0.01 to 100.
-    delta : float
-        1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
-    lo, hi : list of float
-        The declared bounds, one number per feature, in the units of the data.
-    rounds : int
-        How many rounds there are: always as many, 1 to 1000. A job has 16 by default, and 8 with an epsilon below 1.
+    - `epsilon`: 0.01 to 100.
+    - `delta`: 1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
+    - `lo`, `hi`: the declared bounds, one number per feature, in the units of the data.
+    - `rounds`: how many rounds there are: always as many, 1 to 1000. A job has 16 by default, and 8 with an epsilon
+      below 1.
 
-    Notes
-    -----
     The noise follows from these parameters and the number of peers alone, so that no state can lower it.
 
     In the state, ``deviations`` (C, F) has the standard deviation of each center that is due to noise, in working
     coordinates: at most this much, to first order; half the range for a center that had too few rows.
 
-    Examples
-    --------
     >>> private = PrivateCMeansProtocol(2, 1.0, 1e-6, lo=[0.0], hi=[8.0])
     >>> round(private.count_deviation, 1), round(private.sum_deviation, 1)
     (31.0, 22.0)

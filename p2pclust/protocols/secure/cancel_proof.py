@@ -18,22 +18,14 @@ _MOST_VERSION = 2**60
 class CancelProof:
     """Why a job ends before its time.
 
-    Parameters
-    ----------
-    key : str
-        Of the fact: ``cancel/`` and the id of the job, or of its series. Empty: the owner was revoked, and the job with
-        ``missing = "all"`` would wait for it.
-    owner : str
-        Whose fact it is: the peer that was asked.
-    version : int
-        Of the fact.
-    value : bytes
-        Of the fact: who asked that peer.
-    signature : bytes
-        Of the fact, by its owner's device; empty in a fleet in which facts are not signed, and of the peer's own fact.
+    - `key`: of the fact: ``cancel/`` and the id of the job, or of its series. Empty: the owner was revoked, and the job
+      with ``missing = "all"`` would wait for it.
+    - `owner`: whose fact it is: the peer that was asked.
+    - `version`: of the fact.
+    - `value`: of the fact: who asked that peer.
+    - `signature`: of the fact, by its owner's device; empty in a fleet in which facts are not signed, and of the peer's
+      own fact.
 
-    Examples
-    --------
     >>> CancelProof("cancel/job", "meter-01", 7, b"laptop", bytes(64)).by
     'laptop, signed by meter-01'
     >>> CancelProof("cancel/job", "meter-01", 7, b"meter-01", bytes(64)).by

@@ -13,8 +13,6 @@ def classes(revealed: Sequence[int]) -> list[int]:
 
     Whatever can be computed from revealed totals is a function of the sums over classes.
 
-    Examples
-    --------
     Comparing sets two by two would not show that these three reveal peer 0 alone.
 
     >>> [bin(one) for one in classes([0b00111, 0b11001, 0b11110])]
@@ -36,8 +34,6 @@ def exposed(revealed: Sequence[int], cohort: int, unknown: Sequence[int] = ()) -
     Of each set in `unknown`, any part may have been revealed as a set of its own: all its peers are exposed, with all others
     of their classes.
 
-    Examples
-    --------
     Six peers, then without one of them: it is exposed, and the five others are not.
 
     >>> bin(exposed([0b111111, 0b011111], cohort=5))
@@ -58,23 +54,12 @@ def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequenc
     A class of which some peers are missing loses others with them, or all. A class that is too small already is left out:
     another sum would say more about it. Peers of no class are a new one.
 
-    Parameters
-    ----------
-    available : int
-        The peers that can contribute.
-    revealed : sequence of int
-        The sets whose classes count.
-    cohort : int
-    order : sequence of int
-        Roster indices: those that come last are left out first.
+    - `available`: the peers that can contribute.
+    - `revealed`: the sets whose classes count.
+    - `order`: roster indices: those that come last are left out first.
 
-    Returns
-    -------
-    int
-        As many peers as this rule gives; perhaps none.
+    Returns as many peers as this rule gives; perhaps none.
 
-    Examples
-    --------
     Ten peers were revealed. Now one is missing, and takes two others with it.
 
     >>> bin(grouped(0b1111111110, [0b1111111111], 3, range(10)))
@@ -101,8 +86,6 @@ def grouped(available: int, revealed: Sequence[int], cohort: int, order: Sequenc
 def parted(members: int, groups: Sequence[int]) -> tuple[int, ...]:
     """Return the sets whose sums are revealed of these members: one for each group that has any, or one without groups.
 
-    Examples
-    --------
     >>> [bin(one) for one in parted(0b0111, [0b0011, 0b1100])], [bin(one) for one in parted(0b0111, [])]
     (['0b11', '0b100'], ['0b111'])
     """

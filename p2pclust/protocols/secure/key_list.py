@@ -30,14 +30,9 @@ _MOST_BYTES: Final = 16384  # of an answer: its sets are of at most 4,096 peers
 class FleetKeys:
     """What a peer knows of the fleet's keys.
 
-    Parameters
-    ----------
-    fleet : bytes
-        The fleet's public key, 32 bytes.
-    roster : bytes
-        The SHA-256 of the signed fleet roster that the job names: only the administrator can choose it.
-    devices : sequence of bytes
-        The Ed25519 public key of each peer of the job roster on that fleet roster, 32 bytes.
+    - `fleet`: the fleet's public key, 32 bytes.
+    - `roster`: the SHA-256 of the signed fleet roster that the job names: only the administrator can choose it.
+    - `devices`: the Ed25519 public key of each peer of the job roster on that fleet roster, 32 bytes.
     """
 
     fleet: bytes
@@ -62,25 +57,15 @@ class FleetKeys:
 class KeyEntry:
     """One peer's entry: its new key, and what it knows of sets that were, or may have been, revealed.
 
-    Parameters
-    ----------
-    index : int
-        In the job roster.
-    public : bytes
-        X25519, 32 bytes.
-    columns : int
-        The number of columns of its rows.
-    insists : bool
-        Whether it contributes only if it keeps pads itself.
-    signature : bytes
-        Of :meth:`statement`, by the device's Ed25519 key; 64 bytes.
-    refusal : str
-        Why it will not contribute, or empty; it may keep pads all the same.
-    taken : int or None
-        The set for which it took away pads in the context that is not settled, or unpadded it; 0 if it did not. None if it
-        cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
-    sets : tuple of int
-        Other sets of this job that it knows, and the state that asks does not name.
+    - `index`: in the job roster.
+    - `public`: X25519, 32 bytes.
+    - `columns`: the number of columns of its rows.
+    - `insists`: whether it contributes only if it keeps pads itself.
+    - `signature`: of :meth:`statement`, by the device's Ed25519 key; 64 bytes.
+    - `refusal`: why it will not contribute, or empty; it may keep pads all the same.
+    - `taken`: the set for which it took away pads in the context that is not settled, or unpadded it; 0 if it did not.
+      None if it cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
+    - `sets`: other sets of this job that it knows, and the state that asks does not name.
     """
 
     index: int
@@ -134,10 +119,7 @@ class KeyEntry:
     def decode(cls, index: int, data: bytes) -> KeyEntry:
         """Read the answer of the peer with that roster index, which may be hostile.
 
-        Raises
-        ------
-        WireError
-            If it is none.
+        Raises WireError if it is none.
         """
         try:
             if len(data) > _MOST_BYTES:
@@ -192,24 +174,14 @@ class KeyList:
     def keepers(self, number: int, known: FleetKeys, maker: int) -> dict[int, bytes]:
         """Return the peers that keep pads, with their public keys, in roster order.
 
-        One that cannot know for which sets it took pads before keeps none.
+        One that cannot know for which sets it took pads before keeps none. Raises ValueError if `number` is below 2: a
+        single keeper that the aggregator knows would hide nothing.
 
-        Parameters
-        ----------
-        number : int
-            How many are taken in the order of a hash that the administrator alone could choose; others only insist.
-        known : FleetKeys
-        maker : int
-            The roster index of the peer that makes the padded state. It keeps no pads unless it insists: so its successor
-            needs nothing from it.
+        - `number`: how many are taken in the order of a hash that the administrator alone could choose; others only
+          insist.
+        - `maker`: the roster index of the peer that makes the padded state. It keeps no pads unless it insists: so its
+          successor needs nothing from it.
 
-        Raises
-        ------
-        ValueError
-            If `number` is below 2: a single keeper that the aggregator knows would hide nothing.
-
-        Examples
-        --------
         >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(4)])
         >>> listed = KeyList(tuple(KeyEntry(peer, b"k" * 32, 2, insists=peer == 3) for peer in range(4)))
         >>> list(listed.keepers(2, known, maker=1)), list(listed.keepers(2, known, maker=0))
@@ -235,8 +207,6 @@ def dealt(known: FleetKeys, n_peers: int, number: int) -> tuple[int, ...]:
     friends share a group with one other peer. And jobs with the same roster have the same groups, so that a second job
     reveals no sums over other sets.
 
-    Examples
-    --------
     >>> known = FleetKeys(b"f" * 32, b"s" * 32, [bytes([peer]) * 32 for peer in range(7)])
     >>> sorted(one.bit_count() for one in dealt(known, 7, 2)), sum(dealt(known, 7, 2)) == 2**7 - 1
     ([3, 4], True)

@@ -46,13 +46,8 @@ class Sealed:
 class KeyPair:
     """The secrets of one peer for one list of keys. They are in memory only, and gone when the next list is made.
 
-    Parameters
-    ----------
-    entropy : bytes
-        64 secret random bytes, used for nothing else.
+    - `entropy`: 64 secret random bytes, used for nothing else.
 
-    Examples
-    --------
     Three peers, of which the first two keep pads; the contribution of each is one number.
 
     >>> pairs = [KeyPair(bytes([peer]) * 64) for peer in range(3)]
@@ -81,21 +76,12 @@ class KeyPair:
     def padded(self, numbers: Numbers, me: int, keepers: Mapping[int, bytes], context: bytes) -> Numbers:
         """Return a contribution with the pads of all keepers added.
 
-        Parameters
-        ----------
-        numbers : ndarray of uint64, shape (n,)
-            The contribution.
-        me : int
-            This peer's roster index.
-        keepers : mapping of int to bytes
-            The keepers' roster indices and public keys.
-        context : bytes
-            What the pads belong to; no two contributions may be padded in one context.
+        Raises ValueError without a keeper: the contribution would not be hidden.
 
-        Raises
-        ------
-        ValueError
-            Without a keeper: the contribution would not be hidden.
+        - `numbers` uint64 (n,): the contribution.
+        - `me`: this peer's roster index.
+        - `keepers`: the keepers' roster indices and public keys.
+        - `context`: what the pads belong to; no two contributions may be padded in one context.
         """
         if not keepers:
             raise ValueError("no keeper: the contribution would not be hidden")
@@ -136,10 +122,8 @@ class KeyPair:
     def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int], size: int) -> Numbers:
         """Decrypt a keeper's answer of `size` numbers; `keeper` is its public key.
 
-        Raises
-        ------
-        WireError
-            If it was not made by that keeper for this peer, this context and these members, or has another size.
+        Raises WireError if it was not made by that keeper for this peer, this context and these members, or has another
+        size.
         """
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415

@@ -24,8 +24,6 @@ LEAVE: Final = ("alone", "groups")
 def usual_cohort(n_peers: int) -> int:
     """Return how many peers hide each other by default: 5, or 3 in a fleet that has not two more than that.
 
-    Examples
-    --------
     >>> usual_cohort(6), usual_cohort(7)
     (3, 5)
     """
@@ -37,22 +35,15 @@ def usual_cohort(n_peers: int) -> int:
 class SecureSums:
     """The parameters of secure sums, every one with its final value.
 
-    Parameters
-    ----------
-    keepers : int
-        How many peers keep pads, beside those that insist on it.
-    cohort : int
-        The fewest peers whose sum may be revealed.
-    burnt : {"groups", "record"}
-        Of one state: whether another set of peers may be revealed only if all classes still have `cohort` members.
-    leave : {"alone", "groups"}
-        The same for the whole job.
-    groups : int
-        Into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look at what
-        single peers contribute (`max_weight`, `robust`); then `cohort` is about each group. 0: such stages are refused.
+    - `keepers`: how many peers keep pads, beside those that insist on it.
+    - `cohort`: the fewest peers whose sum may be revealed.
+    - `burnt` {"groups", "record"}: of one state: whether another set of peers may be revealed only if all classes still
+      have `cohort` members.
+    - `leave` {"alone", "groups"}: the same for the whole job.
+    - `groups`: into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look
+      at what single peers contribute (`max_weight`, `robust`); then `cohort` is about each group. 0: such stages are
+      refused.
 
-    Examples
-    --------
     >>> SecureSums(3, 5).colluders, SecureSums(3, 3).colluders
     (2, 1)
     """
@@ -71,10 +62,7 @@ class SecureSums:
     def check(self, n_peers: int) -> None:
         """Check the parameters for a job of so many peers.
 
-        Raises
-        ------
-        UsageError
-            With the reason.
+        Raises UsageError with the reason.
         """
         if not (2 <= self.keepers <= n_peers or self.keepers == ALL):
             raise UsageError(

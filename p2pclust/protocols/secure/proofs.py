@@ -31,16 +31,10 @@ _MOST_COUNT: Final = 2**53
 class SignedAnswer:
     """What one peer answered to a state.
 
-    Parameters
-    ----------
-    index : int
-        The peer, by roster index.
-    reason : str
-        Why it does not contribute; empty where it does.
-    body : bytes
-        Its contribution as it would be sent without a signature; empty where there is none.
-    signature : bytes
-        Of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
+    - `index`: the peer, by roster index.
+    - `reason`: why it does not contribute; empty where it does.
+    - `body`: its contribution as it would be sent without a signature; empty where there is none.
+    - `signature`: of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
     """
 
     index: int
@@ -51,16 +45,10 @@ class SignedAnswer:
     def statement(self, fleet: bytes, job: str, state: bytes, bare: bytes) -> bytes:
         """Return what the device signs.
 
-        Parameters
-        ----------
-        fleet : bytes
-            The fleet's public key.
-        job : str
-            The job's id.
-        state : bytes
-            The digest of the state that is answered, 32 bytes.
-        bare : bytes
-            The digest of the same state without its proof, 32 bytes.
+        - `fleet`: the fleet's public key.
+        - `job`: the job's id.
+        - `state`: the digest of the state that is answered, 32 bytes.
+        - `bare`: the digest of the same state without its proof, 32 bytes.
         """
         return _joined(
             _ANSWER_FORMAT,
@@ -99,14 +87,9 @@ class SignedAnswer:
 class OpenPads:
     """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total.
 
-    Parameters
-    ----------
-    keeper : int
-        By roster index.
-    numbers : bytes
-        uint64, little-endian.
-    signature : bytes
-        Of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
+    - `keeper`: by roster index.
+    - `numbers`: uint64, little-endian.
+    - `signature`: of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
     """
 
     keeper: int
@@ -146,25 +129,16 @@ class OpenPads:
 class Proof:
     """From what a state follows.
 
-    Parameters
-    ----------
-    before : bytes
-        The state before: without its own proof if `answers` are there, else whole.
-    digest : bytes
-        The digest of the whole state before, 32 bytes.
-    answers : sequence of SignedAnswer
-        In roster order. Empty in the proof of a state that asks for new keys after a padded one had no total, and in most
-        of those of cancelled jobs.
-    pads : sequence of OpenPads
-        With secure sums: of each keeper, in roster order.
-    left_out : mapping of int to str
-        Peers that have not answered, with reasons: the word of the aggregator alone.
-    silent : sequence of int
-        Keepers that have not answered: the word of the aggregator alone.
-    maker : Maker
-        With secure sums: of the state that is proved.
-    cancel : bytes
-        Of the last state of a cancelled job: an encoded :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
+    - `before`: the state before: without its own proof if `answers` are there, else whole.
+    - `digest`: the digest of the whole state before, 32 bytes.
+    - `answers`: in roster order. Empty in the proof of a state that asks for new keys after a padded one had no total,
+      and in most of those of cancelled jobs.
+    - `pads`: with secure sums: of each keeper, in roster order.
+    - `left_out`: peers that have not answered, with reasons: the word of the aggregator alone.
+    - `silent`: keepers that have not answered: the word of the aggregator alone.
+    - `maker`: with secure sums: of the state that is proved.
+    - `cancel`: of the last state of a cancelled job: an encoded
+      :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
     """
 
     before: bytes = field(repr=False)

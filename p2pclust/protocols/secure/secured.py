@@ -33,14 +33,9 @@ class Maker:
 class Unsettled:
     """A context of which it was not known whether a set was revealed, when new keys were asked for.
 
-    Parameters
-    ----------
-    state : bytes
-        The digest of its padded state.
-    maker : int
-        The roster index of the peer that made it.
-    asked, keepers : int
-        Sets: whose contributions it was open for, and who keeps pads.
+    - `state`: the digest of its padded state.
+    - `maker`: the roster index of the peer that made it.
+    - `asked`, `keepers`: sets: whose contributions it was open for, and who keeps pads.
     """
 
     state: bytes
@@ -53,35 +48,19 @@ class Unsettled:
 class Secured:
     """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions.
 
-    Parameters
-    ----------
-    cohort : int
-        The fewest peers whose sum may be revealed in this job.
-    entries : tuple of KeyEntry
-        The list of keys.
-    maker : Maker
-    asked : int
-        The set of peers whose contributions the state is open for.
-    columns : int
-        The number of columns that the peers agree on; 0 before the first list of keys.
-    absent : mapping of int to str
-        Peers of the job roster that are not asked, with reasons.
-    silent : int
-        Keepers that did not answer in this stage: they are on no list until the next one.
-    unsettled : Unsettled or None
-        In a padded state, the context that the entries on its list of keys report about.
-    revealed : tuple of int
-        The different sets that were revealed so far in this job.
-    burnt : tuple of int
-        Those that were, or may have been, revealed of contributions to these very arrays.
-    unknown : tuple of int
-        Sets of which an unknown part may have been revealed.
-    renewals : int
-        How often new keys were asked for since the last total.
-    groups : tuple of int
-        The fixed groups whose totals are revealed one by one in some stages; empty: there are none.
-    asks : bytes
-        Of a padded state, the digest of the state that asked for its list of keys.
+    - `cohort`: the fewest peers whose sum may be revealed in this job.
+    - `entries`: the list of keys.
+    - `asked`: the set of peers whose contributions the state is open for.
+    - `columns`: the number of columns that the peers agree on; 0 before the first list of keys.
+    - `absent`: peers of the job roster that are not asked, with reasons.
+    - `silent`: keepers that did not answer in this stage: they are on no list until the next one.
+    - `unsettled`: in a padded state, the context that the entries on its list of keys report about.
+    - `revealed`: the different sets that were revealed so far in this job.
+    - `burnt`: those that were, or may have been, revealed of contributions to these very arrays.
+    - `unknown`: sets of which an unknown part may have been revealed.
+    - `renewals`: how often new keys were asked for since the last total.
+    - `groups`: the fixed groups whose totals are revealed one by one in some stages; empty: there are none.
+    - `asks`: of a padded state, the digest of the state that asked for its list of keys.
     """
 
     cohort: int = 0
@@ -122,10 +101,7 @@ class Secured:
     def unpacked(cls, fields: object) -> Secured:
         """Read what :meth:`packed` returned, which may be hostile.
 
-        Raises
-        ------
-        WireError
-            If it is anything else.
+        Raises WireError if it is anything else.
         """
         try:
             return cls._read(fields)
