@@ -53,9 +53,7 @@ class CarefulSeeding(FirstCenters):
     init: str = "careful"
     n_init: int = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, n_init=checks.STARTS)
+    allowed = checks.by_name(init=checks.among("careful"), n_init=checks.STARTS)
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"centers": Slot((None, state["origin"].size))}

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always
 from p2pclust.protocols.engine.local import Local
 
 
@@ -36,8 +35,7 @@ class EnoughRows(Additive):
     gate_rounds: int = 0
     by_group: bool = False
 
-    def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
 
     def knowing_columns(self, state: State, n_columns: int) -> State:
         return state.replace(n_columns=np.int64(n_columns))
@@ -53,14 +51,11 @@ class EnoughRows(Additive):
     def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
         return state.replace(rows=np.int64(min(part["rows"] for part in parts.values())))
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = finished = always
+    units = Additive.ones
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"rows": Slot(())}
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"rows": 1.0}
 
     def needed(self, state: State) -> int:
         """Return how many rows all peers, or each group of peers, must have."""
@@ -88,9 +83,6 @@ class EnoughRows(Additive):
             f"{self.gate_rounds} rounds could be solved for rows: ask for fewer clusters or rounds, or set privacy_gate = "
             "false"
         )
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
 
 
 def hold_other_columns(state: State, local: Local) -> None:

@@ -17,17 +17,15 @@ from p2pclust.protocols.engine.base import Protocol
 class FirstCenters(Protocol):
     """A stage that ends with first centers, in the working coordinates of the stages before it.
 
-    - `init`: the name that a person gives: one of ``ways``, or the stage's own id where it has no such list.
+    - `init`: the name that a person gives.
     """
 
-    ways: ClassVar[tuple[str, ...]] = ()
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
     init: str = ""
 
-    def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*(self.ways or (self.id,))))
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Draw what the aggregator's own draws follow from."""

@@ -26,7 +26,7 @@ from p2pclust.protocols.before.enough_rows import hold_other_columns
 from p2pclust.protocols.before.scaling import hold_few_rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Additive, Slot
+from p2pclust.protocols.engine.base import Additive, Slot, always
 from p2pclust.protocols.engine.local import Local
 
 Words = NDArray[np.uint64]
@@ -54,8 +54,7 @@ class RangeBySums(Additive):
 
     min_rows: int = 3
 
-    def __post_init__(self) -> None:
-        checks.check(self, min_rows=checks.between(1, 2**20))
+    allowed = checks.by_name(min_rows=checks.between(1, 2**20))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         return self.knowing_columns(state, int(state["n_columns"])) if "n_columns" in state else state
@@ -67,15 +66,12 @@ class RangeBySums(Additive):
             n_columns=np.int64(n_columns), prefixes=np.zeros((2, n_columns), dtype=np.int64), found_bits=np.int64(0)
         )
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
+    units = Additive.ones
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         n_columns = int(state["n_columns"])
         return {"buckets": Slot((2, n_columns, 1 << _bits(n_columns)))}
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"buckets": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return ones in the buckets at and above each end of this peer's ranges, if it has the prefix found so far."""

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Protocol, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Protocol, Slot, always
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import LARGEST, Local
 
@@ -67,26 +67,23 @@ class Range(Protocol):
     rows_needed: int = 1
     min_rows: int = 3
 
+    allowed = checks.by_name(
+        rows_needed=_ROWS, min_rows=_ROWS, lo=checks.optional(checks.vector), hi=checks.optional(checks.vector)
+    )
+
     def __post_init__(self) -> None:
-        checks.check(self, rows_needed=_ROWS, min_rows=_ROWS)
+        super().__post_init__()
         if (self.lo is None) != (self.hi is None):
             raise UsageError("range: declare both lo and hi, or neither")
-        if self.lo is None or self.hi is None:
-            return
-        checks.check(self, lo=checks.vector, hi=checks.vector)
-        if len(self.lo) != len(self.hi):
-            raise UsageError(f"range: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
-        for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
-            if not -LARGEST <= lo <= hi <= LARGEST:
-                raise UsageError(f"range: column {column}: [{lo:g}, {hi:g}] is not a range")
+        if self.lo is not None and self.hi is not None:
+            checks.bounds(self.id, self.lo, self.hi)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if self.lo is None or self.hi is None:
             return Arrays()
         return Arrays(lo=np.array(self.lo), hi=np.array(self.hi), declared=np.True_)
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = finished = always
 
     def needs_rounds(self, state: State) -> bool:
         return "lo" not in state
@@ -135,9 +132,6 @@ class Range(Protocol):
             return f"{self.rows_needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
         return ""
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
-
 
 @dataclass(frozen=True)
 class NoScaling(OpeningStage):
@@ -180,22 +174,18 @@ class ZScoreScaling(Additive):
 
     min_rows: int = 3
 
-    def __post_init__(self) -> None:
-        checks.check(self, min_rows=_ROWS)
+    allowed = checks.by_name(min_rows=_ROWS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         lo, hi = _ranges(self.id, state)
         unit = power_of_two_above(hi - lo)
         return state.replace(origin=lo + (hi - lo) / 2, scale=np.ones(lo.size), unit=unit, moments=np.int64(0))
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
+    units = Additive.ones
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"count": Slot(()), "sums": Slot((state["origin"].size,))}
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"count": 1.0, "sums": 1.0}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         hold_few_rows(local, self.min_rows, "take another scaling")

@@ -63,23 +63,25 @@ class Seeding(FirstCenters):
     """
 
     id: ClassVar[str] = "seeding"
-    ways: ClassVar[tuple[str, ...]] = ("k-means++", "random", "uniform", "given")
     asks: ClassVar[Literal["all", "one"]] = "one"
 
     init: str = "k-means++"
     centers: tuple[tuple[float, ...], ...] | None = None
     n_init: int = 1
 
+    allowed = checks.by_name(
+        init=checks.among("k-means++", "random", "uniform", "given"), n_init=checks.STARTS,
+        centers=checks.optional(checks.table),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.init == "given") != (self.centers is not None):
             raise UsageError('seeding: centers and init = "given" go together')
-        checks.check(self, n_init=checks.STARTS)
         if self.centers is None:
             return
         if self.n_init > 1:
             raise UsageError(f"seeding: n_init = {self.n_init}: given centers are one set of first centers")
-        checks.check(self, centers=checks.table)
         if len(self.centers) != self.n_clusters:
             raise UsageError(f"seeding: {len(self.centers)} centers were given for {self.n_clusters} clusters")
         if max(abs(value) for row in self.centers for value in row) > LARGEST:

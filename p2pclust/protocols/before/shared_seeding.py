@@ -54,9 +54,7 @@ class SharedSeeding(FirstCenters):
     init: str = "shared-k-means++"
     neighbours: int = 5
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, neighbours=checks.between(1, 2**20))
+    allowed = checks.by_name(init=checks.among("shared-k-means++"), neighbours=checks.between(1, 2**20))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Begin without a pick."""

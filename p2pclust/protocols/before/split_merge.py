@@ -36,7 +36,7 @@ from p2pclust.protocols.before.first_centers import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Additive, Slot
+from p2pclust.protocols.engine.base import Additive, Slot, always
 from p2pclust.protocols.engine.local import Local
 
 Floats = NDArray[np.float64]
@@ -73,9 +73,7 @@ class SplitMerge(FirstCenters, Additive):
     n_init: int = 1
     min_rows: int = 3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, n_init=checks.STARTS, min_rows=checks.CLUSTERS)
+    allowed = checks.by_name(init=checks.among("split-merge"), n_init=checks.STARTS, min_rows=checks.CLUSTERS)
 
     @property
     def most_cells(self) -> int:
@@ -88,8 +86,7 @@ class SplitMerge(FirstCenters, Additive):
         middle = (state["lo"] + (state["hi"] - state["lo"]) / 2 - state["origin"]) / state["scale"]
         return opened.replace(cells=middle[np.newaxis], cell_masses=np.zeros(1), splits=np.int64(0))
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         shape = state["cells"].shape

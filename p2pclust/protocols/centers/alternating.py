@@ -56,8 +56,7 @@ class Iterated(Clustering):
     draws: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts", "suppressed")
 
-    def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS)
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers; what only scaling and seeding needed is dropped from the messages."""
@@ -108,9 +107,10 @@ class Fuzzy(Iterated):
     fuzzifier: float = 2.0
     privacy_gate: bool | Literal["job"] = True
 
+    allowed = checks.by_name(fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)
         checks.fuzzifier_for(self.id, self.fuzzifier, self.n_clusters)
 
     @property
@@ -188,15 +188,12 @@ class Alternating(Iterated, Additive, SideBySide):
     max_weight: float = 0.0
     robust: str = ""
 
+    allowed = checks.by_name(
+        accelerate=checks.flag, n_init=checks.STARTS, max_weight=checks.at_least(0.0), robust=checks.among(*ROBUST),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(
-            self,
-            accelerate=checks.flag,
-            n_init=checks.STARTS,
-            max_weight=checks.at_least(0.0),
-            robust=checks.among(*ROBUST),
-        )
         if 0.0 < self.max_weight < 1.0:
             raise UsageError(f"{self.id}: max_weight = {self.max_weight:g}: expected at least 1, or 0 for no limit")
         refuse(JobOptions(accelerate=self.accelerate, one_by_one=self.one_by_one, n_init=self.n_init > 1))

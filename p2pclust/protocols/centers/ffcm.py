@@ -61,9 +61,7 @@ class FFCMProtocol(LocalFuzzy):
     averaging: str = "weighted"
     support: str = "u^m"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, averaging=checks.among("weighted", "kmeans"), support=checks.among("u^m", "u"))
+    allowed = checks.by_name(averaging=checks.among("weighted", "kmeans"), support=checks.among("u^m", "u"))
 
     @property
     def lossless(self) -> bool:

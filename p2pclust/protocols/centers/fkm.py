@@ -31,7 +31,7 @@ from p2pclust.protocols.centers.alternating import Iterated
 from p2pclust.protocols.centers.local_centers import aligned, bad_centers, drawn_stream, gathered, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, always
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
@@ -58,12 +58,9 @@ class FederatedKMeansProtocol(Iterated):
     min_cluster_size: int = 2
     n_init: int = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
+    allowed = checks.by_name(min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
 
-    def withholds_below(self, n_rows: int) -> bool:
-        return True
+    withholds_below = always
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)

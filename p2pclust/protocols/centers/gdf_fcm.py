@@ -63,9 +63,7 @@ class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     learning_rate: float = 0.005
     local_iterations: int = 10
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, learning_rate=checks.above(0.0), local_iterations=checks.between(1, 1000))
+    allowed = checks.by_name(learning_rate=checks.above(0.0), local_iterations=checks.between(1, 1000))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and keep the ranges: a center that leaves them diverges."""

@@ -34,7 +34,7 @@ from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Clustering, Slot
+from p2pclust.protocols.engine.base import Clustering, Slot, always
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
@@ -62,16 +62,17 @@ class KFedProtocol(Clustering):
     n_local_clusters: int | str | None = None
     min_cluster_size: int = 2
 
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS, min_cluster_size=checks.between(1, 2**31))
+
     def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, min_cluster_size=checks.between(1, 2**31))
+        super().__post_init__()
         given = self.n_local_clusters
         if not isinstance(given, str):
             checks.check(self, n_local_clusters=checks.optional(checks.between(1, self.n_clusters)))
         elif given != "search":
             raise UsageError(f'k-fed: n_local_clusters = {given[:40]!r}: expected a whole number, or "search"')
 
-    def withholds_below(self, n_rows: int) -> bool:
-        return True
+    withholds_below = always
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
@@ -118,8 +119,7 @@ class KFedProtocol(Clustering):
             further=np.int64(further), merged=np.int64(len(theirs) - sum(found)),
         )  # fmt: skip
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
+    finished = always
 
     def conclude(self, state: State, local: Local) -> Arrays:
         return nearest_labels(state, local)

@@ -32,7 +32,7 @@ from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, always
 from p2pclust.protocols.engine.local import Local
 
 
@@ -55,12 +55,9 @@ class LosslessCMeansProtocol(Alternating):
 
     suppress_singletons: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, suppress_singletons=checks.flag)
+    allowed = checks.by_name(suppress_singletons=checks.flag)
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
 
     def withholds_below(self, n_rows: int) -> bool:
         # Objectives are over all rows: those of several rounds, or starts, can be solved for a row that is withheld.

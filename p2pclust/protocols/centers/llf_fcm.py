@@ -38,7 +38,7 @@ from p2pclust.clustering import fuzzy_sums
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot
+from p2pclust.protocols.engine.base import Slot, always
 from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -98,8 +98,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     def limbs(self) -> int:
         return fuzzy_limbs(self.fuzzifier)
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Do as every alternating protocol; no center is coarse yet."""

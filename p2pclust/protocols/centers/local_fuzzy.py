@@ -37,9 +37,7 @@ class LocalFuzzy(Fuzzy):
     max_rounds: int = 100
     local_iterations: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.check(self, local_iterations=checks.optional(checks.between(1, _LOCAL_STEPS)))
+    allowed = checks.by_name(local_iterations=checks.optional(checks.between(1, _LOCAL_STEPS)))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Take over the first centers, and draw what the aggregator's own draws follow from."""

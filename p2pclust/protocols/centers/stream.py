@@ -80,9 +80,10 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
     n_batches: int = 10
     forgetting: float = 0.9
 
+    allowed = checks.by_name(n_batches=checks.between(1, 10**6), forgetting=checks.at_least(0.0))
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(self, n_batches=checks.between(1, 10**6), forgetting=checks.at_least(0.0))
         if self.forgetting > 1:
             raise UsageError(f"stream-fcm: forgetting = {self.forgetting:g}: expected a number from 0 to 1")
 
@@ -188,11 +189,13 @@ class Warm(OpeningStage):
     past_sums: tuple[tuple[float, ...], ...]
     cost: float = -1.0
 
+    allowed = checks.by_name(
+        origin=checks.vector, scale=checks.vector, unit=checks.vector, past_weights=checks.vector, centers=checks.table,
+        past_sums=checks.table, cost=checks.at_least(-1.0),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
-        checks.check(
-            self, origin=checks.vector, scale=checks.vector, unit=checks.vector, past_weights=checks.vector,
-            centers=checks.table, past_sums=checks.table, cost=checks.at_least(-1.0),
-        )  # fmt: skip
+        super().__post_init__()
         C, F = np.shape(self.centers)
         shapes = {"origin": (F,), "scale": (F,), "unit": (F,), "past_weights": (C,), "past_sums": (C, F)}
         for name, shape in shapes.items():

@@ -91,11 +91,10 @@ class VerticalClustering(Clustering, ByColumns):
     makes: ClassVar[tuple[str, ...]]
     per_cluster: ClassVar[tuple[str, ...]]
 
-    def __post_init__(self) -> None:
-        checks.check(
-            self, n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS,
-            scaling=checks.SCALING, transfer=checks.among("float64", "float32"),
-        )  # fmt: skip
+    allowed = checks.by_name(
+        n_clusters=checks.CLUSTERS, tol=checks.at_least(0.0), max_rounds=ROUNDS, scaling=checks.SCALING,
+        transfer=checks.among("float64", "float32"),
+    )  # fmt: skip
 
     @property
     def assigned_before(self) -> str:
@@ -310,9 +309,10 @@ class FuzzyVertical(VerticalClustering):
 
     fuzzifier: float = 2.0
 
+    allowed = checks.by_name(fuzzifier=checks.FUZZIFIER)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.check(self, fuzzifier=checks.FUZZIFIER)
         checks.fuzzifier_for(self.id, self.fuzzifier, self.n_clusters)
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:

@@ -45,7 +45,7 @@ from p2pclust.protocols.columns.columns import (
 )
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, ByColumns, Slot
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Slot, always
 from p2pclust.protocols.engine.local import Local
 
 INITS = ("k-means++", "rows", "random", "given")
@@ -92,8 +92,7 @@ class Align(ByColumns):
         columns = np.array([int(part["columns"]) for part in contributions])
         return state.replace(n_rows=contributions[0]["rows"], columns=columns)
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
+    finished = always
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ class VerticalSeeding(ByColumns):
     init: str = "k-means++"
     scaling: str = "none"
 
-    def __post_init__(self) -> None:
-        checks.check(self, n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.SCALING)
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.SCALING)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "n_rows" not in state:

@@ -36,8 +36,6 @@ from p2pclust.protocols.engine.base import Additive, Slot
 from p2pclust.protocols.engine.local import Local
 
 _DIGEST: Final = 32
-#: Squared distances of scaled columns are some units.
-_UNITS: Final[Mapping[str, float]] = {"squares": 1.0}
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ class AlignBySums(Align, Additive):
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"peers": Slot(()), "rows": Slot(()), "ids": Slot((_DIGEST,)), "squares": Slot((_DIGEST,))}
 
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return dict.fromkeys(("peers", "rows", "ids", "squares"), 1.0)
+    units = Additive.ones
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         own = super().contribute(state, local, rng)
@@ -78,9 +75,7 @@ class VerticalSeedingBySums(VerticalSeeding, Additive):
 
     id: ClassVar[str] = "vertical-seeding-by-sums"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "given", "first_rows")
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return _UNITS
+    units = Additive.ones  # squared distances of scaled columns are some units
 
     def combine(self, state: State, total: Any) -> State:
         return self.picked(state, np.maximum(total["squares"], 0.0).min(axis=1))
@@ -93,6 +88,7 @@ class _BySums(VerticalClustering, Additive):
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "given", "shifts")
     stops: ClassVar[str] = "the assignment stands still"
     moves: ClassVar[str] = "assignments"
+    units = Additive.ones  # as there
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,9 +96,6 @@ class _BySums(VerticalClustering, Additive):
             raise UsageError(f"{self.id}: sums need scaled columns: set scaling to 'minmax' or 'zscore'")
         if self.transfer != "float64":
             raise UsageError(f"{self.id}: transfer = {self.transfer!r}: sums are of whole numbers: leave it out")
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return _UNITS
 
     def combine(self, state: State, total: Any) -> State:
         assigned = self.assign(np.maximum(total["squares"], 0.0))

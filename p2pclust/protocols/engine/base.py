@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points
+from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.workspace import Wants, Workspace
@@ -36,6 +37,16 @@ class Slot:
 
     shape: tuple[int | None, ...]
     dtype: str = "float64"
+
+
+def always(*_: Any, **__: Any) -> bool:
+    """Answer a question of the engine with yes: in a class, ``finished = always`` ends it after one round."""
+    return True
+
+
+def never(*_: Any, **__: Any) -> bool:
+    """Answer a question of the engine with no."""
+    return False
 
 
 class Rules(ABC):
@@ -163,9 +174,17 @@ class Rules(ABC):
 class Protocol(Rules):
     """One stage of a job: a frozen dataclass whose fields are its parameters, checked in ``__post_init__``.
 
+    ``allowed`` has a check for single parameters of the class, by name; those of its bases are checked first.
+
     The five functions are :meth:`open`, :meth:`contribute`, :meth:`combine`, :meth:`finished` and :meth:`conclude`;
     :meth:`expects` declares what a contribution looks like.
     """
+
+    allowed: ClassVar[Mapping[str, checks.Check]] = {}
+
+    def __post_init__(self) -> None:
+        for kind in reversed(type(self).__mro__):
+            checks.check(self, **vars(kind).get("allowed", {}))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         """Return the first state of this stage, from the last one of the stage before.
@@ -232,12 +251,15 @@ class Additive(Protocol):
         """Return the next state from the contribution of each peer or group, as floats; only if :attr:`one_by_one`."""
         raise AssertionError(f"{self.id} adds up")
 
-    def sums_only(self) -> bool:
-        return True
+    sums_only = always
 
     @abstractmethod
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
         """Return the size of "one" of each array (powers of two, broadcastable)."""
+
+    def ones(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        """Return 1 for each array: :meth:`units` of a protocol that adds up counts and shares."""
+        return dict.fromkeys(self.expects(state), 1.0)
 
     @property
     def limbs(self) -> int:
@@ -352,8 +374,7 @@ class Labelling(Protocol):
     stops: ClassVar[str]
     reveals: ClassVar[str] = ""
 
-    def withholds_below(self, n_rows: int) -> bool:
-        return False
+    withholds_below = never
 
     @classmethod
     def spelled_out(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -442,23 +463,13 @@ class Pool:
 class OpeningStage(Protocol):
     """A stage that is finished as soon as it is opened: no peer is ever asked."""
 
-    def sums_only(self) -> bool:
-        return True
-
-    def takes_weights(self) -> bool:
-        return True
-
-    def needs_rounds(self, state: State) -> bool:
-        return False
+    sums_only = takes_weights = always
+    needs_rounds = never
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {}
 
-    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+    def _asks_no_peer(self, *_: Any, **__: Any) -> Any:
         raise AssertionError(f"{self.id} asks no peer")
 
-    def combine(self, state: State, contributions: Any) -> State:
-        raise AssertionError(f"{self.id} asks no peer")
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        raise AssertionError(f"{self.id} asks no peer")
+    contribute = combine = finished = _asks_no_peer

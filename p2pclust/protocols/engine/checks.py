@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from p2pclust.errors import UsageError
+from p2pclust.protocols.engine.local import LARGEST
 
 if TYPE_CHECKING:
     from p2pclust.protocols.engine.base import Protocol
@@ -83,6 +84,20 @@ def table(where: str, value: Any) -> tuple[tuple[float, ...], ...]:
         if len(row) != len(rows[0]):
             raise UsageError(f"{where}[{number}] has {len(row)} columns where row 0 has {len(rows[0])}")
     return rows
+
+
+def bounds(where: str, lo: Sequence[float], hi: Sequence[float]) -> None:
+    """Raise UsageError unless these are the two ends of a range for each feature."""
+    if len(lo) != len(hi):
+        raise UsageError(f"{where}: lo has {len(lo)} numbers and hi has {len(hi)}: one per feature")
+    for column, (low, high) in enumerate(zip(lo, hi, strict=True)):
+        if not -LARGEST <= low <= high <= LARGEST:
+            raise UsageError(f"{where}: column {column}: [{low:g}, {high:g}] is not a range")
+
+
+def by_name(**checks: Check) -> Mapping[str, Check]:
+    """Return the checks of some parameters, for ``Protocol.allowed``."""
+    return checks
 
 
 def check(protocol: Protocol, **checks: Check) -> None:

@@ -60,12 +60,14 @@ class ModelAverageProtocol(Additive):
     learning_rate: float = 1e-3
     device: str = "cpu"
 
+    allowed = checks.by_name(
+        rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
+        learning_rate=checks.above(0.0),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
-        checks.check(
-            self, rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
-            learning_rate=checks.above(0.0),
-        )  # fmt: skip
 
     def architecture(self, state: State) -> Architecture:
         """Return the architecture for rows of these columns."""
@@ -88,8 +90,7 @@ class ModelAverageProtocol(Additive):
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"weights": Slot((self.architecture(state).n_parameters,)), "rows": Slot(())}
 
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"weights": 1.0, "rows": 1.0}
+    units = Additive.ones
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if local.n_samples == 0:

@@ -39,7 +39,7 @@ from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads
 from p2pclust.metrics.separation import davies_bouldin_of, weighted_scatters, xie_beni_of
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.base import Abstain, Slot, never
 from p2pclust.protocols.engine.fixed_point import farthest, power_of_two_above
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
@@ -70,11 +70,10 @@ class Measure(Evaluation):
     suppress_singletons: bool = True
     compare_up_to: int = 1
 
-    def __post_init__(self) -> None:
-        checks.check(
-            self, fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag, suppress_singletons=checks.flag,
-            compare_up_to=checks.CLUSTERS,
-        )  # fmt: skip
+    allowed = checks.by_name(
+        fuzzifier=checks.FUZZIFIER, privacy_gate=checks.flag, suppress_singletons=checks.flag,
+        compare_up_to=checks.CLUSTERS,
+    )  # fmt: skip
 
     def rows_needed(self, n_clusters: int, n_features: int) -> int:
         """Return the smallest number of rows with which a peer passes the gate."""
@@ -86,8 +85,7 @@ class Measure(Evaluation):
             raise UsageError("measure: put a clustering of peers with different rows before it")
         return state.without(*(name for name in state if name.startswith("measured_")))
 
-    def withholds_below(self, n_rows: int) -> bool:
-        return False  # its fuzzy sums are over all rows, and with a fuzzifier near 1 those of one cluster
+    withholds_below = never  # its fuzzy sums are over all rows, and with a fuzzifier near 1 those of one cluster
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         per_cluster = Slot((len(state["centers"]),))

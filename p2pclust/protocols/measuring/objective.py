@@ -27,7 +27,7 @@ from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -51,8 +51,7 @@ class Evaluation(Additive):
         """
         return _LEAST_LIMBS if self.fuzzifier is None else fuzzy_limbs(self.fuzzifier)
 
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return True
+    finished = always
 
     def conclude(self, state: State, local: Local) -> Arrays:
         """Label each row by its nearest center, as the clustering before would have."""
@@ -83,11 +82,10 @@ class Objective(Evaluation):
     gate_rounds: int = 1
     min_rows: int = 3
 
-    def __post_init__(self) -> None:
-        checks.check(
-            self, fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.gate,
-            gate_rounds=checks.between(1, 10**6), min_rows=checks.CLUSTERS,
-        )  # fmt: skip
+    allowed = checks.by_name(
+        fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.gate,
+        gate_rounds=checks.between(1, 10**6), min_rows=checks.CLUSTERS,
+    )  # fmt: skip
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if any(name not in state for name in self.works_on):
@@ -96,8 +94,7 @@ class Objective(Evaluation):
             raise UsageError("objective: n_init differs from that of the clustering before")
         return state
 
-    def takes_weights(self) -> bool:
-        return True
+    takes_weights = always
 
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"objectives": Slot((self.n_init,)), "masses": Slot((self.n_init, len(state["centers"])))}

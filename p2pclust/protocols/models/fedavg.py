@@ -99,7 +99,13 @@ class FedAvgProtocol(WithWorkspace):
     start: str = ""
     device: str = "cpu"
 
+    allowed = checks.by_name(
+        rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
+        learning_rate=checks.above(0.0), encoding=checks.among(*ENCODINGS),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         put = object.__setattr__
         put(self, "hidden", self.architecture.hidden)
         if not isinstance(self.clusters, list | tuple) or not all(
@@ -108,11 +114,6 @@ class FedAvgProtocol(WithWorkspace):
             raise UsageError("fedavg: clusters: expected a list of labels for each peer")
         whole = [[checks.whole("fedavg: clusters", q, least=0, most=_MAX_LABEL) for q in own] for own in self.clusters]
         put(self, "clusters", tuple(tuple(own) for own in whole))
-        checks.whole("fedavg: rounds", self.rounds, least=1, most=10**6)
-        checks.whole("fedavg: epochs", self.epochs, least=1, most=10**6)
-        checks.whole("fedavg: batch", self.batch, least=1, most=2**20)
-        put(self, "learning_rate", checks.real("fedavg: learning_rate", self.learning_rate, above=0.0))
-        checks.one_of("fedavg: encoding", self.encoding, ENCODINGS)
         if not isinstance(self.start, str) or (self.start and len(self.start) != 2 * DIGEST_BYTES):
             raise UsageError("fedavg: start: expected a digest in hexadecimal, or nothing")
         try:

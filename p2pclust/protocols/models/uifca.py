@@ -43,19 +43,17 @@ from p2pclust.clustering.flows import FlowArchitecture, log_likelihoods, random_
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Labelling, Slot
+from p2pclust.protocols.engine.base import Labelling, Slot, always
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 Floats32 = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
-_MAX_CLUSTERS = 2**12
-_MAX_UNITS = 2**16
-_MAX_STEPS = 10**6
+_STEPS = checks.between(1, 10**6)
+_UNITS = checks.between(1, 2**16)  # of a layer
 _MAX_ROWS = 2**38
 _MAX_BYTES = 2**32
-_STARTS = ("random", "peers")
 
 
 @dataclass(frozen=True)
@@ -103,38 +101,26 @@ class UIFCAProtocol(Labelling):
     min_cluster_size: int = 2
     device: str = "cpu"
 
+    allowed = checks.by_name(
+        n_clusters=checks.between(1, 2**12), cluster_rounds=_STEPS, communication_rounds=_STEPS, local_steps=_STEPS,
+        couplings=checks.between(1, 64), batch=_STEPS, min_cluster_size=checks.between(1, 2**31),
+        image_width=checks.optional(_UNITS), learning_rate=checks.above(0.0), decay=checks.at_least(0.0),
+        start=checks.among("random", "peers"),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
-        for name, most in (
-            ("n_clusters", _MAX_CLUSTERS),
-            ("cluster_rounds", _MAX_STEPS),
-            ("communication_rounds", _MAX_STEPS),
-            ("local_steps", _MAX_STEPS),
-            ("couplings", 64),
-            ("batch", _MAX_STEPS),
-            ("min_cluster_size", 2**31),
-        ):
-            self._put(name, checks.whole(f"uifca: {name}", getattr(self, name), least=1, most=most))
-        if self.image_width is not None:
-            self._put("image_width", checks.whole("uifca: image_width", self.image_width, least=1, most=_MAX_UNITS))
+        super().__post_init__()
         if not isinstance(self.hidden, list | tuple) or not 1 <= len(self.hidden) <= 16:
             raise UsageError(f"uifca: hidden = {str(self.hidden)[:40]}: expected a list of 1 to 16 widths of layers")
-        widths = tuple(checks.whole("uifca: hidden", width, least=1, most=_MAX_UNITS) for width in self.hidden)
-        self._put("hidden", widths)
-        self._put("learning_rate", checks.real("uifca: learning_rate", self.learning_rate, above=0.0))
-        self._put("decay", checks.real("uifca: decay", self.decay, least=0.0))
-        checks.one_of("uifca: start", self.start, _STARTS)
+        object.__setattr__(self, "hidden", tuple(_UNITS("uifca: hidden", width) for width in self.hidden))
         if not isinstance(self.device, str) or len(self.device) > 20:
             raise UsageError(f"uifca: device = {str(self.device)[:40]!r}: expected 'cpu' or 'cuda'")
-
-    def _put(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     @property
     def round_limit(self) -> int:
         return self.cluster_rounds * self.communication_rounds
 
-    def withholds_below(self, n_rows: int) -> bool:
-        return True
+    withholds_below = always
 
     def architecture(self, n_features: int) -> FlowArchitecture:
         """Return the models' layers for rows of so many features."""

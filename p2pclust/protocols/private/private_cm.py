@@ -59,7 +59,7 @@ from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
-from p2pclust.protocols.engine.local import LARGEST, Local
+from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
 from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
 from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
@@ -130,19 +130,17 @@ class PrivateCMeansProtocol(Additive, Clustering):
     hi: tuple[float, ...]
     rounds: int = 16
 
+    allowed = checks.by_name(
+        n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.at_least(_LEAST_DELTA),
+        lo=checks.vector, hi=checks.vector, rounds=checks.between(1, 1000),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
-        checks.check(
-            self, n_clusters=checks.CLUSTERS, epsilon=checks.at_least(_LEAST_EPSILON), delta=checks.at_least(_LEAST_DELTA),
-            lo=checks.vector, hi=checks.vector, rounds=checks.between(1, 1000),
-        )  # fmt: skip
+        super().__post_init__()
         for name, value, most in (("epsilon", self.epsilon, _MOST_EPSILON), ("delta", self.delta, _MOST_DELTA)):
             if value > most:
                 raise UsageError(f"{self.id}: {name} = {value:g}: expected at most {most:g}")
-        if len(self.lo) != len(self.hi):
-            raise UsageError(f"{self.id}: lo has {len(self.lo)} numbers and hi has {len(self.hi)}: one per feature")
-        for column, (lo, hi) in enumerate(zip(self.lo, self.hi, strict=True)):
-            if not -LARGEST <= lo <= hi <= LARGEST:
-                raise UsageError(f"{self.id}: column {column}: [{lo:g}, {hi:g}] is not a range")
+        checks.bounds(self.id, self.lo, self.hi)
 
     @cached_property
     def variances(self) -> tuple[int, int]:
@@ -219,8 +217,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
         shape = (self.n_clusters, len(self.lo))
         return {"counts": Slot(shape[:1]), "sums": Slot(shape)}
 
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"counts": 1.0, "sums": 1.0}
+    units = Additive.ones
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         """Return the exact counts and sums, on the grid; without :meth:`noise` they must not leave the peer."""
