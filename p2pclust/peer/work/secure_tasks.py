@@ -32,11 +32,11 @@ from p2pclust.peer.work.secrets import Secrets
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
+from p2pclust.protocols.engine.engine import Peers, added_up
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.reasons import LEFT_OUT, NEW_KEYS, NO_DATA, NOT_DRAWN, SMALL_CLASS, UNUSABLE
-from p2pclust.protocols.engine.sums import Peers, added_up
 from p2pclust.protocols.engine.wire import PADDED
 from p2pclust.protocols.private.ledger import PeerSet
 from p2pclust.protocols.secure.classes import exposed, parted

@@ -27,9 +27,9 @@ from p2pclust.peer.core.timing import Limits
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Contribution
 from p2pclust.protocols.engine.base import Additive
+from p2pclust.protocols.engine.engine import Peers, added_up
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Pieces, Stored
-from p2pclust.protocols.engine.sums import Peers, added_up
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.engine.workspace import digest_of
 

@@ -30,13 +30,7 @@ _CODES: dict[str, np.dtype[Any]] = {
     "u1": np.dtype("u1"),
     "b1": np.dtype("?"),
 }
-_CODE_OF: dict[np.dtype[Any], str] = {
-    np.dtype(np.float64): "f8",
-    np.dtype(np.float32): "f4",
-    np.dtype(np.int64): "i8",
-    np.dtype(np.uint8): "u1",
-    np.dtype(np.bool_): "b1",
-}
+_CODE_OF: dict[np.dtype[Any], str] = {dtype.newbyteorder("="): code for code, dtype in _CODES.items()}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _MAX_ARRAYS = 64
 _MAX_DIMENSIONS = 4
@@ -172,8 +166,11 @@ class Arrays(Mapping[str, NDArray[Any]]):
                 whole = self[name].astype(_CODES[code], copy=False)
                 pieces.append(small + bytes(packer.pack(whole.tobytes())))
             else:
-                own = array if isinstance(array, StoredArray) else _bytes_of(array.astype(_CODES[code], copy=False))
-                pieces += [small + bin_header(array.nbytes), own]
+                pieces.append(small + bin_header(array.nbytes))
+                if isinstance(array, StoredArray):
+                    pieces.append(array)
+                else:
+                    pieces.append(array.astype(_CODES[code], copy=False).reshape(-1).data.cast("B"))
         return pieces
 
     @classmethod
@@ -303,10 +300,6 @@ def _is_handed_over(array: NDArray[Any]) -> bool:
         and bool(base.flags.owndata)
         and array.dtype.isnative
     )
-
-
-def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return array.reshape(-1).data.cast("B")
 
 
 def _checked(name: object, code: object, shape: object, size: int) -> tuple[np.dtype[Any], tuple[int, ...]]:

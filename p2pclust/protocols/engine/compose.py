@@ -19,7 +19,7 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks, exclusions, summaries
 from p2pclust.protocols.engine.base import ByColumns, Labelling, Remembering, SideBySide, WithWorkspace
 from p2pclust.protocols.engine.job import Job, JobState, Stage
-from p2pclust.protocols.engine.privacy import PrivateRequest, private_stages
+from p2pclust.protocols.engine.privacy import private_stages
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protocol_class
 from p2pclust.protocols.engine.secure_rounds import unfit
@@ -110,13 +110,13 @@ def cluster_job(
     }  # fmt: skip
     exclusions.refuse(options_of(kind, given))
     if privacy is not None:
-        asked = PrivateRequest(
+        private = private_stages(
             _number(kind, n_clusters), privacy, _bounds(((), ()) if bounds is None else bounds),
             checks.SCALING("scaling", scaling),
             init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
             max_rounds, parameters,
         )  # fmt: skip
-        return _checked(private_stages(asked), seed, participation, secure=True, groups=groups)
+        return _checked(private, seed, participation, secure=True, groups=groups)
     request = _Request(
         kind,
         _number(kind, n_clusters),

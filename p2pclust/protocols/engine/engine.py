@@ -35,13 +35,21 @@ from p2pclust.protocols.engine.base import (
     Remembering,
     WithWorkspace,
 )
-from p2pclust.protocols.engine.fixed_point import GridError, check_all, quantise_all
+from p2pclust.protocols.engine.fixed_point import GridError, check_all, dequantise_all, quantise_all
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON, NOT_DRAWN, without_values
-from p2pclust.protocols.engine.sums import Group, Peers, added_up, floats_of
 from p2pclust.protocols.engine.wire import matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
+
+#: A roster index, or several where their contributions were added up.
+Peers = int | tuple[int, ...]
+
+
+class Group(tuple[int, ...]):
+    """Peers whose total counts as one contribution in a stage that looks at what single peers contribute."""
+
+    __slots__ = ()
 
 
 @dataclass
@@ -372,6 +380,35 @@ def _robustly_combined(
         return None, (), left_out
     contributors = tuple(sorted(peer for peers in kept for peer in peers))
     return protocol.combine_each(state.arrays, kept), contributors, left_out
+
+
+def added_up(
+    contributions: Iterable[tuple[Peers, Contribution]], n_peers: int
+) -> tuple[Contribution | None, tuple[int, ...]]:
+    """Add up contributions of different peers to an additive stage, read one by one, in any order.
+
+    Return the total, the same bits in whatever order and through whatever sums (None without any contribution), and the
+    peers whose contributions are in it, in roster order.
+    """
+    total: dict[str, NDArray[np.int64]] = {}
+    peers: dict[int, None] = {}
+    for given, part in contributions:
+        senders = given if isinstance(given, tuple) else (given,)
+        if any(peer in peers or not 0 <= peer < n_peers for peer in senders):
+            raise ValueError(f"contribution of peers {senders} after {list(peers)}: one counts twice, or is of no peer")
+        peers.update(dict.fromkeys(senders))
+        if not total:
+            total = {name: np.array(limbs) for name, limbs in part.items()}
+            continue
+        for name, limbs in total.items():
+            np.add(limbs, part[name], out=limbs)
+    return (Arrays(total) if total else None), tuple(sorted(peers))
+
+
+def floats_of(protocol: Additive, state: State, contribution: Contribution) -> Arrays:
+    """Return the floats that the limbs of a contribution, or of a total, stand for."""
+    limbs = {name: np.array(own) for name, own in contribution.items()}
+    return Arrays(dequantise_all(limbs, protocol.units(state)))
 
 
 def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:

@@ -6,8 +6,7 @@ numbers of rows, an objective or centers that a peer proposes depend on single r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -103,43 +102,35 @@ def hold_small_clusters(sent: NDArray[np.bool_], least: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class PrivateRequest:
-    """A request for a private job.
-
-    - `privacy`: ``epsilon`` and ``delta``.
-    - `bounds`: the declared bounds, one number per feature.
-    - `init`: an array of first centers as nested lists.
-    - `parameters`: what else the person gave.
-    """
-
-    n_clusters: int
-    privacy: Any
-    bounds: tuple[list[float], list[float]]
-    scaling: str
-    init: str | list[list[float]] | None
-    max_rounds: int | None
-    parameters: Mapping[str, Any]
-
-
-def private_stages(request: PrivateRequest) -> tuple[Stage, ...]:
+def private_stages(
+    n_clusters: int, privacy: Any, bounds: tuple[list[float], list[float]], scaling: str,
+    init: str | list[list[float]] | None, max_rounds: int | None, parameters: Mapping[str, Any],
+) -> tuple[Stage, ...]:  # fmt: skip
     """Return the stages of a private job.
 
-    Raises UsageError with one line that says what cannot be private, why, and what would work.
+    The declared bounds have a number for each feature, and an array of first centers is nested lists; `parameters` are
+    what else the person gave. Raises UsageError with one line that says what cannot be private, why, and what would work.
 
     >>> box, promise = ([0.0], [8.0]), {"epsilon": 2, "delta": 1e-6}
-    >>> asked = PrivateRequest(2, promise, box, "none", "uniform", None, {})
-    >>> [stage.protocol for stage in private_stages(asked)]
+    >>> [stage.protocol for stage in private_stages(2, promise, box, "none", "uniform", None, {})]
     ['range', 'none', 'seeding', 'private-cm']
     """
-    promise = _promise(request.privacy)
-    build(_ASKED_AS, {"n_clusters": request.n_clusters, **request.parameters})  # checks what a private job leaves out
-    lo, hi = request.bounds
-    parameters: dict[str, Any] = {"n_clusters": request.n_clusters, **promise, "lo": lo, "hi": hi}
-    rounds = _ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
-    parameters["rounds"] = rounds if request.max_rounds is None else request.max_rounds
-    before = [Stage("range", {"lo": lo, "hi": hi}), Stage(request.scaling), *_seeding(request)]
-    return (*before, Stage(_STAGE, parameters))
+    promise, number = _promise(privacy), {"n_clusters": n_clusters}
+    build(_ASKED_AS, {**number, **parameters})  # checks what a private job leaves out
+    box = {"lo": bounds[0], "hi": bounds[1]}
+    if max_rounds is None:
+        max_rounds = _ROUNDS if promise["epsilon"] >= 1.0 else _NOISY_ROUNDS
+    before = [Stage("range", box), Stage(scaling)]
+    if isinstance(init, list):
+        before.append(Stage("seeding", {**number, "init": "given", "centers": init}))
+    elif init == "uniform":
+        before.append(Stage("seeding", {**number, "init": "uniform"}))
+    elif init is not None:  # without, the private stage spreads the first centers over the box
+        raise UsageError(
+            f"privacy: init = {init!r} looks at rows: leave init out, or choose 'uniform' or an array that does "
+            "not come from the data"
+        )
+    return (*before, Stage(_STAGE, {**number, **promise, **box, "rounds": max_rounds}))
 
 
 def _promise(privacy: Any) -> dict[str, float]:
@@ -152,18 +143,3 @@ def _promise(privacy: Any) -> dict[str, float]:
         if name not in privacy:
             raise UsageError(f"privacy: {name} is missing: expected for example {{ epsilon = 2, delta = 1e-6 }}")
     return {name: checks.real(f"privacy: {name}", privacy[name], above=0.0) for name in ("epsilon", "delta")}
-
-
-def _seeding(request: PrivateRequest) -> Sequence[Stage]:
-    """Return the stage that makes first centers; none where the private one spreads them over the box."""
-    own = {"n_clusters": request.n_clusters}
-    if request.init is None:
-        return ()
-    if not isinstance(request.init, str):
-        return (Stage("seeding", {**own, "init": "given", "centers": request.init}),)
-    if request.init != "uniform":
-        raise UsageError(
-            f"privacy: init = {request.init!r} looks at rows: leave init out, or choose 'uniform' or an array that does "
-            "not come from the data"
-        )
-    return (Stage("seeding", {**own, "init": "uniform"}),)

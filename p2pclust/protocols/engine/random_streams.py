@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,18 +20,31 @@ MAX_SEED = 2**63 - 1
 _OPENING, _DRAW, _PEER, _ORDER, _SPLIT, _COMBINE, _COLUMN, _DIRT, _HALVES, _LINKS, _GOSSIP, _POOLED, _ATTACK = range(13)
 
 
-def _stream(seed: int, *name: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=name))
+def _stream(purpose: int, seed: int, *name: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(purpose, *name)))
 
 
-def opening(seed: int, stage: int) -> np.random.Generator:
-    """Return the stream for opening a stage, the same on every peer."""
-    return _stream(seed, _OPENING, stage)
-
-
-def peer_round(seed: int, peer: int, round: int) -> np.random.Generator:
-    """Return the stream of one peer in one round."""
-    return _stream(seed, _PEER, peer, round)
+#: The stream of (seed, stage) for opening a stage, the same on every peer.
+opening = partial(_stream, _OPENING)
+#: The stream of (seed, peer, round) of one peer in one round.
+peer_round = partial(_stream, _PEER)
+#: The stream of (drawn, step) of the aggregator in a step of a stage, the same for every aggregator. `drawn` comes from the
+#: stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs only the state to draw.
+aggregating = partial(_stream, _COMBINE)
+#: The stream of (drawn, peer) that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`.
+halving = partial(_stream, _HALVES)
+#: The stream of (seed) that splits one array over peers.
+splitting = partial(_stream, _SPLIT)
+#: The stream of (seed, peer) that makes some of a peer's true labels wrong, for experiments that start from such.
+dirt = partial(_stream, _DIRT)
+#: The stream of (seed) that draws an overlay.
+linking = partial(_stream, _LINKS)
+#: The stream of (seed) that tries gossip on an overlay, to measure it.
+gossiping = partial(_stream, _GOSSIP)
+#: The stream of (seed, peer) of an attack on what one peer shows, to measure it.
+attacking = partial(_stream, _ATTACK)
+#: The stream of (seed, start) that draws first centers of a pooled run, to compare a job with.
+pooled_start = partial(_stream, _POOLED)
 
 
 def participants(seed: int, round: int, n_peers: int, participation: float) -> tuple[int, ...]:
@@ -43,22 +56,13 @@ def participants(seed: int, round: int, n_peers: int, participation: float) -> t
     wanted = min(n_peers, max(1, int(np.rint(participation * n_peers))))
     if wanted == n_peers:
         return tuple(range(n_peers))
-    drawn: NDArray[np.int64] = _stream(seed, _DRAW, round).choice(n_peers, size=wanted, replace=False)
+    drawn: NDArray[np.int64] = _stream(_DRAW, seed, round).choice(n_peers, size=wanted, replace=False)
     return tuple(sorted(int(peer) for peer in drawn))
 
 
 def proposers(seed: int, n_peers: int) -> tuple[int, ...]:
     """Return the seed's permutation of the peers: the order in which they are asked where one is enough."""
-    return tuple(int(peer) for peer in _stream(seed, _ORDER).permutation(n_peers))
-
-
-def aggregating(drawn: int, step: int) -> np.random.Generator:
-    """Return the stream of the aggregator in a step of a stage, the same for every aggregator.
-
-    The number `drawn` comes from the stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs
-    only the state to draw.
-    """
-    return _stream(drawn, _COMBINE, step)
+    return tuple(int(peer) for peer in _stream(_ORDER, seed).permutation(n_peers))
 
 
 def lazily(make: Callable[..., np.random.Generator], *name: int) -> np.random.Generator:
@@ -88,42 +92,7 @@ class _Lazy:
 def of_column(salt: bytes, values: NDArray[np.float64]) -> np.random.Generator:
     """Return the stream of one peer's column, from the job's salt: a peer without the column cannot draw from it."""
     digest = hashlib.blake2b(salt + values.tobytes(), digest_size=16).digest()
-    return _stream(int.from_bytes(digest, "little"), _COLUMN)
-
-
-def splitting(seed: int) -> np.random.Generator:
-    """Return the stream that splits one array over peers."""
-    return _stream(seed, _SPLIT)
-
-
-def dirt(seed: int, peer: int) -> np.random.Generator:
-    """Return the stream that makes some of a peer's true labels wrong, for experiments that start from such."""
-    return _stream(seed, _DIRT, peer)
-
-
-def halving(drawn: int, peer: int) -> np.random.Generator:
-    """Return the stream that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`."""
-    return _stream(drawn, _HALVES, peer)
-
-
-def linking(seed: int) -> np.random.Generator:
-    """Return the stream that draws an overlay."""
-    return _stream(seed, _LINKS)
-
-
-def gossiping(seed: int) -> np.random.Generator:
-    """Return the stream that tries gossip on an overlay, to measure it."""
-    return _stream(seed, _GOSSIP)
-
-
-def attacking(seed: int, peer: int) -> np.random.Generator:
-    """Return the stream of an attack on what one peer shows, to measure it."""
-    return _stream(seed, _ATTACK, peer)
-
-
-def pooled_start(seed: int, start: int) -> np.random.Generator:
-    """Return the stream that draws first centers of a pooled run, to compare a job with."""
-    return _stream(seed, _POOLED, start)
+    return _stream(_COLUMN, int.from_bytes(digest, "little"))
 
 
 def fresh_seed() -> int:

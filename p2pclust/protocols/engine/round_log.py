@@ -53,35 +53,28 @@ class RoundRecord:
         return bytes(msgpack.packb([self.stage, contributors, abstained, *flag], use_bin_type=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadLog:
-    data: bytes
-    records: tuple[RoundRecord, ...]
-    last_stage: int  # the highest of any record
-
-
 class _LogReader:
     """Reads packed logs. The log only grows, so of the next state's log only the end has to be read and checked."""
 
     def __init__(self) -> None:
-        self._last = _ReadLog(b"", (), 0)
+        #: The bytes, their records, and the highest stage of any.
+        self._last: tuple[bytes, tuple[RoundRecord, ...], int] = (b"", (), 0)
 
     def read(self, data: bytes) -> tuple[tuple[RoundRecord, ...], int]:
         """Return the records of a packed log and their highest stage.
 
         Raise WireError for a log that is malformed, or not in canonical form.
         """
-        known = self._last
-        if not data.startswith(known.data):
-            known = _ReadLog(b"", (), 0)
-        end = data[len(known.data) :]
+        known, records, last_stage = self._last
+        if not data.startswith(known):
+            known, records, last_stage = b"", (), 0
+        end = data[len(known) :]
         added = _unpack_log(end)
         if b"".join([record.packed for record in added]) != end:
             raise WireError("job state: its log is not in canonical form")
-        last_stage = max([known.last_stage, *[record.stage for record in added]])
-        records = (*known.records, *added)
-        self._last = _ReadLog(data, records, last_stage)
-        return records, last_stage
+        last_stage = max([last_stage, *[record.stage for record in added]])
+        self._last = (data, (*records, *added), last_stage)
+        return self._last[1:]
 
 
 read_log = _LogReader().read

@@ -23,11 +23,11 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, ByColumns, Clustering, Labelling, WithWorkspace
+from p2pclust.protocols.engine.engine import Group, Peers, added_up
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.round_log import RoundRecord
-from p2pclust.protocols.engine.sums import Group, Peers, added_up
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import Run, Workspace, digest_of
 

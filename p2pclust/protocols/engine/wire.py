@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,101 +24,65 @@ _LOOKED_AT: Final = frozenset(("scale", "unit", "stream", "lo", "hi"))
 #: The only array of a padded contribution.
 PADDED = "padded"
 
-# Everything that a state of the known stages can hold; F and C stand for the same number everywhere, 5 for five.
-_SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "lo": ("float64", ("F",)),
-    "hi": ("float64", ("F",)),
-    "declared": ("bool", ()),
-    "rows": ("int64", ()),
-    "n_columns": ("int64", ()),
-    "found_bits": ("int64", ()),
-    "prefixes": ("int64", ("2", "F")),
-    "origin": ("float64", ("F",)),
-    "scale": ("float64", ("F",)),
-    "unit": ("float64", ("F",)),
-    "moments": ("int64", ()),
-    "centers": ("float64", ("C", "F")),
-    "picks": ("float64", ("P", "F")),
-    "cells": ("float64", ("E", "F")),
-    "cell_masses": ("float64", ("E",)),
-    "splits": ("int64", ()),
-    "masses": ("float64", ("C",)),
+# Everything that a state of the known stages can hold, by dtypes and shape. A letter stands for the same length everywhere,
+# a number for itself.
+_BY_SHAPE: Final = {
+    ("bool", ""): "declared proposed given",
+    (
+        "int64",
+        "",
+    ): "rows n_columns found_bits moments splits winner suppressed further merged stream coarse measured_rows "
+    "measured_hidden batch steps n_rows cref_phase cref_iteration cref_refinement",
+    ("float64", ""): "objective relaxation epsilon delta cost measured_inertia measured_objective measured_within "
+    "measured_outside measured_silhouette",
+    ("float64", "F"): "lo hi origin scale unit",
+    ("int64", "2 F"): "prefixes",
+    ("float64", "C F"): "centers plain deviations past_sums opened",
+    ("float64", "C"): "masses past_weights measured_weights measured_spreads",
+    ("int64", "C"): "past_rounds counts measured_counts",
+    ("float64", "T"): "shifts",
+    ("float64", "P F"): "picks",
+    ("float64", "E F"): "cells",
+    ("float64", "E"): "cell_masses",
+    ("float64", "J 4"): "claims",
+    ("float64", "B 5"): "drift",
     # Of several starts side by side:
-    "starts": ("float64", ("I", "C", "F")),
-    "trails": ("float64", ("I", "T")),
-    "start_coarse": ("int64", ("I",)),
-    "objectives": ("float64", ("I'",)),
-    "winner": ("int64", ()),
-    "plain": ("float64", ("C", "F")),
-    "objective": ("float64", ()),
-    "relaxation": ("float64", ()),
-    "shifts": ("float64", ("T",)),
-    "suppressed": ("int64", ()),
-    "further": ("int64", ()),
-    "merged": ("int64", ()),
-    "stream": ("int64", ()),
-    "coarse": ("int64", ()),
-    "claims": ("float64", ("J", "4")),
-    "deviations": ("float64", ("C", "F")),
-    "epsilon": ("float64", ()),
-    "delta": ("float64", ()),
-    "measured_rows": ("int64", ()),
-    "measured_hidden": ("int64", ()),
-    "measured_counts": ("int64", ("C",)),
-    "measured_inertia": ("float64", ()),
-    "measured_objective": ("float64", ()),
-    "measured_within": ("float64", ()),
-    "measured_outside": ("float64", ()),
-    "measured_silhouette": ("float64", ()),
-    "measured_weights": ("float64", ("C",)),
-    "measured_spreads": ("float64", ("C",)),
-    "proposed": ("bool", ()),
-    "batch": ("int64", ()),
-    "past_weights": ("float64", ("C",)),
-    "past_sums": ("float64", ("C", "F")),
-    "past_rounds": ("int64", ("C",)),
-    "opened": ("float64", ("C", "F")),
-    "cost": ("float64", ()),
-    "drift": ("float64", ("B", "5")),
-    # Of models with U weights each:
-    "models": ("float32", ("C", "U")),
-    "assigning": ("float32", ("C", "U")),
-    "steps": ("int64", ()),
+    ("float64", "I C F"): "starts",
+    ("float64", "I T"): "trails",
+    ("int64", "I"): "start_coarse",
+    ("float64", "I'"): "objectives",
+    # Of models with U weights each, and of an autoencoder that peers train together, as it is sent, or as numbers:
+    ("float32", "C U"): "models assigning",
+    ("uint8", "W"): "weights",
+    ("float32", "U'"): "model",
     # Of peers that hold different columns of N rows:
-    "salt": ("uint8", ("S",)),
-    "n_rows": ("int64", ()),
-    "columns": ("int64", ("M",)),
-    "given": ("bool", ()),
-    "first_rows": ("int64", ("K",)),
-    "memberships": ("float64 float32", ("N", "C")),
-    "last_memberships": ("float64 float32", ("N", "C")),
-    "labels": ("int64", ("N",)),
-    "last_labels": ("int64", ("N",)),
-    "counts": ("int64", ("C",)),
-    # Of an autoencoder that peers train together, as it is sent, or as numbers:
-    "weights": ("uint8", ("W",)),
-    "model": ("float32", ("U'",)),
+    ("uint8", "S"): "salt",
+    ("int64", "M"): "columns",
+    ("int64", "K"): "first_rows",
+    ("float64 float32", "N C"): "memberships last_memberships",
+    ("int64", "N"): "labels last_labels",
     # Of FedCRef: A, B, H and R peers, Q clusters, G groups, L links.
-    "cref_phase": ("int64", ()),
-    "cref_iteration": ("int64", ()),
-    "cref_refinement": ("int64", ()),
-    "cref_counts": ("int64", ("A",)),
-    "cref_rows": ("int64", ("Q",)),
-    "cref_models": ("uint8", ("Q", "32")),
-    "cref_told": ("bool", ("A'",)),
-    "cref_table": ("uint8", ("Q'", "Z")),
-    "cref_links": ("int64", ("L", "2")),
-    "cref_aside": ("int64", ("V",)),
-    "cref_members": ("int64", ("B", "G")),
-    "cref_group_models": ("uint8", ("G", "32")),
-    "cref_holders": ("bool", ("H", "G")),
-    "cref_differs": ("int64", ("D",)),
-    "cref_resting": ("bool", ("R",)),
-    "cref_history": ("float64", ("T'", "8")),
-    "cref_alone": ("int64", ("E",)),
+    ("int64", "A"): "cref_counts",
+    ("int64", "Q"): "cref_rows",
+    ("uint8", "Q 32"): "cref_models",
+    ("bool", "A'"): "cref_told",
+    ("uint8", "Q' Z"): "cref_table",
+    ("int64", "L 2"): "cref_links",
+    ("int64", "V"): "cref_aside",
+    ("int64", "B G"): "cref_members",
+    ("uint8", "G 32"): "cref_group_models",
+    ("bool", "H G"): "cref_holders",
+    ("int64", "D"): "cref_differs",
+    ("bool", "R"): "cref_resting",
+    ("float64", "T' 8"): "cref_history",
+    ("int64", "E"): "cref_alone",
+}
+_SLOTS: Final = {
+    name: (tuple(map(np.dtype, dtypes.split())), tuple(shape.split()))
+    for (dtypes, shape), names in _BY_SHAPE.items()
+    for name in names.split()
 }
 _MAY_BE_EMPTY = frozenset({"P", "T", "B", "W", "A", "Q", "A'", "Q'", "Z", "L", "V", "G", "H", "D", "R", "T'", "E", "J"})
-_DTYPES = {name: tuple(map(np.dtype, dtypes.split())) for name, (dtypes, _) in _SLOTS.items()}
 
 
 class ContributionReader:
@@ -128,26 +91,19 @@ class ContributionReader:
     def __init__(self, job: Job, state: JobState, *, n_peers: int) -> None:
         protocol = job.protocols[state.stage]
         self._n_peers = n_peers
-        self._rounded: _Rounding | None = None
+        self._grid: tuple[Mapping[str, ArrayLike], int] | None = None  # units and limbs of sums
+        self._expected: dict[str, tuple[np.dtype[Any], tuple[int | None, ...]]]
         if state.secured is not None:
             from p2pclust.protocols.engine.padded import layout_of  # noqa: PLC0415 - of jobs with secure sums only
 
-            self._additive = False  # nothing can be known of padded numbers but how many there are
+            # Nothing can be known of padded numbers but how many there are.
             self._expected = {PADDED: (np.dtype("int64"), (layout_of(job, state).size,))}
-            self._names = [PADDED]
             return
-        self._additive = isinstance(protocol, Additive)
-        limbs = (protocol.limbs,) if isinstance(protocol, Additive) else ()
-        self._expected = {
-            name: (np.dtype("int64" if self._additive else slot.dtype), (*limbs, *slot.shape))
-            for name, slot in protocol.expects(state.arrays).items()
-        }
-        self._names = list(self._expected)
+        slots = protocol.expects(state.arrays)
+        self._expected = {name: (np.dtype(slot.dtype), slot.shape) for name, slot in slots.items()}
         if isinstance(protocol, Additive):
-            self._rounded = _Rounding(
-                {name: slot.shape for name, slot in protocol.expects(state.arrays).items()},
-                protocol.units(state.arrays), protocol.limbs, n_peers,
-            )  # fmt: skip
+            self._grid = (protocol.units(state.arrays), protocol.limbs)
+            self._expected = {name: (np.dtype("int64"), (protocol.limbs, *slot.shape)) for name, slot in slots.items()}
 
     def read(self, data: bytes | Stored, *, summed: int = 1) -> Contribution:
         """Return a contribution that arrived as bytes, or a sum of several, checked against what the stage expects.
@@ -156,35 +112,26 @@ class ContributionReader:
         shapes, values that are not finite or outside the grid, and malformed bytes.
         """
         arrays = Arrays.decode_stored(data) if isinstance(data, Stored) else Arrays.decode(data)
-        if list(arrays) != self._names:
-            raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._names)} belong")
-        if self._rounded is not None and summed == 1 and all(arrays.dtype(name) == np.float64 for name in arrays):
-            return self._rounded(arrays)
+        if list(arrays) != list(self._expected):
+            raise WireError(f"contribution: {', '.join(arrays) or 'nothing'} where {', '.join(self._expected)} belong")
+        if self._grid is not None and summed == 1 and all(arrays.dtype(name) == np.float64 for name in arrays):
+            return self._rounded(arrays, *self._grid)
         for name, (dtype, shape) in self._expected.items():
             given, size = arrays.dtype(name), arrays.shape(name)
             if given != dtype or not (size == shape or matches(size, shape)):
                 found, wanted = f"{given}{list(size)}", f"{dtype}{list(shape)}"
                 raise WireError(f"contribution: {name} is {found}, expected {wanted}")
-            if self._additive and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
+            if self._grid is not None and not fits(arrays[name], n_peers=self._n_peers, summed=summed):
                 raise WireError(f"contribution: {name} lies outside the grid")
         return arrays
 
-
-@dataclass(frozen=True)
-class _Rounding:
-    """Rounds the floats of one peer to the grid of its sums, as the peer itself would have."""
-
-    shapes: Mapping[str, tuple[int | None, ...]]
-    units: Mapping[str, ArrayLike]
-    limbs: int
-    n_peers: int
-
-    def __call__(self, arrays: Contribution) -> Contribution:
-        for name, shape in self.shapes.items():
-            if not matches(size := arrays.shape(name), shape):
-                raise WireError(f"contribution: {name} is float64{list(size)}, expected float64{list(shape)}")
+    def _rounded(self, arrays: Contribution, units: Mapping[str, ArrayLike], limbs: int) -> Contribution:
+        """Round the floats of one peer to the grid of its sums, as the peer itself would have."""
+        for name, (_, shape) in self._expected.items():
+            if not matches(size := arrays.shape(name), shape[1:]):
+                raise WireError(f"contribution: {name} is float64{list(size)}, expected float64{list(shape[1:])}")
         try:
-            return Arrays(quantise_all(dict(arrays.items()), self.units, n_peers=self.n_peers, limbs=self.limbs))
+            return Arrays(quantise_all(dict(arrays.items()), units, n_peers=self._n_peers, limbs=limbs))
         except GridError as error:
             raise WireError(f"contribution: {error}") from None
 
@@ -196,42 +143,21 @@ def decode_state(job: Job, data: bytes | Stored) -> JobState:
     """
     if isinstance(data, Stored):
         return _checked(job, JobState.decode_stored(data), None)
-    read = _RECENT.of(job)
-    if read is not None and read.data == data:
-        return read.state
-    before = None if read is None else read.state
+    _, known, before = _RECENT.get(id(job), (job, b"", None))
+    if before is not None and known == data:
+        return before
     state = _checked(job, JobState.decode(data, before), before)
-    _RECENT.keep(job, data, state)
+    _RECENT.pop(id(job), None)
+    if len(data) <= _MOST_KEPT_BYTES:
+        _RECENT[id(job)] = (job, data, state)
+    for other in list(_RECENT)[:-_MOST_KEPT]:  # a copy: another thread may read a state meanwhile
+        _RECENT.pop(other, None)
     return state
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    job: Job
-    data: bytes
-    state: JobState
-
-
-class _Recent:
-    """The last state that was read of each of a few jobs: the next one is mostly the same, and so are other peers'."""
-
-    def __init__(self) -> None:
-        self._read: dict[int, _Read] = {}  # by the identity of the job, which its entry keeps alive
-
-    def of(self, job: Job) -> _Read | None:
-        """Return the last state of a job that was read, and its bytes."""
-        return self._read.get(id(job))
-
-    def keep(self, job: Job, data: bytes, state: JobState) -> None:
-        """Keep a state until the next one of its job, or until others are read; a large one is not kept."""
-        self._read.pop(id(job), None)
-        if len(data) <= _MOST_KEPT_BYTES:
-            self._read[id(job)] = _Read(job, data, state)
-        for other in list(self._read)[:-_MOST_KEPT]:  # a copy: another thread may read a state meanwhile
-            self._read.pop(other, None)
-
-
-_RECENT: Final = _Recent()
+#: The last state that was read of each of a few jobs, and its bytes: the next one is mostly the same, and so are other
+#: peers'. By the identity of the job, which its entry keeps alive.
+_RECENT: Final[dict[int, tuple[Job, bytes, JobState]]] = {}
 
 
 def _checked(job: Job, state: JobState, before: JobState | None) -> JobState:
@@ -283,9 +209,9 @@ def _check_arrays(job: Job, arrays: State) -> None:
             continue
         if name not in _SLOTS:
             raise WireError(f"job state: unknown array {name!r}")
-        letters = _SLOTS[name][1]
+        dtypes, letters = _SLOTS[name]
         dtype, shape = arrays.dtype(name), arrays.shape(name)
-        if dtype not in _DTYPES[name] or len(shape) != len(letters):
+        if dtype not in dtypes or len(shape) != len(letters):
             raise WireError(f"job state: {name} is {dtype}{list(shape)}")
         for letter, length in zip(letters, shape, strict=True):
             known = int(letter) if letter.isdigit() else lengths.setdefault(letter, length)

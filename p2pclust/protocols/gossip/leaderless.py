@@ -20,11 +20,11 @@ from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.base import Abstain, Additive
+from p2pclust.protocols.engine.engine import floats_of
 from p2pclust.protocols.engine.exclusions import JobOptions, problems, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT, MAX_REASON, NOT_ASKED
-from p2pclust.protocols.engine.sums import floats_of
 from p2pclust.protocols.engine.wire import ContributionReader
 from p2pclust.protocols.gossip.averaging import Answer, Averaging, tolerance_flaw
 from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of

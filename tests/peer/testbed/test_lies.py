@@ -12,8 +12,7 @@ from p2pclust.lab.testbed.peer.lies import LIES, lie_called
 from p2pclust.protocols import Local
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.engine.engine import begin
-from p2pclust.protocols.engine.sums import floats_of
+from p2pclust.protocols.engine.engine import begin, floats_of
 
 ROWS = np.random.default_rng(2).uniform(1.0, 9.0, (40, 2))
 

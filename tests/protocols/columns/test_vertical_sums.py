@@ -15,10 +15,10 @@ from p2pclust.protocols.columns.vertical_sums import AlignBySums
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.engine import added_up
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
-from p2pclust.protocols.engine.sums import added_up
 
 from .test_vertical import centers, relative_difference, rows_of, split
 

@@ -9,10 +9,10 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.engine import added_up
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.padded import Layout, layout_of
 from p2pclust.protocols.engine.runner import replayed, run_in_process
-from p2pclust.protocols.engine.sums import added_up
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair, Numbers
 
 CONTEXT = bytes(range(32))

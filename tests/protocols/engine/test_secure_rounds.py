@@ -15,12 +15,12 @@ from tests.protocols.secure_fleet import ASKS, SecureFleet
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import engine, secure_rounds
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.engine import added_up
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.reasons import LEFT_OUT
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.engine.secure_rounds import MOST_RENEWALS, NotEnough
-from p2pclust.protocols.engine.sums import added_up
 from p2pclust.protocols.secure.key_list import KeyEntry
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of

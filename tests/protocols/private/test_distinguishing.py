@@ -15,8 +15,8 @@ from scipy.stats import beta
 
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.engine import added_up, floats_of
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.sums import added_up, floats_of
 from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, shares
 
 RUNS = 2000
