@@ -32,7 +32,7 @@ from p2pclust.estimators.inputs import (
 )
 from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import Course, run_job
-from p2pclust.protocols.centers.claims import limited_peers
+from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse

@@ -25,7 +25,7 @@ from p2pclust.protocols.engine.runner import Workspaces, one_thread, run_in_proc
 from p2pclust.protocols.engine.workspace import Workspace
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
+from p2pclust.protocols.models.fedcref_note import own_clusters_of, without_gaps
 from p2pclust.tools.workers import n_cores
 
 _OWN = ("initial", "n_local_clusters", "bounds", "n_peers", "partition", "fleet", "random_state", "kernel", "threads")

@@ -19,8 +19,7 @@ from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.estimators.inputs import Floats, Rows
 from p2pclust.protocols.engine.arrays import Arrays
-from p2pclust.protocols.models.fedcref_end import own_clusters_of
-from p2pclust.protocols.models.fedcref_note import UNASSIGNED
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, own_clusters_of
 
 #: The number of a peer that is not known.
 _NO_PEER: Final = -1
@@ -69,7 +68,7 @@ class Judges:
         communities : sequence of bytes
             Of each community the digest of its model.
         ends : sequence of Arrays
-            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
+            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_note.concluded`.
         blobs : mapping of bytes to bytes
             The models by digest. A community or cluster whose model is not here has no say.
         arrays : sequence of float64 arrays

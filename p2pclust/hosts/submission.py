@@ -18,7 +18,7 @@ from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.engine.workspace import digest_of
-from p2pclust.protocols.models.matching import cheapest_matching
+from p2pclust.protocols.models.linkage import cheapest_matching
 from p2pclust.tools.spelling import command
 
 

@@ -43,13 +43,12 @@ import sys
 from p2pclust.protocols.models import affinity
 from p2pclust.protocols.models import mutual_test
 from p2pclust.protocols.models import refinement
-from p2pclust.protocols.models import stability
 from p2pclust.protocols.models.association import Association, Clusters
 clusters, errors, answered = Clusters((1, 1)), [[[1.0, 2.0]] * 3], [True, False]
 bits, codes = mutual_test.verdicts(clusters, 0, errors)["passes"], affinity.verdicts(clusters, 0, errors, n_features=3)
 mutual_test.associate(clusters, bits.repeat(2, axis=0), answered).digest
 affinity.associate(clusters, codes["affinity"].repeat(2, axis=0), answered).digest
-refinement.refine_by_popularity([[1.0]], 1), stability.agreement([0], [1])
+refinement.refine_by_popularity([[1.0]], 1), refinement.agreement([0], [1])
 heavy = ("torch", "sklearn", "scipy", "networkx", "pydantic", "asyncio", "zmq")
 print(sorted(set(heavy) & set(sys.modules)))
 """

@@ -18,11 +18,11 @@ from p2pclust.metrics import accuracy
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.refinement import (
+    agreement,
     competing,
     refine_by_best_models,
     refine_by_popularity,
 )
-from p2pclust.protocols.models.stability import agreement
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -21,7 +21,7 @@ from p2pclust.lab.testbed.faults import Fault
 from p2pclust.lab.testbed.peer.lies import lie_called
 from p2pclust.lab.testbed.spec import FleetSpec, PeerSpec
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.centers.claims import limited_peers
+from p2pclust.protocols.centers.robust import limited_peers
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.local import Local

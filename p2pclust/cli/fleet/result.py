@@ -85,7 +85,7 @@ def result(
 def _told(found: FinishedJob) -> dict[str, Any]:
     """Return a result in plain values."""
     from p2pclust.hosts.submission import drift  # noqa: PLC0415
-    from p2pclust.protocols.centers.claims import limited_peers  # noqa: PLC0415
+    from p2pclust.protocols.centers.robust import limited_peers  # noqa: PLC0415
     from p2pclust.protocols.engine import summaries  # noqa: PLC0415
     from p2pclust.protocols.engine.summaries import suspects_of_log  # noqa: PLC0415
     from p2pclust.protocols.measuring.doubts import doubts, objective_of  # noqa: PLC0415

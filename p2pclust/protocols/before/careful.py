@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p2pclust.clustering import kmeans_plusplus
-from p2pclust.protocols.before.first_centers import FirstCenters
+from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import bad_centers, gathered, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State

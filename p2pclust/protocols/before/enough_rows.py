@@ -64,7 +64,6 @@ class EnoughRows(Additive):
         return max(self.n_clusters, equations // columns + 1 if equations else 0)
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Return how many rows this peer has, or as many as the fleet needs if it has more."""
         hold_other_columns(state, local)
         return Arrays(rows=float(min(local.n_samples, self.needed(state))))
 

@@ -103,7 +103,6 @@ class Range(Protocol):
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Name the peers that sent no range, and those whose number of columns is not that of most others."""
         left_out = {}
         sound = []
         for peer, part in contributions:

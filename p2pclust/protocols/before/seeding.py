@@ -43,13 +43,34 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.errors import UsageError
-from p2pclust.protocols.before.first_centers import FirstCenters
-from p2pclust.protocols.centers.local_centers import require_scaling, started, uniform
+from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, started, uniform
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose
+
+
+@dataclass(frozen=True)
+class FirstCenters(Protocol):
+    """A stage that ends with first centers, in the working coordinates of the stages before it.
+
+    - `init`: the name that a person gives.
+    """
+
+    works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
+
+    n_clusters: int
+    init: str = ""
+
+    allowed = checks.by_name(n_clusters=checks.CLUSTERS)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        require_scaling(self.id, state)
+        return state.replace(stream=drawn_stream(rng))
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return "centers" in state
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import squared_to_nearest
-from p2pclust.protocols.before.first_centers import FirstCenters
+from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -57,7 +57,6 @@ class SharedSeeding(FirstCenters):
     allowed = checks.by_name(init=checks.among("shared-k-means++"), neighbours=checks.between(1, 2**20))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Begin without a pick."""
         require_scaling(self.id, state)
         return state.replace(picks=np.empty((0, state["origin"].size)), stream=drawn_stream(rng))
 
@@ -89,7 +88,6 @@ class SharedSeeding(FirstCenters):
         }
 
     def combine(self, state: State, contributions: Any) -> State:
-        """Draw one of the candidates in proportion to its peer's mass."""
         rng = random_streams.aggregating(int(state["stream"]), len(state["picks"]))
         largest = max(float(part["mass"]) for part in contributions)
         pick = uniform(state, 1, rng)[0]
@@ -103,7 +101,6 @@ class SharedSeeding(FirstCenters):
         return self._after(state, np.concatenate([state["picks"], pick[np.newaxis]]))
 
     def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
-        """Draw what is missing uniformly within the ranges."""
         missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
         return self._after(state, np.concatenate([state["picks"], missing]))
 

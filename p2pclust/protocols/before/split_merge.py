@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, cell_moments, weighted_optima, weighted_seeds
-from p2pclust.protocols.before.first_centers import FirstCenters
+from p2pclust.protocols.before.seeding import FirstCenters
 from p2pclust.protocols.centers.local_centers import filled, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -81,7 +81,6 @@ class SplitMerge(FirstCenters, Additive):
         return _CELLS_PER_CLUSTER * self.n_clusters
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Begin with one cell, in the middle of the ranges."""
         opened = super().open(state, rng)
         middle = (state["lo"] + (state["hi"] - state["lo"]) / 2 - state["origin"]) / state["scale"]
         return opened.replace(cells=middle[np.newaxis], cell_masses=np.zeros(1), splits=np.int64(0))

@@ -20,13 +20,21 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, nearest, objective
+from p2pclust.clustering import Points, fuzzy_step, objective
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.claims import ANY_NUMBER, NO_CLAIMS, Rows, flaw_of, noted, refuted_by
-from p2pclust.protocols.centers.robust import ROBUST, robust_totals
+from p2pclust.protocols.centers.robust import (
+    ANY_NUMBER,
+    NO_CLAIMS,
+    ROBUST,
+    Rows,
+    flaw_of,
+    noted,
+    refuted_by,
+    robust_totals,
+)
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, State
-from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot
+from p2pclust.protocols.engine.base import Additive, Clustering, SideBySide, Slot, nearest_labels
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
@@ -75,9 +83,7 @@ class Iterated(Clustering):
         """Stop when the centers moved by less than ``tol`` in this round; the engine adds the limit of rounds."""
         return bool(state["shifts"][-1] < self.tol)
 
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, which is also the cluster of its greatest membership."""
-        return nearest_labels(state, local)
+    conclude = nearest_labels  # which is also the cluster of the greatest membership
 
     def stepped(self, state: State, centers: NDArray[np.float64], *, suppressed: int = 0) -> State:
         """Return the state with the next centers, and how far they moved."""
@@ -120,13 +126,6 @@ class Fuzzy(Iterated):
 
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return fuzzy_step(points, centers, self.fuzzifier)
-
-
-def nearest_labels(state: State, local: Local) -> Arrays:
-    """Return ``labels`` (n,): the center nearest to each of a peer's rows."""
-    labels = nearest(local.points(state), state["centers"])
-    labels.setflags(write=False)  # handed over, and not copied
-    return Arrays(labels=labels)
 
 
 def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
@@ -238,7 +237,6 @@ class Alternating(Iterated, Additive, SideBySide):
         return "" if within.all() else "its sums lie outside what its weights and the bounds allow"
 
     def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
-        """Return the state after a step with a limit for each peer's weight, and robust sums."""
         each = list(parts.values())
         name = next(iter(each[0]))  # the weights, or counts, of each cluster
         weights, sums = (np.stack([np.asarray(part[one]) for part in each]) for one in (name, "sums"))
@@ -254,7 +252,6 @@ class Alternating(Iterated, Additive, SideBySide):
         return stepped.replace(claims=noted(state["claims"], rows, limited))
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers, of each start."""
         opened = super().open(state, rng).replace(rows=np.int64(self.n_clusters))
         found = len(state["starts"]) if "starts" in state else 1
         if found != self.n_init:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p2pclust.protocols.centers.local_fuzzy import LocalFuzzy
+from p2pclust.protocols.centers.ffcm import LocalFuzzy
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, inits_from
 from p2pclust.protocols.engine.local import Local

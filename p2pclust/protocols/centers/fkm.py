@@ -66,7 +66,6 @@ class FederatedKMeansProtocol(Iterated):
         return lloyd_step(points, centers)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over first centers if a seeding stage made some, or begin without."""
         if "centers" not in state:
             return unseeded(self.id, state, self.n_clusters, rng)
         return super().open(state, rng).replace(proposed=np.True_, stream=drawn_stream(rng))

@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, lloyd_step, local_silhouette, nearest, spectral_kmeans, sums_and_counts
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Clustering, Slot, always
+from p2pclust.protocols.engine.base import Clustering, Slot, always, nearest_labels
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
@@ -120,9 +119,7 @@ class KFedProtocol(Clustering):
         )  # fmt: skip
 
     finished = always
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        return nearest_labels(state, local)
+    conclude = nearest_labels
 
     def _locally(self, points: Points, rng: np.random.Generator) -> NDArray[np.float64]:
         if self.n_local_clusters != "search":

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, lloyd_step, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
-from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
+from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, always

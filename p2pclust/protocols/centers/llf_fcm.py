@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import fuzzy_sums
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
-from p2pclust.protocols.centers.claims import ANY_NUMBER, Rows
+from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, always
 from p2pclust.protocols.engine.fixed_point import grid
@@ -101,7 +101,6 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     takes_weights = always
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Do as every alternating protocol; no center is coarse yet."""
         opened = super().open(state, rng).replace(coarse=np.int64(0))
         return opened if self.n_init == 1 else opened.replace(start_coarse=np.zeros(self.n_init, dtype=np.int64))
 
@@ -118,7 +117,6 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, **self.more_units(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Return the weights and the weighted sums of this peer's rows; abstain where the privacy gate holds it."""
         if self.privacy_gate:
             # Section 4.2
             size_gate(local, self.n_clusters, starts=self.n_init, more=int(self.accelerate), rounds=self.gate_rounds)

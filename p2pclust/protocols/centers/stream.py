@@ -97,7 +97,6 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         return None
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers, and what was learned before if a warm stage precedes."""
         state = super().open(state, rng)
         centers = state["centers"]
         if "past_weights" not in state:
@@ -116,7 +115,6 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, "objective": diagonal}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        """Return the weights, weighted sums and objective of the batch's rows; abstain where the gate holds them."""
         batch = batch_of(local, int(state["batch"]), self.n_batches)
         if self.privacy_gate:
             size_gate(batch, self.n_clusters, more=1, rounds=self.gate_rounds)
@@ -160,7 +158,6 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         return state if len(state["drift"]) else None
 
     def finished(self, previous: State, state: State, rounds: int) -> bool:
-        """Stop after the last batch."""
         return bool(state["batch"] >= self.n_batches)
 
 
@@ -215,7 +212,6 @@ class Warm(OpeningStage):
         return True
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Put what was learned into the state; a declared range, if there is one, has to have as many columns."""
         if "lo" in state and state["lo"].size != len(self.origin):
             raise UsageError(
                 f"warm: bounds are declared for {state['lo'].size} columns where {len(self.origin)} were learned"
@@ -237,5 +233,4 @@ def batch_of(local: Local, batch: int, n_batches: int) -> Local:
     if not 0 <= batch < n_batches:
         start = stop = 0
     # Prepared once per batch, and forgotten with the rows: every round of the batch asks for the same.
-    rows: Local = local.once(("batch", n_batches, start, stop), lambda: Local(local.X[start:stop]))
-    return rows
+    return local.once(("batch", n_batches, start, stop), lambda: Local(local.X[start:stop]))

@@ -65,8 +65,7 @@ class Columns:
     @classmethod
     def of(cls, local: Local, scaling: str) -> Columns:
         """Return a peer's columns, prepared once."""
-        prepared: Columns = local.once(("columns", scaling), lambda: cls(local.X, scaling))
-        return prepared
+        return local.once(("columns", scaling), lambda: cls(local.X, scaling))
 
     @property
     def n_columns(self) -> int:

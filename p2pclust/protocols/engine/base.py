@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points
+from p2pclust.clustering import Points, nearest
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
@@ -444,6 +444,13 @@ class Clustering(Labelling):
     def pooled_round(self, pool: Pool, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the centers that follow in the pooled algorithm with this protocol's rule for empty clusters."""
         return self.pooled_step(pool.points, centers)
+
+
+def nearest_labels(_: Protocol, state: State, local: Local) -> Arrays:
+    """Return ``labels`` (n,), the center nearest to each row: :meth:`Protocol.conclude` of most clusterings."""
+    labels = nearest(local.points(state), state["centers"])
+    labels.setflags(write=False)  # handed over, and not copied
+    return Arrays(labels=labels)
 
 
 @dataclass(frozen=True)

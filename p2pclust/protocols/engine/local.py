@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ LARGEST = 2.0**400
 """Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 #: Of the rows, the state and the honest contribution: what is sent in its place.
 Lie = Callable[["Local", State, Contribution], Contribution]
 
@@ -140,11 +141,12 @@ class Local:
         assert self._range is not None, "rows with a problem have no range"
         return self._range
 
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what a protocol prepared from these rows; prepare it now if that was not done yet."""
         if key not in self._once:
             self._once[key] = make()
-        return self._once[key]
+        made: T = self._once[key]
+        return made
 
     def refusal(self, state: State) -> str:
         """Say why these rows cannot take part in a job with this state, or return an empty string."""

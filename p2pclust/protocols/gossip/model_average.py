@@ -78,7 +78,6 @@ class ModelAverageProtocol(Additive):
         return 2 * self.rounds + 10
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Draw the first model, the same at every peer."""
         if "origin" not in state:
             raise UsageError("model-average: put range and scaling stages before it")
         return state.replace(model=self._weights(ModelStack.random(self.architecture(state), [rng])))

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import Points, objective, objective_and_weights, weighted_sums_and_counts
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import nearest_labels
 from p2pclust.protocols.centers.llf_fcm import fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always
+from p2pclust.protocols.engine.base import Abstain, Additive, Slot, always, nearest_labels
 from p2pclust.protocols.engine.fixed_point import farthest
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -52,10 +51,7 @@ class Evaluation(Additive):
         return _LEAST_LIMBS if self.fuzzifier is None else fuzzy_limbs(self.fuzzifier)
 
     finished = always
-
-    def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its nearest center, as the clustering before would have."""
-        return nearest_labels(state, local)
+    conclude = nearest_labels
 
 
 @dataclass(frozen=True)

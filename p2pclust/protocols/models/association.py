@@ -162,9 +162,9 @@ class Association:
         import networkx as nx  # noqa: PLC0415
 
         # NetworkX yields sets, whose order is not defined: all that is returned is sorted.
-        at = {node: index for index, node in enumerate(self.clusters.nodes)}
-        found = [tuple(sorted(at[node] for node in members)) for members in nx.connected_components(self.graph())]
-        return tuple(sorted(members for members in found if len(members) > 1))
+        return tuple(
+            sorted(tuple(sorted(members)) for members in nx.connected_components(nx.Graph(self.links.tolist())))
+        )
 
     @cached_property
     def group_of(self) -> NDArray[np.int64]:
@@ -178,10 +178,6 @@ class Association:
     def isolated(self) -> tuple[int, ...]:
         """The set I of line 21: clusters without a link, those that were set aside included."""
         return tuple(np.flatnonzero(self.group_of < 0).tolist())
-
-    def peers_of(self, group: int) -> tuple[int, ...]:
-        """Return the peers that have a cluster in a group, sorted: the roster of its training."""
-        return tuple(np.unique(self.clusters.owners[list(self.groups[group])]).tolist())
 
     @cached_property
     def digest(self) -> bytes:

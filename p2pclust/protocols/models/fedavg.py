@@ -175,7 +175,6 @@ class FedAvgProtocol(WithWorkspace):
         return ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Name the peers whose contribution is not a model of at least one row."""
         left_out = {}
         for peer, part in contributions:
             if not 1 <= int(part["rows"]) <= _MAX_ROWS:

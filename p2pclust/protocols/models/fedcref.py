@@ -25,7 +25,7 @@ Departures, and why
   then serves these models: otherwise they would describe the partition before it.
 - A cluster of fewer than ``min_rows`` rows gets no model (a model of a few rows would be these rows); its rows wait for the
   next refinement.
-- See :mod:`mutual_test`, :mod:`affinity`, :mod:`association`, :mod:`refinement` and :mod:`stability` for the steps.
+- See :mod:`mutual_test`, :mod:`affinity`, :mod:`association` and :mod:`refinement` for the steps.
 - Refined mode: an isolated cluster that keeps rows is a community of one. Its peer continues training its model, which
   competes at this peer only: a kind of rows that only one peer has is not lost.
 
@@ -56,13 +56,11 @@ from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Run, Wants,
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association, first_aggregators
 from p2pclust.protocols.models.fedavg import architecture_of
-from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed
-from p2pclust.protocols.models.fedcref_end import own_clusters
-from p2pclust.protocols.models.fedcref_news import news
-from p2pclust.protocols.models.fedcref_note import Note
+from p2pclust.protocols.models.fedcref_agreed import ARRAYS, HISTORY, MOST_CLUSTERS, MOST_ROWS, PHASES, Agreed, news
+from p2pclust.protocols.models.fedcref_note import Note, own_clusters
 from p2pclust.protocols.models.fedcref_parameters import MOST_OF_A_PEER, FedCRefParameters
 from p2pclust.protocols.models.fedcref_peer import AtWork
-from p2pclust.protocols.models.stability import stop_reason
+from p2pclust.protocols.models.refinement import stop_reason
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,6 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
                 return work.refine(rng)
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Name the peers that contributed what cannot be; the reason is for people."""
         agreed, left_out, n_clusters = Agreed.of(state), {}, 0
         for peer, part in contributions:
             try:
@@ -326,7 +323,6 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         return ""
 
     def news(self, previous: State, state: State) -> Mapping[str, Any]:
-        """Return what the phase came to; see :func:`p2pclust.protocols.models.fedcref_news.news`."""
         before = Agreed.of(previous)
         runs = [run for _, run in self.runs(previous, before)] if before.phase == "train" else []
         size = encoded_size(self.architecture(previous).n_parameters, self.encoding)
@@ -344,7 +340,6 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def results(self, state: State) -> tuple[bytes, ...]:
-        """Return the digests of the groups' models; one for each group that has any."""
         agreed = Agreed.of(state)
         return tuple(digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group)))
 
@@ -361,5 +356,4 @@ class FedCRefProtocol(FedCRefParameters, WithWorkspace, Labelling):
         return tuple(digest for own in own_clusters(agreed, kept) for digest in own.models)
 
     def conclude_with(self, state: State, local: Local, rng: np.random.Generator, workspace: Workspace) -> Arrays:
-        """Return ``labels`` (n,) of the peer's rows, and what its own clusters are; see :func:`fedcref_end.concluded`."""
         return AtWork(self, self.architecture(state), state, Agreed.of(state), local, workspace).conclude(rng)

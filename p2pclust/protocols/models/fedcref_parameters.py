@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from p2pclust.clustering.encodings import Encoding
 from p2pclust.clustering.stacks import PRECISIONS
@@ -12,7 +12,6 @@ from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.models import mutual_test
 from p2pclust.protocols.models.fedavg import ENCODINGS, architecture_of
-from p2pclust.protocols.models.fedcref_pace import AUTO, Pace, usual_pace
 
 MODES = ("refined", "paper")
 INITIALS = ("mixture", "kmeans", "dec", "given")
@@ -24,10 +23,77 @@ _OF_BOTH: Mapping[str, Mapping[str, Any]] = {
     "paper": {"rounds": 15, "local_epochs": 1, "federated_rate": 1e-3},
     "refined": {"rounds": 2, "local_epochs": 3, "federated_rate": 2e-3},
 }
-_MOST = 2**20
 PACED = ("epochs", "batch", "local_epochs")
 """The parameters that may follow from the number of rows."""
 MOST_OF_A_PEER = 256
+_COUNT = checks.between(1, 2**20)
+
+
+AUTO: Final = "auto"
+"""In a job in the place of a number: what :func:`usual_pace` says."""
+
+MANY_ROWS: Final = 384
+LEAST_STEPS: Final = 120
+_EPOCHS: Final = 20
+_LOCAL_EPOCHS: Final = 3
+_LEAST_LOCAL_STEPS: Final = 8
+# From so many rows on batches of so many.
+_BATCHES: Final = ((MANY_ROWS, 64), (MANY_ROWS // 2, 32), (0, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a model is trained.
+
+    - `batch`: rows of a minibatch.
+    - `epochs`: of a model of one cluster of one peer.
+    - `local_epochs`: of each peer in each round of FedAvg.
+    """
+
+    batch: int
+    epochs: int
+    local_epochs: int
+
+
+def usual_pace(rows: float, batch: int | None = None) -> Pace:
+    """Return how a model of so many rows is trained: a rule that asks only how many there are.
+
+    An epoch of few rows is few gradient steps: twenty epochs of twenty rows in batches of 64 are twenty steps, and the
+    models have learned nothing yet. The rule makes batches smaller first and then epochs more, so that there are never
+    fewer than ``LEAST_STEPS``. From ``MANY_ROWS`` rows on, such as the 500 a cluster of the paper's experiments, it changes
+    nothing.
+
+    - `batch`: if it is given; the epochs then follow from it.
+
+    >>> usual_pace(500), usual_pace(24)
+    (Pace(batch=64, epochs=20, local_epochs=3), Pace(batch=16, epochs=60, local_epochs=4))
+    """
+    size = next(of for least, of in _BATCHES if rows >= least) if batch is None else batch
+    if rows >= MANY_ROWS:
+        return Pace(size, _EPOCHS, _LOCAL_EPOCHS)
+    steps = max(1, -(-int(rows) // size))
+    return Pace(size, max(_EPOCHS, -(-LEAST_STEPS // steps)), max(_LOCAL_EPOCHS, -(-_LEAST_LOCAL_STEPS // steps)))
+
+
+def _paced(where: str, value: Any) -> int | str:
+    """Check a number that may follow from the number of rows."""
+    return AUTO if value == AUTO else int(_COUNT(where, value))
+
+
+_ALLOWED: Final[Mapping[str, checks.Check]] = {
+    "initial": checks.among(*INITIALS),
+    "n_local_clusters": checks.optional(checks.between(1, MOST_OF_A_PEER)),
+    **dict.fromkeys(PACED, _paced),
+    **dict.fromkeys(("rounds", "min_rows", "max_iterations", "max_refinements"), _COUNT),
+    "most_local_clusters": checks.between(2, MOST_OF_A_PEER),
+    **dict.fromkeys(("learning_rate", "federated_rate"), checks.above(0.0)),
+    **dict.fromkeys(("settled", "tau", "theta"), checks.at_least(0.0)),
+    "alpha": mutual_test.percent,
+    "encoding": checks.among(*ENCODINGS),
+    "precision": checks.among(*PRECISIONS),
+    "normalisation": checks.among(*mutual_test.NORMALISATIONS),
+    "links": checks.among(*mutual_test.LINKS),
+}
 
 
 @dataclass(frozen=True)
@@ -48,9 +114,8 @@ class FedCRefParameters:
     - `settled`: the refinements end when fewer than this share of all rows changed their cluster.
     - `hidden`, `output`: the autoencoders' architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
     - `epochs`, `batch`, `learning_rate`: of the training of local clusters; the batch of FedAvg as well. In mode
-      "refined" `epochs`, `batch` and `local_epochs` may be "auto": what
-      :func:`p2pclust.protocols.models.fedcref_pace.usual_pace` says of the rows. A job document without them has 20, 64
-      and 3.
+      "refined" `epochs`, `batch` and `local_epochs` may be "auto": what :func:`usual_pace` says of the rows. A job
+      document without them has 20, 64 and 3.
     - `rounds`, `local_epochs`, `federated_rate`: of FedAvg: 15, 1 and 1e-3 in mode "paper"; 2, 3 and 2e-3 in mode
       "refined", whose groups never begin anew.
     - `encoding` {"float32", "float16", "int8"}: as what models are sent.
@@ -94,7 +159,6 @@ class FedCRefParameters:
     def __post_init__(self) -> None:
         put = object.__setattr__
         checks.one_of("fedcref: mode", self.mode, MODES)
-        checks.one_of("fedcref: initial", self.initial, INITIALS)
         own, other = (_OF_PAPER, _OF_REFINED) if self.mode == "paper" else (_OF_REFINED, _OF_PAPER)
         for name in other:
             if getattr(self, name) is not None:
@@ -102,21 +166,12 @@ class FedCRefParameters:
                 raise UsageError(f"fedcref: {name} belongs to mode = {where!r}; this one is {self.mode!r}")
         for name, usual in (*own.items(), *_OF_BOTH[self.mode].items()):
             put(self, name, usual if getattr(self, name) is None else getattr(self, name))
-        if self.n_local_clusters is not None:
-            checks.whole("fedcref: n_local_clusters", self.n_local_clusters, least=1, most=MOST_OF_A_PEER)
         if self.mode == "paper" and AUTO in (self.epochs, self.batch, self.local_epochs):
             raise UsageError(f"fedcref: {AUTO!r} belongs to mode = 'refined': mode = 'paper' trains as the paper does")
-        for name in ("epochs", "batch", "rounds", "local_epochs", "min_rows"):
-            if name in PACED and getattr(self, name) == AUTO:
-                continue
-            checks.whole(f"fedcref: {name}", getattr(self, name), least=1, most=_MOST)
-        checks.whole("fedcref: most_local_clusters", self.most_local_clusters, least=2, most=MOST_OF_A_PEER)
-        for name in ("learning_rate", "federated_rate"):
-            put(self, name, checks.real(f"fedcref: {name}", getattr(self, name), above=0.0))
-        checks.one_of("fedcref: encoding", self.encoding, ENCODINGS)
-        checks.one_of("fedcref: precision", self.precision, PRECISIONS)
+        for name, check in _ALLOWED.items():
+            if name not in other:
+                put(self, name, check(f"fedcref: {name}", getattr(self, name)))
         put(self, "hidden", architecture_of("fedcref", 1, self.hidden, self.output).hidden)
-        self._check_mode()
 
     def pace(self, rows: float) -> Pace:
         """Return how a model of so many rows is trained: what was given, and for the rest what the rows want.
@@ -135,18 +190,3 @@ class FedCRefParameters:
         if parameters.get("mode", "refined") != "refined":
             return {}
         return {name: AUTO for name in PACED if parameters.get(name) is None}
-
-    def _check_mode(self) -> None:
-        put = object.__setattr__
-        if self.mode == "refined":
-            checks.whole("fedcref: max_refinements", self.max_refinements, least=1, most=_MOST)
-            put(self, "settled", checks.real("fedcref: settled", self.settled, least=0.0))
-            return
-        checks.whole("fedcref: max_iterations", self.max_iterations, least=1, most=_MOST)
-        put(self, "tau", checks.real("fedcref: tau", self.tau, least=0.0))
-        put(self, "alpha", checks.real("fedcref: alpha", self.alpha, above=0.0))
-        put(self, "theta", checks.real("fedcref: theta", self.theta, least=0.0))
-        if self.alpha is not None and self.alpha > 100:
-            raise UsageError(f"fedcref: alpha = {self.alpha:g}: expected percent, at most 100")
-        checks.one_of("fedcref: normalisation", self.normalisation, mutual_test.NORMALISATIONS)
-        checks.one_of("fedcref: links", self.links, mutual_test.LINKS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +16,7 @@ from p2pclust.clustering.dec import deep_embedded_clustering
 from p2pclust.clustering.local_starts import number_of_clusters, pca_kmeans, pca_mixture
 from p2pclust.clustering.stacks import reconstruction_errors, train
 from p2pclust.errors import WireError
+from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.local import Local
@@ -24,13 +25,10 @@ from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.fedavg import refuse_beyond
 from p2pclust.protocols.models.fedcref_agreed import MOST_CLUSTERS, Agreed
-from p2pclust.protocols.models.fedcref_alone import generators, train_halves, unseen_errors
-from p2pclust.protocols.models.fedcref_end import concluded
 from p2pclust.protocols.models.fedcref_errors import KnownErrors
-from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Halves, Note, digests
-from p2pclust.protocols.models.fedcref_pace import Pace
-from p2pclust.protocols.models.refinement import competing, refine_by_best_models, refine_by_popularity
-from p2pclust.protocols.models.stability import agreement
+from p2pclust.protocols.models.fedcref_note import UNASSIGNED, Halves, Note, concluded, digests
+from p2pclust.protocols.models.fedcref_parameters import Pace
+from p2pclust.protocols.models.refinement import agreement, competing, refine_by_best_models, refine_by_popularity
 
 if TYPE_CHECKING:
     from p2pclust.protocols.models.fedcref import FedCRefProtocol
@@ -40,8 +38,15 @@ _MODELS_AT_ONCE: Final = 16
 # Of a note before the first exchange.
 _NO_ITERATION: Final = -1
 
+_MAX_SEED: Final = 2**62
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def generators(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
+    """Return so many generators, each of its own, that follow from this one."""
+    return [np.random.Generator(np.random.PCG64(int(seed))) for seed in rng.integers(_MAX_SEED, size=count)]
 
 
 @dataclass(frozen=True)
@@ -135,12 +140,63 @@ class AtWork:
 
     def errors_of_all(self, models: Sequence[bytes]) -> Floats:
         """Return the same for all rows of the peer; what was computed before is not computed again."""
-        known: KnownErrors = self.local.once(KnownErrors, KnownErrors)
+        known = self.local.once(KnownErrors, KnownErrors)
         job, scaling = self.job, (self.state["origin"].tobytes(), self.state["scale"].tobytes())
         one = (self.agreed.stream, *scaling, self.architecture, job.encoding, job.precision, job.device)
         found = known.of(one, models, lambda missing: self.errors(self.X, missing))
         # A model that is gone has no say, whether its errors are known or not: a peer that restarted would not know them.
         found[:, [m for m, digest in enumerate(models) if self.workspace.read(digest) is None]] = np.inf
+        return found
+
+    # -- own models of isolated clusters --------------------------------------------------------------------------------
+
+    @cached_property
+    def _sides(self) -> Ints:
+        """Which half each row of the peer is in, the same in all rounds of a job.
+
+        Drawn: rows often come in some order, and every second row may be of one kind.
+        """
+        drawn = random_streams.halving(self.agreed.stream, self.workspace.peer)
+        return drawn.permutation(self.local.n_samples) % 2
+
+    def train_halves(
+        self, known: Halves, rows: Mapping[int, Ints], rng: np.random.Generator, *, pace: Pace, epochs: int, rate: float
+    ) -> Halves:
+        """Train two models of each of these own clusters that no other peer has, from the known ones or random weights.
+
+        A model that has seen a row serves it better than one that has not: a single model of an isolated cluster would
+        keep the rows that it was trained on indefinitely, though a community may be what they belong to. So each is
+        trained on one half of the rows, and judges the other. Clusters whose training diverged are not among those
+        returned. The models are not sent.
+        """
+        names = [(q, half) for q in sorted(rows) for half in (0, 1)]
+        if not names:
+            return {}
+        rngs = generators(rng, len(names))
+        starts, parts = [], []
+        for (q, half), own in zip(names, rngs, strict=True):
+            before = self.decoded(known[q][half]) if q in known else None
+            starts.append(ModelStack.random(self.architecture, [own]) if before is None else before)
+            parts.append(self.X[rows[q][self._sides[rows[q]] == half]])
+        trained = train(
+            ModelStack.concatenate(starts), parts, rngs=rngs, epochs=epochs, batch=pace.batch, learning_rate=rate,
+            device=self.job.device,
+        )  # fmt: skip
+        found = {}
+        for number, q in enumerate(sorted(rows)):
+            pair = trained[[2 * number, 2 * number + 1]]
+            if pair.finite.all():
+                one, other = (self.workspace.publish(data) for data in pair.encode(self.job.encoding))
+                found[q] = (one, other)
+        return found
+
+    def unseen_errors(self, halves: Halves) -> Floats:
+        """Return each row's error under the model of each cluster that has not seen it, shape (n, clusters)."""
+        found = np.full((self.local.n_samples, len(halves)), np.inf)
+        for column, q in enumerate(sorted(halves)):
+            for half, digest in enumerate(halves[q]):
+                judged = np.flatnonzero(self._sides != half)
+                found[judged, column] = self.errors(self.X[judged], [digest])[:, 0]
         return found
 
     # -- models -------------------------------------------------------------------------------------------------------
@@ -252,8 +308,8 @@ class AtWork:
         assert self.job.rounds is not None
         assert self.job.federated_rate is not None
         pace = self.pace(note.wanted)
-        epochs, rate = self.job.rounds * pace.local_epochs, self.job.federated_rate
-        after = train_halves(self, note.halves, rows, rng, epochs=epochs, batch=pace.batch, learning_rate=rate)
+        epochs = self.job.rounds * pace.local_epochs
+        after = self.train_halves(note.halves, rows, rng, pace=pace, epochs=epochs, rate=self.job.federated_rate)
         seen = len(self.agreed.history)
         self._keep(replace(note, trained=False, refinements=seen, halves={**note.halves, **after}))
 
@@ -266,8 +322,8 @@ class AtWork:
         halves = before.halves
         if job.mode == "refined" and agreed.refinement == 0 and self._current(before):
             alone = {q: np.flatnonzero(before.labels == q) for q in self._competing(before.models)}
-            pace, rate = self.pace(before.wanted), job.learning_rate
-            halves = train_halves(self, halves, alone, rng, epochs=pace.epochs, batch=pace.batch, learning_rate=rate)
+            pace = self.pace(before.wanted)
+            halves = self.train_halves(halves, alone, rng, pace=pace, epochs=pace.epochs, rate=job.learning_rate)
         found = None if self._rests else self._refined(before.models, halves, before.wanted)
         after = replace(before, halves=halves, refinements=len(agreed.history) + 1)
         # Without a new partition the old one stays, and so does what its numbers mean.
@@ -296,7 +352,7 @@ class AtWork:
         return self.workspace.peer < len(resting) and bool(resting[self.workspace.peer])
 
     def conclude(self, rng: np.random.Generator) -> Arrays:
-        """Return what this peer has in the end; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
+        """Return what this peer has in the end; see :func:`p2pclust.protocols.models.fedcref_note.concluded`.
 
         A peer that missed the last refinement partitions its rows now: the models of the communities are part of the result.
         """
@@ -328,7 +384,7 @@ class AtWork:
         groups = {group: digest for group in range(agreed.n_groups) if (digest := agreed.group_model(group))}
         if not groups:
             return None
-        by_own = self.errors_of_all([models[q] for q in own]) if paper else unseen_errors(self, halves)
+        by_own = self.errors_of_all([models[q] for q in own]) if paper else self.unseen_errors(halves)
         if not paper and agreed.refinement == 0:
             by_groups = self._typical_errors(list(groups))
         else:

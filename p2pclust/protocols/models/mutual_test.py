@@ -55,6 +55,14 @@ NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
 Floats = NDArray[np.float64]
 
 
+def percent(where: str, value: float) -> float:
+    """Return a share in percent, above 0, or raise UsageError."""
+    share = checks.real(where, value, above=0.0)
+    if share > 100:
+        raise UsageError(f"{where} = {share:g}: expected percent, at most 100")
+    return share
+
+
 def passes(
     errors: ArrayLike,
     own: int,
@@ -78,9 +86,7 @@ def passes(
     >>> passes(errors, 0, [False, True, True]).tolist()
     [False, True, False]
     """
-    alpha = checks.real("alpha", alpha, above=0.0)
-    if alpha > 100:
-        raise UsageError(f"alpha = {alpha:g}: expected percent, at most 100")
+    alpha = percent("alpha", alpha)
     theta = checks.real("theta", theta, least=0.0)
     checks.one_of("normalisation", normalisation, NORMALISATIONS)
     table = np.asarray(errors, dtype=np.float64)

@@ -224,7 +224,6 @@ class UIFCAProtocol(Labelling):
         return ""
 
     def conclude(self, state: State, local: Local) -> Arrays:
-        """Label each row by its likeliest model."""
         labels = self.labels(state["models"], self._rows(state, local))
         labels.setflags(write=False)  # handed over, and not copied
         return Arrays(labels=labels)
@@ -238,8 +237,7 @@ class UIFCAProtocol(Labelling):
     def _rows(self, state: State, local: Local) -> Floats32:
         """Return the peer's rows in working coordinates, prepared once."""
         key = ("uifca rows", state["origin"].tobytes(), state["scale"].tobytes())
-        found: Floats32 = local.once(key, lambda: working_rows(local.X, state["origin"], state["scale"]))
-        return found
+        return local.once(key, lambda: working_rows(local.X, state["origin"], state["scale"]))
 
     def _assigned(self, state: State, local: Local) -> Labels:
         """Return each row's cluster in this cluster round: a function of the state, though it is remembered."""
@@ -252,7 +250,7 @@ class UIFCAProtocol(Labelling):
         digest.update(repr((self.architecture(rows.shape[1]), self.device)).encode())
         digest.update(state["origin"].tobytes() + state["scale"].tobytes())
         # Only the last one: there is a new one in every cluster round.
-        last: dict[bytes, Labels] = local.once("uifca assignment", dict)
+        last = local.once("uifca assignment", dict[bytes, Labels])
         if digest.digest() not in last:
             labels = self.labels(state["assigning"], rows)
             last.clear()

@@ -53,11 +53,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step, nearest
+from p2pclust.clustering import Points, lloyd_step
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot
+from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot, nearest_labels
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
@@ -167,7 +167,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     @property
     def mu_squared(self) -> float:
-        """What all rounds together take of a privacy budget: the square of mu."""
         counts, sums = self.variances
         each = float(_ONE) ** 2 * (1.0 / (counts - ROUNDING) + len(self.lo) / (sums - ROUNDING))
         return self.most_totals * each
@@ -196,7 +195,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
         return ""
 
     def open(self, state: State, rng: np.random.Generator) -> State:
-        """Take over the first centers, or spread them over the declared bounds."""
         known = "origin" in state and "lo" in state and "hi" in state
         if not known or [state["lo"].tolist(), state["hi"].tolist()] != [list(self.lo), list(self.hi)]:
             raise UsageError(f"{self.id}: put range, with the same declared bounds, and scaling before it")
@@ -283,10 +281,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
             return "another number of columns than its bounds have"
         return ""
 
-    def conclude(self, state: State, local: Local) -> Arrays:
-        labels = nearest(local.points(state), state["centers"])
-        labels.setflags(write=False)  # handed over, and not copied
-        return Arrays(labels=labels)
+    conclude = nearest_labels
 
     def pooled_step(self, points: Points, centers: Floats) -> Floats:
         return lloyd_step(points, centers)

@@ -14,9 +14,8 @@ from p2pclust import LosslessCMeans, LosslessFuzzyCMeans
 from p2pclust.errors import UsageError, WireError
 from p2pclust.jobs.request import JobRequest
 from p2pclust.peer.core.treatment import Treatment
-from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.centers.llf_cm import LosslessCMeansProtocol
-from p2pclust.protocols.centers.robust import limited, robust_sums
+from p2pclust.protocols.centers.robust import limited, limited_peers, robust_sums
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.arrays import Arrays
 from p2pclust.protocols.engine.compose import cluster_job

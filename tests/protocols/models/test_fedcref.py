@@ -28,10 +28,9 @@ from p2pclust.protocols.models import affinity, mutual_test
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_end import without_gaps
 from p2pclust.protocols.models.fedcref_errors import KnownErrors
-from p2pclust.protocols.models.fedcref_note import Partition
-from p2pclust.protocols.models.stability import agreement
+from p2pclust.protocols.models.fedcref_note import Partition, without_gaps
+from p2pclust.protocols.models.refinement import agreement
 
 pytest.importorskip("torch", reason="autoencoders need torch: pip install 'p2pclust[models]'")
 

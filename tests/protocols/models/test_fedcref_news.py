@@ -7,8 +7,7 @@ import numpy as np
 from p2pclust.protocols.engine.job import Job, Stage
 from p2pclust.protocols.engine.workspace import Run
 from p2pclust.protocols.models.association import Association
-from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_news import model_bytes, news
+from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed, model_bytes, news
 
 # Peers 0, 1 and 3 entered 2, 1 and 2 clusters; peer 2 was away.
 BEFORE = Agreed("verdicts", iteration=1, counts=np.array([2, 1, 0, 2]), rows=np.full(5, 20))

@@ -10,8 +10,14 @@ from communities import hand
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.compose import cluster_job
-from p2pclust.protocols.models.fedcref_pace import LEAST_STEPS, MANY_ROWS, Pace, usual_pace
-from p2pclust.protocols.models.fedcref_parameters import PACED, FedCRefParameters
+from p2pclust.protocols.models.fedcref_parameters import (
+    LEAST_STEPS,
+    MANY_ROWS,
+    PACED,
+    FedCRefParameters,
+    Pace,
+    usual_pace,
+)
 
 AUTO = dict.fromkeys(PACED, "auto")
 

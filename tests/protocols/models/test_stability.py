@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import DataError
 from p2pclust.metrics import accuracy
-from p2pclust.protocols.models.stability import agreement, associations_stable, stop_reason
+from p2pclust.protocols.models.refinement import agreement, associations_stable, stop_reason
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))

@@ -26,7 +26,7 @@ from p2pclust.protocols.engine.random_streams import dirt
 from p2pclust.protocols.models.association import Association
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import HISTORY, Agreed
-from p2pclust.protocols.models.fedcref_end import own_clusters_of, without_gaps
+from p2pclust.protocols.models.fedcref_note import own_clusters_of, without_gaps
 
 Ints = NDArray[np.int64]
 
