@@ -43,7 +43,6 @@ _SEEDINGS = 10
 class CarefulSeeding(FirstCenters):
     """First centers from candidates of all peers, in one round.
 
-    - `n_clusters`, `init`: see :class:`FirstCenters`.
     - `n_init`: how many sets of first centers: the candidates are clustered so often.
     """
 

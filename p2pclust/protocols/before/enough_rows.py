@@ -75,7 +75,7 @@ class EnoughRows(Additive):
         if rows >= needed:
             return ""
         if needed == self.n_clusters:
-            return f"{needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
+            return checks.too_few_rows(needed, rows)
         who = "a group of peers holds" if self.one_by_one else "all peers together hold"
         return (
             f"privacy gate: {who} {rows} rows, and with fewer than {needed} the totals of "

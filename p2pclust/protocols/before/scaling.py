@@ -103,19 +103,17 @@ class Range(Protocol):
         return Arrays(lo=lo, hi=hi, rows=np.int64(min(local.n_samples, self.rows_needed)))
 
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        left_out = {}
-        sound = []
+        left_out, sound = {}, []
         for peer, part in contributions:
-            if part["lo"].shape != part["hi"].shape or part["lo"].size == 0 or not _is_range(part["lo"], part["hi"]):
-                left_out[peer] = "failed: its range is malformed"
+            lo, hi = part["lo"], part["hi"]
+            if lo.shape == hi.shape and lo.size and ((lo >= -LARGEST) & (lo <= hi) & (hi <= LARGEST)).all():
+                sound.append((peer, lo.size))
             else:
-                sound.append((peer, part["lo"].size))
+                left_out[peer] = "failed: its range is malformed"
         # most_common() lists equal counts in order of first appearance, and contributions come in roster order.
         columns = Counter(size for _, size in sound).most_common(1)[0][0] if sound else 0
-        left_out.update(
-            {peer: f"has {size} columns where the fleet has {columns}" for peer, size in sound if size != columns}
-        )
-        return left_out
+        odd = {peer: f"has {size} columns where the fleet has {columns}" for peer, size in sound if size != columns}
+        return left_out | odd
 
     def combine(self, state: State, contributions: Any) -> State:
         return Arrays(
@@ -126,10 +124,7 @@ class Range(Protocol):
         )
 
     def objection(self, state: State) -> str:
-        rows = int(state["rows"])
-        if rows < self.rows_needed:
-            return f"{self.rows_needed} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
-        return ""
+        return checks.too_few_rows(self.rows_needed, int(state["rows"]))
 
 
 @dataclass(frozen=True)
@@ -191,11 +186,9 @@ class ZScoreScaling(Additive):
         deviations = (local.X - state["origin"]) / state["unit"]
         if state["moments"] > 0:
             deviations *= deviations
-        if local.weights is not None:
-            return Arrays(
-                count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0)
-            )
-        return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
+        if local.weights is None:
+            return Arrays(count=float(local.n_samples), sums=deviations.sum(axis=0))
+        return Arrays(count=float(local.weights.sum()), sums=(local.weights[:, np.newaxis] * deviations).sum(axis=0))
 
     def combine(self, state: State, total: Any) -> State:
         means = total["sums"] / total["count"]
@@ -222,7 +215,3 @@ def _ranges(stage: str, state: State) -> tuple[NDArray[np.float64], NDArray[np.f
     if "lo" not in state or "hi" not in state:
         raise UsageError(f"{stage}: put a range stage before it")
     return state["lo"], state["hi"]
-
-
-def _is_range(lo: NDArray[np.float64], hi: NDArray[np.float64]) -> bool:
-    return bool((lo <= hi).all() and (np.abs(lo) <= LARGEST).all() and (np.abs(hi) <= LARGEST).all())

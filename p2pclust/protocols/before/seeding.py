@@ -77,7 +77,6 @@ class FirstCenters(Protocol):
 class Seeding(FirstCenters):
     """First centers.
 
-    - `n_clusters`: see :class:`FirstCenters`.
     - `init` {"k-means++", "random", "uniform", "given"}
     - `centers`: with ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
     - `n_init`: how many sets of first centers; given ones are one set.

@@ -43,7 +43,6 @@ from p2pclust.protocols.engine.privacy import blurred, propose_gate
 class SharedSeeding(FirstCenters):
     """First centers by k-means++ over all peers, one round for each.
 
-    - `n_clusters`, `init`: see :class:`FirstCenters`.
     - `neighbours`: of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many
       averages half of its rows. 1 sends the row itself.
     """

@@ -56,7 +56,6 @@ _AS_WIDE = 0.99
 class SplitMerge(FirstCenters, Additive):
     """First centers by splitting and merging.
 
-    - `n_clusters`, `init`: see :class:`FirstCenters`.
     - `n_init`: how many sets of first centers: the cheapest different results of the twenty tries, then cells that
       k-means++ picks.
     - `min_rows`: a cell with fewer rows of a peer is sent as zeros; 1 sends everything.

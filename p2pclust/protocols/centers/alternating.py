@@ -102,7 +102,6 @@ class Iterated(Clustering):
 class Fuzzy(Iterated):
     """Rounds in which a row belongs to every cluster to some degree.
 
-    - `n_clusters`, `tol`, `max_rounds`: see :class:`Iterated`.
     - `fuzzifier`: the papers' m or lambda, above 1.
     - `privacy_gate`: abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or
       fewer, see :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
@@ -131,6 +130,11 @@ class Fuzzy(Iterated):
 def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
     """Return the Frobenius norm of the difference."""
     return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
+
+
+def diagonal(state: State) -> float:
+    """Return the unit of sums of squared distances: the squared length of the units' diagonal."""
+    return float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))
 
 
 def means_or(
@@ -180,6 +184,9 @@ class Alternating(Iterated, Additive, SideBySide):
     """
 
     after: ClassVar[tuple[str, ...]] = ("objective",)
+    #: The array of a contribution with the weights of the clusters, and the numbers beside it and the sums.
+    masses: ClassVar[str] = "weights"
+    numbers: ClassVar[tuple[str, ...]] = ("rows",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
 
     accelerate: bool = False
@@ -218,7 +225,7 @@ class Alternating(Iterated, Additive, SideBySide):
         return ANY_NUMBER
 
     def implausible(self, state: State, peers: tuple[int, ...], part: Arrays) -> str:
-        weights, sums = np.asarray(part[next(iter(part))]), np.asarray(part["sums"])
+        weights, sums = np.asarray(part[self.masses]), np.asarray(part["sums"])
         if (weights < 0).any():
             return "a cluster has a negative weight"
         most = len(peers)
@@ -238,11 +245,10 @@ class Alternating(Iterated, Additive, SideBySide):
 
     def combine_each(self, state: State, parts: Mapping[tuple[int, ...], Arrays]) -> State:
         each = list(parts.values())
-        name = next(iter(each[0]))  # the weights, or counts, of each cluster
-        weights, sums = (np.stack([np.asarray(part[one]) for part in each]) for one in (name, "sums"))
+        weights, sums = (np.stack([np.asarray(part[name]) for part in each]) for name in (self.masses, "sums"))
         found_w, found_s, held = robust_totals(weights, sums, self.max_weight, self.robust)
         total = {one: np.sum([part[one] for part in each], axis=0) for one in each[0]}
-        stepped = self.combine(state, Arrays({**total, name: found_w, "sums": found_s}))
+        stepped = self.combine(state, Arrays({**total, self.masses: found_w, "sums": found_s}))
         limited = tuple(peer for peers, one in zip(parts, held.tolist(), strict=True) if one for peer in peers)
         rows = {
             peer: self.rows_behind(state, part) if len(peers) == 1 else ANY_NUMBER
@@ -289,34 +295,38 @@ class Alternating(Iterated, Additive, SideBySide):
             return np.asarray(state["centers"][np.newaxis], dtype=np.float64)
         return np.asarray(state["starts"][self.running(state)], dtype=np.float64)
 
-    def stacked(self, parts: Sequence[Arrays]) -> dict[str, NDArray[Any]]:
-        """Return the arrays of each start as one contribution: as they are if there is one start, else stacked."""
-        if self.n_init == 1:
-            return dict(parts[0])
-        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-
-    def of_each(self, state: State, **shapes: tuple[int, ...]) -> dict[str, Slot]:
-        """Return the slots of arrays with such a shape for each start; see :meth:`stacked`."""
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        C, F = state["centers"].shape
         ahead = () if self.n_init == 1 else (len(self.running(state)),)
-        return {name: Slot((*ahead, *shape)) for name, shape in shapes.items()}
+        slots = {self.masses: Slot((*ahead, C)), "sums": Slot((*ahead, C, F)), **dict.fromkeys(self.numbers, Slot(()))}
+        return slots | {"objective": Slot(())} if self.accelerate else slots
+
+    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
+        units: dict[str, Any] = {self.masses: 1.0, "sums": state["unit"], **dict.fromkeys(self.numbers, 1.0)}
+        return units | {"objective": diagonal(state)} if self.accelerate else units
+
+    def contribution(
+        self, state: State, local: Local, starts: Sequence[tuple[Any, Any]], fuzzifier: float | None = None,
+        **numbers: float,
+    ) -> Arrays:  # fmt: skip
+        """Return all that a peer reveals, from the weights and sums of each start that still moves.
+
+        Of its number of rows no more than the number of clusters: that is enough to see whether there are fewer rows than
+        clusters, and the privacy argument for LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to
+        the others. With `max_weight` or `robust`, what its weights say of that number is in the state (the claims).
+        """
+        masses, sums = starts[0] if self.n_init == 1 else map(np.stack, zip(*starts, strict=True))
+        numbers = {"rows": float(min(local.n_samples, self.n_clusters)), **numbers}
+        if self.accelerate:
+            numbers["objective"] = objective(local.points(state), state["centers"], fuzzifier, local.weights)
+        return Arrays({self.masses: masses, "sums": sums, **numbers})
 
     def objection(self, state: State) -> str:
-        rows = int(state["rows"])
-        if rows < self.n_clusters:
-            return f"{self.n_clusters} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
-        return ""
+        return checks.too_few_rows(self.n_clusters, int(state["rows"]))
 
-    def rows_of(self, local: Local) -> int:
-        """Return the number of rows, but never more than the number of clusters.
-
-        Enough to see whether there are fewer rows than clusters. No more is revealed, because the privacy argument for
-        LLF-FCM (IV-B of [1]) rests on the number of a peer's rows being unknown to the others. With `max_weight` or
-        `robust`, what its weights say of that number is in the state (see ``claims``).
-        """
-        return int(min(local.n_samples, self.n_clusters))
-
-    def step(self, state: State, total: Any, *, weights: NDArray[np.float64], suppressed: int) -> State:
+    def combine(self, state: State, total: Any) -> State:
         """Return the state with the next centers, of each start that still moves."""
+        weights, suppressed = total[self.masses], int(total.get("suppressed", 0))
         state = state.replace(rows=np.int64(total["rows"]))
         if self.n_init > 1:
             return self._all_stepped(state, total["sums"], weights, suppressed)
@@ -342,22 +352,6 @@ class Alternating(Iterated, Additive, SideBySide):
             shifts=np.append(state["shifts"], moves.max()),
             suppressed=state["suppressed"] + np.int64(suppressed),
         )
-
-    def share_of_objective(self, local: Local, state: State, fuzzifier: float | None) -> dict[str, float]:
-        """Return what an accelerated round adds to a contribution: the objective over this peer's rows."""
-        if not self.accelerate:
-            return {}
-        return {"objective": objective(local.points(state), state["centers"], fuzzifier, local.weights)}
-
-    def more_expected(self) -> dict[str, Slot]:
-        """Return the slots of :meth:`share_of_objective`."""
-        return {"objective": Slot(())} if self.accelerate else {}
-
-    def more_units(self, state: State) -> dict[str, float]:
-        """Return its unit: squared distances are counted in the squared length of the units' diagonal."""
-        if not self.accelerate:
-            return {}
-        return {"objective": float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))}
 
     def _relaxed(self, state: State, plain: NDArray[np.float64], cost: float, suppressed: int) -> State:
         """Go beyond the plain step from these centers, or take back what led to them.

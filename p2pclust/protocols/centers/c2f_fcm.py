@@ -30,10 +30,7 @@ from p2pclust.protocols.engine.local import Local
 
 @dataclass(frozen=True)
 class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
-    """C2F-FCM: fuzzy c-means at each peer; the local centers are clustered by k-means.
-
-    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `local_iterations`, `privacy_gate`: see :class:`LocalFuzzy`.
-    """
+    """C2F-FCM: fuzzy c-means at each peer; the local centers are clustered by k-means."""
 
     id: ClassVar[str] = "c2f-fcm"
     reveals: ClassVar[str] = (

@@ -49,7 +49,6 @@ _SEEDINGS = 10
 class LocalFuzzy(Fuzzy):
     """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found.
 
-    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`.
     - `local_iterations`: steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most
       1000.
     """
@@ -95,7 +94,6 @@ class LocalFuzzy(Fuzzy):
 class FFCMProtocol(LocalFuzzy):
     """FFCM (avg_1, avg_2): fuzzy c-means at each peer; the local centers are averaged or clustered.
 
-    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `local_iterations`, `privacy_gate`: see :class:`LocalFuzzy`.
     - `averaging` {"weighted", "kmeans"}: the paper's avg_1 (weighted mean of the local centers with the same number) or
       avg_2 (k-means of all local centers).
     - `support` {"u^m", "u"}: for avg_1: what a local center's weight sums.

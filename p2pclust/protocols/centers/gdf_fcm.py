@@ -46,7 +46,6 @@ _FAR_RANGES = 2.0
 class GradientFuzzyCMeansProtocol(Fuzzy, Additive):
     """GDF-FCM: fuzzy c-means by gradient descent.
 
-    - `n_clusters`, `tol`, `max_rounds`, `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`.
     - `learning_rate`: the papers' alpha. Its right size falls with the number of rows of the largest peers.
     - `local_iterations`: after how many local alternations of memberships and centers the gradient is taken; 1 takes it
       at the global centers.

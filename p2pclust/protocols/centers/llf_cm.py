@@ -14,15 +14,15 @@ Departures, and why
   ``suppress_singletons=False`` restores the equality, at the price of revealing such rows.
 - Line 14 sends sums and counts only; here a peer also sends how many clusters it suppressed, and its number of rows up
   to the number of clusters: a job with fewer rows than clusters fails and says so.
-- A cluster that no peer reports keeps its center; see ``Alternating.step``.
+- A cluster that no peer reports keeps its center; see ``means_or``.
+- Line 15, the mean of each cluster over all peers (Eq. 5), is ``Alternating.combine``.
 - Each peer's sums are rounded once, to a grid, so that their total does not depend on the order; see ``fixed_point``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot, always
+from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.local import Local
 
 
@@ -40,7 +40,6 @@ from p2pclust.protocols.engine.local import Local
 class LosslessCMeansProtocol(Alternating):
     """LLF-CM (Algorithm 1): k-means, equal to pooled k-means.
 
-    - `n_clusters`, `tol`, `max_rounds`, `accelerate`, `n_init`: see :class:`Alternating`.
     - `suppress_singletons`: send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is
       that of one row.
     """
@@ -52,6 +51,8 @@ class LosslessCMeansProtocol(Alternating):
         "each cluster. With n_init starts, all of that for each"
     )
     pooled_name: ClassVar[str] = "k-means"
+    masses: ClassVar[str] = "counts"
+    numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
     suppress_singletons: bool = True
 
@@ -66,26 +67,16 @@ class LosslessCMeansProtocol(Alternating):
     def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         return lloyd_step(points, centers)
 
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        C, F = state["centers"].shape
-        slots = {**self.of_each(state, counts=(C,), sums=(C, F)), "rows": Slot(()), "suppressed": Slot(())}
-        return {**slots, **self.more_expected()}
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"counts": 1.0, "sums": state["unit"], "rows": 1.0, "suppressed": 1.0, **self.more_units(state)}
-
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
-        parts = [self._sums(local, local.points(state), centers) for centers in self.moving_starts(state)]
-        # Line 14, and two numbers more: all that this peer reveals.
-        return Arrays(
-            **self.stacked([sums for sums, _ in parts]),
-            rows=float(self.rows_of(local)),
-            suppressed=float(sum(suppressed for _, suppressed in parts)),
-            **self.share_of_objective(local, state, None),
-        )
+        found = [self._sums(local, local.points(state), centers) for centers in self.moving_starts(state)]
+        # Line 14, and two numbers more.
+        starts, suppressed = [(counts, sums) for counts, sums, _ in found], sum(few for *_, few in found)
+        return self.contribution(state, local, starts, suppressed=float(suppressed))
 
-    def _sums(self, local: Local, points: Points, centers: NDArray[np.float64]) -> tuple[Arrays, int]:
-        """Return what a peer reveals for one start, and how many clusters it suppressed."""
+    def _sums(
+        self, local: Local, points: Points, centers: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+        """Return the counts and sums that a peer reveals for one start, and how many clusters it suppressed."""
         # Line 5: assign each row to its nearest center. Lines 7 and 9: count and sum each cluster's rows (Eq. 3).
         sums, masses, counts = weighted_sums_and_counts(points, centers, local.weights)
         suppressed = 0
@@ -95,13 +86,9 @@ class LosslessCMeansProtocol(Alternating):
             suppressed = int(np.count_nonzero(few))
             sums = np.where(few[:, np.newaxis], 0.0, sums)
             masses = np.where(few, 0.0, masses)
-        return Arrays(counts=masses, sums=sums), suppressed
+        return masses, sums, suppressed
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # Rows of suppressed clusters are not counted.
         counts = np.asarray(part["counts"]).sum(axis=-1)
         return float(counts.max()), ANY_NUMBER[1] if part["suppressed"] > 0 else float(counts.min())
-
-    def combine(self, state: State, total: Any) -> State:
-        # Line 15: the mean of each cluster over all peers (Eq. 5).
-        return self.step(state, total, weights=total["counts"], suppressed=int(total["suppressed"]))

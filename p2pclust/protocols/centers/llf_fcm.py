@@ -20,14 +20,13 @@ Departures, and why
 - Line 6 sends weights and sums only; here a peer also sends its number of rows, up to the number of clusters: a job
   with fewer rows than clusters fails and says so.
 - Each peer's weights and sums are rounded once, to a grid, so that their total does not depend on the order; see
-  ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``Alternating.step``), and
+  ``fixed_point``. A cluster whose total weight is zero on this grid keeps its center (see ``means_or``), and
   one whose total weight is near the grid's spacing is counted as coarse.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,7 +37,7 @@ from p2pclust.clustering import fuzzy_sums
 from p2pclust.protocols.centers.alternating import Alternating, Fuzzy
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot, always
+from p2pclust.protocols.engine.base import always
 from p2pclust.protocols.engine.fixed_point import grid
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import size_gate
@@ -78,7 +77,6 @@ def count_coarse(weights: NDArray[np.float64], limbs: int) -> np.int64:
 class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
     """LLF-FCM (Federated FCM, Algorithms 1 and 2): fuzzy c-means, equal to pooled fuzzy c-means.
 
-    - `n_clusters`, `tol`, `max_rounds`, `accelerate`, `n_init`: see :class:`Alternating`.
     - `fuzzifier`, `privacy_gate`: see :class:`Fuzzy`; with several starts, that many times as many rows are needed.
 
     The state's ``coarse`` counts the centers whose total weight in the last round was below 2**34 steps of the grid,
@@ -109,13 +107,6 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
             "no count of coarse centers for each start" if self.n_init > 1 and "start_coarse" not in state else ""
         )
 
-    def expects(self, state: State) -> Mapping[str, Slot]:
-        C, F = state["centers"].shape
-        return {**self.of_each(state, weights=(C,), sums=(C, F)), "rows": Slot(()), **self.more_expected()}
-
-    def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, **self.more_units(state)}
-
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if self.privacy_gate:
             # Section 4.2
@@ -123,10 +114,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         # Algorithm 1, line 5; Algorithm 2: u_c = sum_j mu_cj^m and ws_c = sum_j mu_cj^m x_j.
         points = local.points(state)
         found = [fuzzy_sums(points, centers, self.fuzzifier, local.weights) for centers in self.moving_starts(state)]
-        parts = self.stacked([Arrays(weights=weights, sums=sums) for weights, sums in found])
-        more = self.share_of_objective(local, state, self.fuzzifier)
-        # Line 6, and the number of rows up to C: all that this peer reveals.
-        return Arrays(**parts, rows=float(self.rows_of(local)), **more)
+        return self.contribution(state, local, found, self.fuzzifier)  # line 6, and the number of rows up to C
 
     def rows_behind(self, state: State, part: Arrays) -> Rows:
         # A row adds at least C^(1-m) to the weights, where it belongs to all clusters alike, and at most 1.
@@ -136,9 +124,7 @@ class LosslessFuzzyCMeansProtocol(Fuzzy, Alternating):
         return float(weights.max()) * (1 - _ROUNDING), min(float(most) * (1 + _ROUNDING), ANY_NUMBER[1])
 
     def combine(self, state: State, total: Any) -> State:
-        # Line 7: Eq. 3.
-        weights = total["weights"]
-        stepped = self.step(state, total, weights=weights, suppressed=0)
+        stepped, weights = super().combine(state, total), total["weights"]  # line 7: Eq. 3
         if self.n_init == 1:
             return stepped.replace(coarse=count_coarse(weights, self.limbs))
         each = np.array(state["start_coarse"])

@@ -7,7 +7,6 @@ fewer distinct ones than clusters. The centers that are then missing are taken f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,12 +115,11 @@ def bad_centers(
         centers = part["centers"]
         if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
             bad[peer] = "failed: it sends no centers"
-        elif weights and not _are_weights(part[weights], len(centers), least):
+        elif weights and (
+            part[weights].shape != (len(centers),)
+            or not ((part[weights] >= least) & (part[weights] <= _MAX_WEIGHT)).all()
+        ):
             bad[peer] = f"failed: its {weights} are malformed"
         elif "suppressed" in part and not 0 <= int(part["suppressed"]) <= most:
             bad[peer] = "failed: it suppressed an impossible number of clusters"
     return bad
-
-
-def _are_weights(values: NDArray[Any], n_centers: int, least: int) -> bool:
-    return values.shape == (n_centers,) and bool(((values >= least) & (values <= _MAX_WEIGHT)).all())

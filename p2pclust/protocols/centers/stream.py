@@ -37,13 +37,13 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import fuzzy_sums, objective
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.alternating import Fuzzy, means_or
+from p2pclust.protocols.centers.alternating import Fuzzy, diagonal, means_or
 from p2pclust.protocols.centers.drift import UNKNOWN, compared, is_first, rounds_of
 from p2pclust.protocols.centers.llf_fcm import count_coarse, fuzzy_limbs
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, OpeningStage, Slot
-from p2pclust.protocols.engine.fixed_point import is_unit, power_of_two_above
+from p2pclust.protocols.engine.fixed_point import is_unit
 from p2pclust.protocols.engine.local import LARGEST, Local
 from p2pclust.protocols.engine.privacy import size_gate
 
@@ -110,9 +110,7 @@ class StreamFuzzyCMeansProtocol(Fuzzy, Additive):
         return {"weights": Slot((C,)), "sums": Slot((C, F)), "rows": Slot(()), "objective": Slot(())}
 
     def units(self, state: State) -> Mapping[str, NDArray[Any] | float]:
-        # Squared distances are counted in the squared length of the units' diagonal.
-        diagonal = float(power_of_two_above(np.array(np.sum(state["unit"] ** 2))))
-        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, "objective": diagonal}
+        return {"weights": 1.0, "sums": state["unit"], "rows": 1.0, "objective": diagonal(state)}
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         batch = batch_of(local, int(state["batch"]), self.n_batches)
@@ -169,7 +167,7 @@ class Warm(OpeningStage):
 
     - `origin`, `scale`, `unit`: the working coordinates of that job, and its grid.
     - `centers`: in working coordinates.
-    - `cost`: all as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
+    - `past_weights`, `past_sums`, `cost`: as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
 
     >>> ones, zeros = [1.0], [[0.0], [9.0]]
     >>> Warm(origin=ones, scale=ones, unit=ones, centers=zeros, past_weights=[4, 4], past_sums=zeros, cost=0.1).cost

@@ -285,10 +285,7 @@ class CrispVertical(VerticalClustering):
 
 @dataclass(frozen=True)
 class VerticalCMeansProtocol(CrispVertical, _OfOwners):
-    """Vertical LLF-CM (Algorithm 4): k-means over peers that hold different columns of the same rows.
-
-    - `n_clusters`, `tol`, `max_rounds`, `scaling`, `transfer`: see :class:`VerticalClustering`.
-    """
+    """Vertical LLF-CM (Algorithm 4): k-means over peers that hold different columns of the same rows."""
 
     id: ClassVar[str] = "vertical-cm"
     reveals: ClassVar[str] = (
@@ -341,7 +338,6 @@ class FuzzyVertical(VerticalClustering):
 class VerticalFuzzyCMeansProtocol(FuzzyVertical, _OfOwners):
     """Vertical LLF-FCM (Algorithm 4): fuzzy c-means over peers that hold different columns of the same rows.
 
-    - `n_clusters`, `tol`, `max_rounds`, `scaling`, `transfer`: see :class:`VerticalClustering`.
     - `fuzzifier`: the paper's lambda, above 1.
     """
 

@@ -95,6 +95,13 @@ def bounds(where: str, lo: Sequence[float], hi: Sequence[float]) -> None:
             raise UsageError(f"{where}: column {column}: [{low:g}, {high:g}] is not a range")
 
 
+def too_few_rows(n_clusters: int, rows: int) -> str:
+    """Say that there are fewer rows than clusters, or return an empty string."""
+    if rows >= n_clusters:
+        return ""
+    return f"{n_clusters} clusters were asked for, but the peers hold {rows} rows: ask for at most {rows}"
+
+
 def by_name(**checks: Check) -> Mapping[str, Check]:
     """Return the checks of some parameters, for ``Protocol.allowed``."""
     return checks

@@ -226,8 +226,10 @@ def advance(
         arrays, contributors, left_out = _combined(job, protocol, state, contributions, n_peers, memory)
         # Only now: a caller that reads the contributions lazily may have found a malformed one, and named its peer.
         abstained = {**abstained, **left_out}
-        if flaw := _too_little_noise(protocol, contributors, n_peers):
-            return replace(state, status="failed", reason=flaw)
+        least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 1
+        if 0 < len(contributors) < least:  # fewer peers added noise than its privacy counts on
+            few = f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
+            return replace(state, status="failed", reason=few)
         after = stages.closed(job, state, arrays, contributors, abstained, n_peers, forgot=forgot)
     if after.status != "running" or after.stage != state.stage:
         memory.value = None
@@ -409,14 +411,6 @@ def floats_of(protocol: Additive, state: State, contribution: Contribution) -> A
     """Return the floats that the limbs of a contribution, or of a total, stand for."""
     limbs = {name: np.array(own) for name, own in contribution.items()}
     return Arrays(dequantise_all(limbs, protocol.units(state)))
-
-
-def _too_little_noise(protocol: Protocol, contributors: tuple[int, ...], n_peers: int) -> str:
-    """Return why a total must not be used, or an empty string: fewer peers added noise than its privacy counts on."""
-    least = protocol.least_contributors(n_peers) if isinstance(protocol, Additive) else 1
-    if not contributors or len(contributors) >= least:
-        return ""
-    return f"{protocol.id}: {len(contributors)} peers contributed, and the noise of {least} is needed"
 
 
 def _refuse_infinite(raw: Contribution) -> None:

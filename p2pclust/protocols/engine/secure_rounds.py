@@ -245,20 +245,15 @@ def _sound(
 ) -> tuple[dict[int, KeyEntry], dict[int, str]]:  # fmt: skip
     """Return the answers that may be true and are signed, and the peers of the others, with reasons."""
     sound, unsound = {}, {}
+    known = 0 if unsettled is None else unsettled.asked
     for index, answer in sorted(answers.items()):
         if flaw_ := KeyList((answer,)).flaw(terms.keys, terms.job_id, digest):
             unsound[index] = f"malformed: {flaw_}"
-        elif _impossible(answer, terms, unsettled):
+        elif (answer.taken or 0) & ~known or any(one.bit_length() > terms.n_peers for one in answer.sets):
             unsound[index] = "malformed: it reports a set of peers that were not asked"
         else:
             sound[index] = answer
     return sound, unsound
-
-
-def _impossible(entry: KeyEntry, terms: Terms, unsettled: Unsettled | None) -> bool:
-    """Return whether an entry reports a set that cannot have been revealed."""
-    asked = 0 if unsettled is None else unsettled.asked
-    return bool((entry.taken or 0) & ~asked) or any(one.bit_length() > terms.n_peers for one in entry.sets)
 
 
 def _listed(
@@ -271,7 +266,9 @@ def _listed(
     entries = tuple(sound[index] for index in sorted(sound) if not silent >> index & 1)
     groups, others = groups_in(job, state, before), tuple(one for one in sound.values() if silent >> one.index & 1)
     part = _settled(before, entries, terms.secure, groups, others)
-    columns = part.columns or _agreed_columns(entries)
+    # The most frequent number of columns; of equally frequent ones, that of the peer of lowest index.
+    counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
+    columns = part.columns or (counts[0][0] if counts else 0)
     able = 0
     for entry in entries:
         absent[entry.index] = before.absent.get(entry.index) or entry.refusal
@@ -346,11 +343,8 @@ def answers_flaw(part: Secured, secure: SecureSums) -> str:
     u = part.unsettled
     if u is None or u.asked in part.unknown or any(not one & ~u.asked for one in part.revealed):
         return ""
-    return (
-        ""
-        if settles(part.entries, u, secure)
-        else "too few keepers say that nothing was revealed in the context before"
-    )
+    settled = settles(part.entries, u, secure)
+    return "" if settled else "too few keepers say that nothing was revealed in the context before"
 
 
 def unnamed(part: Secured, sets: Iterable[int]) -> tuple[int, ...]:
@@ -369,12 +363,6 @@ def _with(sets: tuple[int, ...], *more: int) -> tuple[int, ...]:
 def _fits(job: Job, entry: KeyEntry, columns: int) -> bool:
     """Return whether a peer's number of columns is that of the fleet; where peers hold columns, whether it has any."""
     return entry.columns > 0 if job.by_columns else entry.columns == columns
-
-
-def _agreed_columns(entries: Sequence[KeyEntry]) -> int:
-    """Return the most frequent number of columns; of equally frequent ones, that of the peer of lowest index."""
-    counts = Counter(entry.columns for entry in entries if entry.columns).most_common(1)
-    return counts[0][0] if counts else 0
 
 
 def _refuse_too_few(entries: Sequence[KeyEntry], able: int, terms: Terms, maker: Maker, least: int) -> None:
@@ -437,8 +425,7 @@ def closed(
         return replace(after, secured=_without_keys(part))
     if after.stage == state.stage:
         return replace(after, secured=part)
-    asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns))
-    asked, able = 0, asked
+    able, asked = as_mask(entry.index for entry in part.entries if _fits(job, entry, part.columns)), 0
     for one in parted(able, groups_in(job, after, part)):
         asked |= one if one.bit_count() >= terms.secure.cohort else 0
     absent = {peer: why for peer, why in part.absent.items() if not asked >> peer & 1}

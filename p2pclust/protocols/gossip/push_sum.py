@@ -98,14 +98,12 @@ class GossipLinks:
         """Return what part of each neighbour's mass, and of its own, this peer takes, in the order of peers."""
         if self.mixing == "push-sum":
             return {other: 1.0 / (len(self.near[other]) + 1) for other in sorted((*self.near[peer], peer))}
-        given = {other: self._over_link(peer, other) for other in self.near[peer]}
+        degree = len(self.near[peer])
+        given = {other: 1.0 / (1 + max(degree, len(self.near[other]))) for other in self.near[peer]}
         kept = 1.0
         for part in given.values():
             kept -= part
         return {other: given.get(other, kept) for other in sorted((*self.near[peer], peer))}
-
-    def _over_link(self, peer: int, other: int) -> float:
-        return 1.0 / (1 + max(len(self.near[peer]), len(self.near[other])))
 
     def part(self, peer: int) -> tuple[int, ...]:
         """Return the members that this one reaches, itself among them, sorted."""
