@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,9 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.engine.runner import Workspaces, _run_child
+from p2pclust.protocols.engine.runner import Workspaces, _run
 from p2pclust.protocols.engine.wire import ContributionReader, decode_state
-from p2pclust.protocols.engine.workspace import Workspace
+from p2pclust.protocols.engine.workspace import Run, Workspace
 from p2pclust.protocols.models.association import Clusters
 from p2pclust.protocols.models.fedcref import FedCRefProtocol
 from p2pclust.protocols.models.fedcref_agreed import Agreed
@@ -121,7 +120,10 @@ class Hand:
     def prepared(self, peers: Sequence[int] | None = None) -> dict[int, Workspace]:
         """The workspaces of these peers, with everything that they want."""
         everybody = range(len(self.locals)) if peers is None else peers
-        run = partial(_run_child, locals=self.locals)
+
+        def run(child: Run, own: Workspaces) -> JobState:
+            return _run(child.job, [self.locals[peer] for peer in child.roster], None, own)
+
         return self.workspaces.prepare(self.job, self.state, list(everybody), len(self.locals), run)
 
     def answer(

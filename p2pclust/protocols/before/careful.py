@@ -21,7 +21,7 @@ Departures, and why
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from p2pclust.clustering import kmeans_plusplus
 from p2pclust.protocols.before.seeding import FirstCenters
-from p2pclust.protocols.centers.local_centers import bad_centers, gathered, started, uniform
+from p2pclust.protocols.centers.local_centers import gathered, problem_with_centers, started, uniform
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot
@@ -65,8 +65,8 @@ class CarefulSeeding(FirstCenters):
         means = dict(blurred(points.X, pick, local.least_cell(NEIGHBOURS)) for pick in picks)
         return Arrays(centers=np.array(list(means.values())))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return bad_centers(contributions, most=self.n_clusters)
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:
         candidates = np.concatenate([part["centers"] for part in contributions])

@@ -34,7 +34,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -145,11 +145,9 @@ class Seeding(FirstCenters):
             raise Abstain(f"fewer than {least} rows, too few to propose {self.n_clusters} centers")
         return Arrays(centers=np.concatenate([self._careful(state, local, rng) for _ in range(self.n_init)]))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problem_with(self, part: Contribution, state: State) -> str:
         # Distances from such a center would overflow at every peer.
-        return {
-            p: "failed: it proposes no centers" for p, part in contributions if np.abs(part["centers"]).max() > LARGEST
-        }
+        return "failed: it proposes no centers" if np.abs(part["centers"]).max() > LARGEST else ""
 
     def combine(self, state: State, contributions: Any) -> State:
         return started(state, np.split(contributions[0]["centers"], self.n_init))

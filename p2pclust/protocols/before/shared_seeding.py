@@ -22,7 +22,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,13 +78,10 @@ class SharedSeeding(FirstCenters):
         pick = points.X[min(row, local.n_samples - 1)]
         return Arrays(mass=mass, candidate=blurred(points.X, pick, neighbours)[1])
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        """Leave out peers that propose no center: distances from it would overflow at every peer."""
-        return {
-            peer: "failed: it proposes no center"
-            for peer, part in contributions
-            if np.abs(part["candidate"]).max() > LARGEST or not 0.0 <= float(part["mass"]) < np.inf
-        }
+    def problem_with(self, part: Contribution, state: State) -> str:
+        # Distances from such a center would overflow at every peer.
+        odd = np.abs(part["candidate"]).max() > LARGEST or not 0.0 <= float(part["mass"]) < np.inf
+        return "failed: it proposes no center" if odd else ""
 
     def combine(self, state: State, contributions: Any) -> State:
         rng = random_streams.aggregating(int(state["stream"]), len(state["picks"]))

@@ -20,6 +20,16 @@ Departures, and why
   authors' code. So with avg_2 no weights are sent. If fewer distinct centers than clusters arrive, previous centers
   fill up.
 - A peer with C (F + 1) / F rows or fewer abstains (``privacy_gate``); the paper has no such rule.
+
+C2F-FCM ("Clustering of Clusterings Federation"), every peer's fuzzy c-means clustered by k-means, is named, described and
+compared in J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
+Clustering Algorithms for Horizontally and Vertically Partitioned Data, sections II and VI-D. The comments give the steps of
+its description in section II.
+
+- It is FFCM with avg_2 as that paper sets it up for its Table V: careful seeding, and T = 30 rounds at most.
+- "kmeans++ initialization [...] is used to improve both the CM accuracy and speed" leaves open in which rounds. As in the
+  authors' code of FFCM: k-means++ in round 1, the previous global centers later.
+- "Up to convergence" is that code's ``||dU||_F < 1e-4``, at most 1000 local iterations; ``local_iterations`` cuts it.
 """
 
 from __future__ import annotations
@@ -33,7 +43,7 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering import LocalFuzzyResult, Points, local_fuzzy_c_means, weighted_lloyd
 from p2pclust.protocols.centers.alternating import Fuzzy, means_or
-from p2pclust.protocols.centers.local_centers import bad_centers, drawn_stream, gathered
+from p2pclust.protocols.centers.local_centers import drawn_stream, gathered, problem_with_centers
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Slot, inits_from
@@ -64,9 +74,9 @@ class LocalFuzzy(Fuzzy):
     def open(self, state: State, rng: np.random.Generator) -> State:
         return super().open(state, rng).replace(stream=drawn_stream(rng))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
+    def problem_with(self, part: Contribution, state: State) -> str:
         weights = "weights" if "weights" in self.expects(state) else ""
-        return bad_centers(contributions, most=self.n_clusters, weights=weights)
+        return problem_with_centers(part, most=self.n_clusters, weights=weights)
 
     def locally(self, state: State, local: Local) -> LocalFuzzyResult:
         """Run fuzzy c-means on the peer's rows from the global centers."""
@@ -140,3 +150,26 @@ class FFCMProtocol(LocalFuzzy):
             weights += part["weights"]
             sums += part["weights"][:, np.newaxis] * part["centers"]
         return self.stepped(state, means_or(state["centers"], sums, weights))
+
+
+@dataclass(frozen=True)
+class ClusteredFuzzyCMeansProtocol(LocalFuzzy):
+    """C2F-FCM: fuzzy c-means at each peer; the local centers are clustered by k-means."""
+
+    id: ClassVar[str] = "c2f-fcm"
+    reveals: ClassVar[str] = (
+        "each round, the centers that fuzzy c-means finds on its own rows (nothing with C (F + 1) / F rows or fewer)"
+    )
+    inits: ClassVar[tuple[str, ...]] = inits_from("careful")
+
+    tol: float = 5e-3
+    max_rounds: int = 30
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"centers": Slot(state["centers"].shape)}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        return Arrays(centers=self.locally(state, local).centers)  # (ii): all that this peer reveals
+
+    def combine(self, state: State, contributions: Any) -> State:
+        return self.stepped(state, self.clustered(state, contributions))  # (iii)

@@ -19,19 +19,18 @@ Departures, and why
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, kmeans_plusplus, lloyd_step, sums_and_counts
+from p2pclust.clustering import kmeans_plusplus, sums_and_counts
 from p2pclust.protocols.centers.alternating import Iterated
-from p2pclust.protocols.centers.local_centers import aligned, bad_centers, drawn_stream, gathered, unseeded
+from p2pclust.protocols.centers.local_centers import aligned, drawn_stream, gathered, problem_with_centers, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Slot, always
+from p2pclust.protocols.engine.base import Slot, always, k_means_step
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
@@ -52,6 +51,7 @@ class FederatedKMeansProtocol(Iterated):
     )
     inits: ClassVar[tuple[str, ...]] = ("own", *Iterated.inits)
     pooled_name: ClassVar[str] = "k-means"
+    pooled_step = k_means_step
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "proposed", "stream")
 
     max_rounds: int = 10
@@ -61,9 +61,6 @@ class FederatedKMeansProtocol(Iterated):
     allowed = checks.by_name(min_cluster_size=checks.between(1, 2**31), n_init=checks.between(1, 1000))
 
     withholds_below = always
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return lloyd_step(points, centers)
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "centers" not in state:
@@ -93,8 +90,8 @@ class FederatedKMeansProtocol(Iterated):
         # Line 18: all that this peer reveals.
         return Arrays(centers=means[sent], sizes=sizes[sent], suppressed=np.int64(suppressed))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return bad_centers(contributions, most=self.n_clusters, weights="sizes", least=1)
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_centers(part, most=self.n_clusters, weights="sizes", least=1)
 
     def combine(self, state: State, contributions: Any) -> State:
         # Lines 8-9: all local means and sizes, in roster order.

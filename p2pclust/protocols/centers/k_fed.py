@@ -21,19 +21,19 @@ Departures, and why
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step, local_silhouette, nearest, spectral_kmeans, sums_and_counts
+from p2pclust.clustering import Points, local_silhouette, nearest, spectral_kmeans, sums_and_counts
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import bad_centers, filled, unseeded
+from p2pclust.protocols.centers.local_centers import filled, problem_with_centers, unseeded
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Clustering, Slot, always, nearest_labels
+from p2pclust.protocols.engine.base import Clustering, Slot, always, k_means_step, nearest_labels
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.privacy import hold_small_clusters
 
@@ -54,6 +54,7 @@ class KFedProtocol(Clustering):
     draws: ClassVar[bool] = True
     inits: ClassVar[tuple[str, ...]] = ("own",)
     pooled_name: ClassVar[str] = "k-means"
+    pooled_step = k_means_step
     stops: ClassVar[str] = "its only round is done"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "suppressed", "proposed")
 
@@ -73,9 +74,6 @@ class KFedProtocol(Clustering):
 
     withholds_below = always
 
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return lloyd_step(points, centers)
-
     def open(self, state: State, rng: np.random.Generator) -> State:
         return unseeded(self.id, state, self.n_clusters, rng)
 
@@ -92,8 +90,8 @@ class KFedProtocol(Clustering):
         # All that this peer reveals.
         return Arrays(centers=centers[sent], suppressed=np.int64(np.count_nonzero((counts > 0) & ~sent)))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return bad_centers(contributions, most=self.n_clusters)
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_centers(part, most=self.n_clusters)
 
     def combine(self, state: State, contributions: Any) -> State:
         theirs = np.concatenate([part["centers"] for part in contributions])

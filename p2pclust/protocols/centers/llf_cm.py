@@ -27,12 +27,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step, weighted_sums_and_counts
+from p2pclust.clustering import Points, weighted_sums_and_counts
 from p2pclust.protocols.centers.alternating import Alternating
 from p2pclust.protocols.centers.robust import ANY_NUMBER, Rows
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import always
+from p2pclust.protocols.engine.base import always, k_means_step
 from p2pclust.protocols.engine.local import Local
 
 
@@ -51,6 +51,7 @@ class LosslessCMeansProtocol(Alternating):
         "each cluster. With n_init starts, all of that for each"
     )
     pooled_name: ClassVar[str] = "k-means"
+    pooled_step = k_means_step
     masses: ClassVar[str] = "counts"
     numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
@@ -63,9 +64,6 @@ class LosslessCMeansProtocol(Alternating):
     def withholds_below(self, n_rows: int) -> bool:
         # Objectives are over all rows: those of several rounds, or starts, can be solved for a row that is withheld.
         return not self.accelerate and self.n_init == 1
-
-    def pooled_step(self, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        return lloyd_step(points, centers)
 
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         found = [self._sums(local, local.points(state), centers) for centers in self.moving_starts(state)]

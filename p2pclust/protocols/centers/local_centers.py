@@ -103,23 +103,19 @@ def drawn_stream(rng: np.random.Generator) -> np.int64:
     return np.int64(rng.integers(random_streams.MAX_SEED))
 
 
-def bad_centers(
-    contributions: Sequence[tuple[int, Contribution]], *, most: int, weights: str = "", least: int = 0
-) -> dict[int, str]:  # fmt: skip
-    """Return the peers whose ``centers`` (k, F) cannot be used: more than `most`, too far, or with impossible weights.
+def problem_with_centers(part: Contribution, *, most: int, weights: str = "", least: int = 0) -> str:
+    """Return why the ``centers`` (k, F) of a contribution cannot be used, or an empty string.
 
-    `weights` names the array that holds one weight per center, if any; no weight may be below `least`.
+    They are more than `most`, too far, or have impossible weights. `weights` names the array that holds one weight per
+    center, if any; no weight may be below `least`.
     """
-    bad: dict[int, str] = {}
-    for peer, part in contributions:
-        centers = part["centers"]
-        if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
-            bad[peer] = "failed: it sends no centers"
-        elif weights and (
-            part[weights].shape != (len(centers),)
-            or not ((part[weights] >= least) & (part[weights] <= _MAX_WEIGHT)).all()
-        ):
-            bad[peer] = f"failed: its {weights} are malformed"
-        elif "suppressed" in part and not 0 <= int(part["suppressed"]) <= most:
-            bad[peer] = "failed: it suppressed an impossible number of clusters"
-    return bad
+    centers = part["centers"]
+    if not 1 <= len(centers) <= most or np.abs(centers).max(initial=0.0) > LARGEST:
+        return "failed: it sends no centers"
+    if weights:
+        values = part[weights]
+        if values.shape != (len(centers),) or not ((values >= least) & (values <= _MAX_WEIGHT)).all():
+            return f"failed: its {weights} are malformed"
+    if "suppressed" in part and not 0 <= int(part["suppressed"]) <= most:
+        return "failed: it suppressed an impossible number of clusters"
+    return ""

@@ -210,16 +210,13 @@ def fitting_columns(state: State, local: Local, scaling: str) -> Columns:
     return Columns.of(local, scaling)
 
 
-def unsound(contributions: Sequence[tuple[int, Contribution]], n_clusters: int) -> dict[int, str]:
-    """Name the peers whose squared distances are malformed."""
-    problems: dict[int, str] = {}
-    for peer, part in contributions:
-        try:
-            if any((block < 0).any() for block in part.blocks("squares", rows_per_block(n_clusters))):
-                problems[peer] = "malformed: a squared distance is negative"
-        except WireError as error:
-            problems[peer] = f"malformed: {error}"
-    return problems
+def problem_with_squares(part: Contribution, n_clusters: int) -> str:
+    """Return why a peer's squared distances are malformed, or an empty string."""
+    try:
+        negative = any((block < 0).any() for block in part.blocks("squares", rows_per_block(n_clusters)))
+    except WireError as error:
+        return f"malformed: {error}"
+    return "malformed: a squared distance is negative" if negative else ""
 
 
 def memberships_of(squares: Floats, fuzzifier: float) -> Floats:

@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, lloyd_step, sums_and_counts
+from p2pclust.clustering import Points, fuzzy_step, fuzzy_sums, sums_and_counts
 from p2pclust.errors import WireError
 from p2pclust.protocols.centers.alternating import ROUNDS
 from p2pclust.protocols.columns.columns import (
@@ -44,14 +44,14 @@ from p2pclust.protocols.columns.columns import (
     first_centers,
     fitting_columns,
     memberships_of,
+    problem_with_squares,
     rows_per_block,
     totals,
-    unsound,
 )  # fmt: skip
 from p2pclust.protocols.columns.vertical_stages import INITS
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot
+from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot, k_means_step
 from p2pclust.protocols.engine.local import Local
 
 UNKNOWN = -1.0
@@ -225,8 +225,8 @@ class VerticalClustering(Clustering, ByColumns):
 class _OfOwners(VerticalClustering, Remembering):
     """Algorithm 4 as it is: the aggregator adds up what single peers send, and remembers the distances."""
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return unsound(contributions, self.n_clusters)
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_squares(part, self.n_clusters)
 
     def combine_remembering(
         self, state: State, contributions: Sequence[Contribution], memory: NDArray[Any] | None
@@ -252,12 +252,10 @@ class CrispVertical(VerticalClustering):
     """The assignment of rows in LLF-CM: labels."""
 
     pooled_name: ClassVar[str] = "k-means"
+    pooled_step = k_means_step
     assigned: ClassVar[str] = "labels"
     makes: ClassVar[tuple[str, ...]] = ("counts", "labels")
     per_cluster: ClassVar[tuple[str, ...]] = ("counts",)
-
-    def pooled_step(self, points: Points, centers: Floats) -> Floats:
-        return lloyd_step(points, centers)
 
     def pooled_weights(self, points: Points, centers: Floats) -> NDArray[Any]:
         return sums_and_counts(points, centers)[1]

@@ -39,9 +39,9 @@ from p2pclust.protocols.columns.columns import (
     first_centers,
     fitting_columns,
     picked_rows,
+    problem_with_squares,
     rows_per_block,
     totals,
-    unsound,
 )
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
@@ -136,8 +136,8 @@ class VerticalSeeding(ByColumns):
         centers = first_centers(state, local, columns, self.n_clusters)
         return Arrays(squares=columns.squares(centers, "float64"))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        return unsound(contributions, state["first_rows"].size)
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_squares(part, state["first_rows"].size)
 
     def combine(self, state: State, contributions: Any) -> State:
         picks = picked_rows(state, int(state["n_rows"]))

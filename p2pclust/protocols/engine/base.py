@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, nearest
+from p2pclust.clustering import Points, lloyd_step, nearest
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.local import Local
@@ -125,9 +125,15 @@ class Rules(ABC):
     def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
         """Return the peers whose contributions cannot be combined with the others, with reasons; not if additive.
 
-        They count as having abstained. The answer may depend on the contributions but not on their order of arrival.
+        They count as having abstained. The answer may depend on the contributions but not on their order of arrival. By
+        default it is :meth:`problem_with` each.
         """
-        return {}
+        found = {peer: self.problem_with(part, state) for peer, part in contributions}
+        return {peer: problem for peer, problem in found.items() if problem}
+
+    def problem_with(self, part: Contribution, state: State) -> str:
+        """Return why a contribution can be combined with no others, or an empty string; not if additive."""
+        return ""
 
     def objection(self, state: State) -> str:
         """Return why the job must fail after a round that every roster peer answered, or an empty string.
@@ -451,6 +457,11 @@ def nearest_labels(_: Protocol, state: State, local: Local) -> Arrays:
     labels = nearest(local.points(state), state["centers"])
     labels.setflags(write=False)  # handed over, and not copied
     return Arrays(labels=labels)
+
+
+def k_means_step(_: Protocol, points: Points, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the next centers of k-means: :meth:`Clustering.pooled_step` of protocols that find what it finds."""
+    return lloyd_step(points, centers)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """From a person's request to the stages of a job: estimators, scenarios and `submit` all use it.
 
 A clustering protocol says by its class variables what has to precede it (``before``) and how its first centers may be
-made (``inits``); a kind of stage that is put before clusterings is made by one function here. So a new protocol needs
-no change in this file.
+made (``inits``); the kinds of stages that are put before and after clusterings are made here. So a new protocol needs no
+change in this file.
 """
 
 from __future__ import annotations
@@ -109,29 +109,23 @@ def cluster_job(
         "participation": _scalar(participation), "groups": groups,
     }  # fmt: skip
     exclusions.refuse(options_of(kind, given))
+    wanted, scaling = _number(kind, n_clusters), checks.SCALING("scaling", scaling)
+    box = None if bounds is None else _bounds(bounds)
+    first = init if init is None or isinstance(init, str) else _plain("init", init, ndim=2)
     if privacy is not None:
-        private = private_stages(
-            _number(kind, n_clusters), privacy, _bounds(((), ()) if bounds is None else bounds),
-            checks.SCALING("scaling", scaling),
-            init if init is None or isinstance(init, str) else _plain("init", init, ndim=2),
-            max_rounds, parameters,
-        )  # fmt: skip
+        assert box is not None, "privacy needs bounds"
+        private = private_stages(wanted, privacy, box, scaling, first, max_rounds, parameters)
         return _checked(private, seed, participation, secure=True, groups=groups)
-    request = _Request(
-        kind,
-        _number(kind, n_clusters),
-        checks.SCALING("scaling", scaling),
-        None if bounds is None else _bounds(bounds),
-        (*kind.inits, "own")[0] if init is None else init if isinstance(init, str) else _plain("init", init, ndim=2),
-        # If the clustering may reveal single rows, the stages before it may too.
-        {"min_rows": 1} if any(_is(parameters.get(rule), off) for rule, off in _RULES_OFF.items()) else {},
-        _starts(kind, parameters),
-        _gate_rounds(kind, parameters, max_rounds) if secure else None,
-        bool(groups),
-    )
     if not kind.inits and init is not None:
         raise UsageError(f"init: {protocol} begins with no centers: leave it out")
-    stages = [stage for name in kind.before for stage in _BEFORE[name](request)]
+    # If the clustering may reveal single rows, the stages before it may too.
+    reveals = any(type(own := parameters.get(rule)) is type(off) and own == off for rule, off in _RULES_OFF.items())
+    request = _Request(
+        kind, wanted, scaling, box, (*kind.inits, "own")[0] if first is None else first,
+        {"min_rows": 1} if reveals else {}, _starts(kind, parameters),
+        _gate_rounds(kind, parameters, max_rounds) if secure else None, bool(groups),
+    )  # fmt: skip
+    stages = [stage for name in kind.before for stage in _before(name, request)]
     number = {} if n_clusters is None else {"n_clusters": request.n_clusters}
     parameters = {**number, **_limits(kind, tol, max_rounds), **parameters, **kind.spelled_out(parameters)}
     if issubclass(kind, ByColumns):
@@ -215,19 +209,32 @@ class _Request:
         return protocol if self.gate_rounds is None else f"{protocol}-by-sums"
 
 
-def _range(request: _Request) -> list[Stage]:
-    parameters: dict[str, Any] = {"rows_needed": request.n_clusters, **request.gate}
-    if request.bounds is not None:
-        parameters["lo"], parameters["hi"] = request.bounds
-    if request.gate_rounds is None:
-        return [Stage("range", parameters)]
-    by_group = {"by_group": True} if request.by_group else {}
-    enough = Stage("enough-rows", {"n_clusters": request.n_clusters, "gate_rounds": request.gate_rounds, **by_group})
-    return [enough, Stage("range", parameters) if request.bounds is not None else Stage("range-by-sums", request.gate)]
-
-
-def _scaling(request: _Request) -> list[Stage]:
-    return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
+def _before(kind: str, request: _Request) -> list[Stage]:
+    """Return the stages of a kind that a clustering may want before it."""
+    number = {"n_clusters": request.n_clusters}
+    match kind:
+        case "range":
+            given = {} if request.bounds is None else {"lo": request.bounds[0], "hi": request.bounds[1]}
+            ranges = Stage("range", {"rows_needed": request.n_clusters, **request.gate, **given})
+            if request.gate_rounds is None:
+                return [ranges]
+            by_group = {"by_group": True} if request.by_group else {}
+            enough = Stage("enough-rows", {**number, "gate_rounds": request.gate_rounds, **by_group})
+            return [enough, ranges if given else Stage("range-by-sums", request.gate)]
+        case "scaling":
+            return [Stage(request.scaling, request.gate if request.scaling == "zscore" else {})]
+        case "seeding":
+            return _seeding(request)
+        case "align":
+            return [Stage(request.by_sums("align"))]
+        case "vertical-seeding":
+            init = request.init
+            if not isinstance(init, str):
+                _agree(init, request.n_clusters, None)
+                init = "given"
+            checks.one_of("init", init, request.kind.inits)
+            return [Stage(request.by_sums(kind), {**number, "init": init, "scaling": request.scaling})]
+    raise KeyError(kind)
 
 
 def _seeding(request: _Request) -> list[Stage]:
@@ -242,34 +249,6 @@ def _seeding(request: _Request) -> list[Stage]:
         return []
     own |= request.gate if init == "split-merge" else {}
     return [Stage(init if init in _OWN_STAGES else "seeding", {**own, "init": init})]
-
-
-def _align(request: _Request) -> list[Stage]:
-    return [Stage(request.by_sums("align"))]
-
-
-def _vertical_seeding(request: _Request) -> list[Stage]:
-    init = request.init
-    if not isinstance(init, str):
-        _agree(init, request.n_clusters, None)
-        init = "given"
-    checks.one_of("init", init, request.kind.inits)
-    return [
-        Stage(
-            request.by_sums("vertical-seeding"),
-            {"n_clusters": request.n_clusters, "init": init, "scaling": request.scaling},
-        )
-    ]
-
-
-_BEFORE: Mapping[str, Callable[[_Request], list[Stage]]] = {
-    "range": _range,
-    "scaling": _scaling,
-    "seeding": _seeding,
-    "align": _align,
-    "vertical-seeding": _vertical_seeding,
-}
-"""How each kind of stage is made that a clustering may want before it."""
 
 
 def _objective(request: _Request, clustering: Stage) -> list[Stage]:
@@ -334,12 +313,6 @@ def _agree(centers: list[list[float]], n_clusters: int, bounds: tuple[list[float
         raise UsageError(f"init: {len(centers)} centers were given for n_clusters = {n_clusters}")
     if bounds is not None and len(bounds[0]) != len(centers[0]):
         raise UsageError(f"init: {len(centers[0])} columns were given, but bounds for {len(bounds[0])} features")
-
-
-def _is(value: Any, wanted: object) -> bool:
-    """Compare a parameter, without taking 0 for False or True for 1."""
-    plain = _scalar(value)
-    return type(plain) is type(wanted) and bool(plain == wanted)
 
 
 def _scalar(value: Any) -> Any:

@@ -16,7 +16,7 @@ _CLASSES = {
     "llf-cm": ("p2pclust.protocols.centers.llf_cm", "LosslessCMeansProtocol"),
     "llf-fcm": ("p2pclust.protocols.centers.llf_fcm", "LosslessFuzzyCMeansProtocol"),
     "ffcm": ("p2pclust.protocols.centers.ffcm", "FFCMProtocol"),
-    "c2f-fcm": ("p2pclust.protocols.centers.c2f_fcm", "ClusteredFuzzyCMeansProtocol"),
+    "c2f-fcm": ("p2pclust.protocols.centers.ffcm", "ClusteredFuzzyCMeansProtocol"),
     "gdf-fcm": ("p2pclust.protocols.centers.gdf_fcm", "GradientFuzzyCMeansProtocol"),
     "fkm": ("p2pclust.protocols.centers.fkm", "FederatedKMeansProtocol"),
     "k-fed": ("p2pclust.protocols.centers.k_fed", "KFedProtocol"),

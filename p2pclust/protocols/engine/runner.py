@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -142,15 +141,18 @@ def _run(
     job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None, workspaces: Workspaces,
     entropy: Callable[[int], bytes] | None = None, groups: Sequence[int] = (),
 ) -> JobState:  # fmt: skip
-    n_peers = len(locals)
+    def run_child(run: Run, own: Workspaces) -> JobState:
+        """Run a job that a round wants, among some of the peers."""
+        return _run(run.job, [locals[peer] for peer in run.roster], None, own)
+
+    n_peers, memory = len(locals), engine.Memory()
     state = _begin(job, locals)
-    memory = engine.Memory()
     _refuse_unknown(job, state)
     while state.status == "running":
         asked = engine.asked(job, state, n_peers)
         if job.protocols[state.stage].asks == "one":
             asked = asked[:1]
-        prepared = workspaces.prepare(job, state, asked, n_peers, partial(_run_child, locals=locals))
+        prepared = workspaces.prepare(job, state, asked, n_peers, run_child)
 
         def answer(
             peer: int, state: JobState = state, prepared: Mapping[int, Workspace] = prepared
@@ -187,11 +189,6 @@ def _refuse_unknown(job: Job, state: JobState) -> None:
             decode_state(job, state.encode())
         except WireError as error:
             raise UsageError(f"{job.protocols[state.stage].id}: peers would refuse this state: {error}") from None
-
-
-def _run_child(run: Run, workspaces: Workspaces, locals: Sequence[Local]) -> JobState:
-    """Run a job that a round of another one wants, among some of its peers."""
-    return _run(run.job, [locals[peer] for peer in run.roster], None, workspaces)
 
 
 def conclude(job: Job, state: JobState, locals: Sequence[Local]) -> list[Arrays]:
@@ -340,9 +337,9 @@ def _kept_start(
         )
     states = replayed(job, locals, log, later, groups)
     first = _first_centers(job, states, stage)
+    last = first
     if "starts" not in first:
         return first, len(log)
-    last = first
     for state in states:
         last = state.arrays
     if "winner" not in last:
@@ -377,25 +374,19 @@ def replayed(
                 raise UsageError(f"round {number} of the log: the job is {state.status} in stage {state.stage}")
             if any(peer >= n_peers for peer in (*record.contributors, *record.abstained)):
                 raise UsageError(f"round {number} of the log names a peer beyond the {n_peers} given")
-            given = by_groups(job, state, _recorded(job, state, rows_at(locals, later, number), record, number), groups)
+            rows = rows_at(locals, later, number)
+            given: list[tuple[int, Contribution]] = []
+            for peer in record.contributors:
+                try:
+                    given.append((peer, engine.contribution(job, state, rows[peer], peer, n_peers)))
+                except Abstain as answer:
+                    why = f"peer {peer} contributed, but now it abstains: {answer.reason}"
+                    raise UsageError(f"round {number} of the log: {why}") from None
             if record.forgot:
                 memory.value = None
-            state = engine.advance(job, state, given, record.abstained, n_peers=n_peers, memory=memory)
+            summed = by_groups(job, state, given, groups)
+            state = engine.advance(job, state, summed, record.abstained, n_peers=n_peers, memory=memory)
             yield state
-
-
-def _recorded(
-    job: Job, state: JobState, locals: Sequence[Local], record: RoundRecord, number: int
-) -> list[tuple[int, Contribution]]:
-    given = []
-    for peer in record.contributors:
-        try:
-            given.append((peer, engine.contribution(job, state, locals[peer], peer, len(locals))))
-        except Abstain as answer:
-            raise UsageError(
-                f"round {number} of the log: peer {peer} contributed, but now it abstains: {answer.reason}"
-            ) from None
-    return given
 
 
 def by_groups(

@@ -174,17 +174,14 @@ class FedAvgProtocol(WithWorkspace):
             return ModelStack.decode(self.architecture, [data], self.encoding)
         return ModelStack.random(self.architecture, [random_streams.aggregating(int(state["stream"]), 0)])
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        left_out = {}
-        for peer, part in contributions:
-            if not 1 <= int(part["rows"]) <= _MAX_ROWS:
-                left_out[peer] = "failed: its number of rows is out of range"
-                continue
-            try:
-                self._weights(part)
-            except WireError as error:
-                left_out[peer] = f"failed: {error}"
-        return left_out
+    def problem_with(self, part: Contribution, state: State) -> str:
+        if not 1 <= int(part["rows"]) <= _MAX_ROWS:
+            return "failed: its number of rows is out of range"
+        try:
+            self._weights(part)
+        except WireError as error:
+            return f"failed: {error}"
+        return ""
 
     def _weights(self, part: Contribution) -> NDArray[np.float32]:
         return decode_weights(part["weights"].tobytes(), self.architecture.n_parameters, self.encoding)

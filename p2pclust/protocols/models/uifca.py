@@ -175,17 +175,15 @@ class UIFCAProtocol(Labelling):
         # All that this peer reveals.
         return Arrays(weights=trained, sizes=sizes, suppressed=np.int64(np.count_nonzero(withheld)))
 
-    def leaves_out(self, state: State, contributions: Sequence[tuple[int, Contribution]]) -> Mapping[int, str]:
-        bad = {}
-        for peer, part in contributions:
-            sizes = part["sizes"]
-            if not ((sizes >= 0) & (sizes <= _MAX_ROWS)).all() or not sizes.any():
-                bad[peer] = "failed: its sizes are none"
-            elif len(part["weights"]) != np.count_nonzero(sizes):
-                bad[peer] = "failed: it does not send one model for each cluster of its rows"
-            elif not 0 <= int(part["suppressed"]) <= self.n_clusters:
-                bad[peer] = "failed: it suppressed an impossible number of clusters"
-        return bad
+    def problem_with(self, part: Contribution, state: State) -> str:
+        sizes = part["sizes"]
+        if not ((sizes >= 0) & (sizes <= _MAX_ROWS)).all() or not sizes.any():
+            return "failed: its sizes are none"
+        if len(part["weights"]) != np.count_nonzero(sizes):
+            return "failed: it does not send one model for each cluster of its rows"
+        if not 0 <= int(part["suppressed"]) <= self.n_clusters:
+            return "failed: it suppressed an impossible number of clusters"
+        return ""
 
     def combine(self, state: State, contributions: Any) -> State:
         models = np.array(state["models"])

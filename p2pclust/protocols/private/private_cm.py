@@ -53,11 +53,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import Points, lloyd_step
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot, nearest_labels
+from p2pclust.protocols.engine.base import Abstain, Additive, Clustering, Slot, k_means_step, nearest_labels
 from p2pclust.protocols.engine.fixed_point import MAX_PEERS
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.private.accounting import ROUNDING, log_gap, mu_for
@@ -115,6 +114,7 @@ class PrivateCMeansProtocol(Additive, Clustering):
 
     id: ClassVar[str] = "private-cm"
     pooled_name: ClassVar[str] = "k-means"
+    pooled_step = k_means_step
     noisy: ClassVar[bool] = True
     inits: ClassVar[tuple[str, ...]] = ("own", "uniform", "given")
     stops: ClassVar[str] = "all its rounds are done"
@@ -282,9 +282,6 @@ class PrivateCMeansProtocol(Additive, Clustering):
         return ""
 
     conclude = nearest_labels
-
-    def pooled_step(self, points: Points, centers: Floats) -> Floats:
-        return lloyd_step(points, centers)
 
     def _box(self, state: State) -> Box:
         return Box.between(np.array(self.lo), np.array(self.hi), state["origin"], state["scale"])
