@@ -154,7 +154,6 @@ class SplitMerge(FirstCenters, Additive):
         return chosen
 
     def _merged(self, state: State, cells: Floats, masses: Floats) -> State:
-        """Cluster the cells, weighted by their rows."""
         large = self._large(masses)
         cells, masses = cells[large], masses[large]
         rng = self._drawing(state)

@@ -128,7 +128,6 @@ class Fuzzy(Iterated):
 
 
 def _apart(centers: NDArray[np.float64], others: NDArray[np.float64]) -> np.float64:
-    """Return the Frobenius norm of the difference."""
     return np.float64(np.sqrt(np.sum((centers - others) ** 2)))
 
 

@@ -340,7 +340,6 @@ def _read(name: str, raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -
 
 
 def _is_of(array: NDArray[Any], raw: bytes, dtype: np.dtype[Any]) -> bool:
-    """Return whether an array of that size was read from the same bytes."""
     return array.dtype == dtype and not _SWAPPED and array.tobytes() == raw
 
 

@@ -18,7 +18,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine.base import Labelling
+from p2pclust.protocols.engine.base import Labelling, Protocol
 
 GROUP: Final = "p2pclust.protocols"
 
@@ -75,6 +75,19 @@ def not_here(protocol: str, package: str) -> str:
     name, _, version = package.rpartition(" ")
     missing = "is not installed here" if here is None else f"is not what is installed here ({here.package})"
     return f"{protocol} needs {package}, which {missing}: pip install '{name}=={version}'"
+
+
+def built(kind: type[Protocol], parameters: Mapping[str, Any]) -> Protocol:
+    """Return a protocol whose author may have checked nothing."""
+    assert issubclass(kind, Labelling)
+    types = parameter_types(kind)
+    for name, value in parameters.items():
+        if flaw := type_flaw(types[name], value):
+            raise UsageError(f"{kind.id}: {name} = {value!r}: {flaw}")
+    try:
+        return kind(**parameters)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{kind.id}: {error}") from error
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine.base import Labelling, Protocol
+from p2pclust.protocols.engine.base import Protocol
 from p2pclust.tools.spelling import did_you_mean
 
 _CLASSES = {
@@ -28,8 +28,8 @@ _CLASSES = {
     "uifca": ("p2pclust.protocols.models.uifca", "UIFCAProtocol"),
     "fedcref-perfect": ("p2pclust.protocols.models.perfect", "PerfectAssociations"),
     "range": ("p2pclust.protocols.before.scaling", "Range"),
-    "enough-rows": ("p2pclust.protocols.before.enough_rows", "EnoughRows"),
-    "range-by-sums": ("p2pclust.protocols.before.range_by_sums", "RangeBySums"),
+    "enough-rows": ("p2pclust.protocols.before.by_sums", "EnoughRows"),
+    "range-by-sums": ("p2pclust.protocols.before.by_sums", "RangeBySums"),
     "none": ("p2pclust.protocols.before.scaling", "NoScaling"),
     "minmax": ("p2pclust.protocols.before.scaling", "MinMaxScaling"),
     "zscore": ("p2pclust.protocols.before.scaling", "ZScoreScaling"),
@@ -171,7 +171,12 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     p2pclust.errors.UsageError: llf-fcm: unknown parameter 'fuzzifer' (did you mean 'fuzzifier'?)
     """
     if package:
-        _refuse_other_package(protocol, package)
+        from p2pclust.protocols.engine.plugins import built, not_here  # noqa: PLC0415
+
+        if protocol in _CLASSES:
+            raise UsageError(f"{protocol} is a protocol of p2pclust's own, not of {package}")
+        if flaw := not_here(str(protocol), package):
+            raise UsageError(flaw)
     kind = protocol_class(protocol)
     defaults = parameters_of(kind)
     for name in parameters:
@@ -182,28 +187,4 @@ def build(protocol: object, parameters: Mapping[str, Any], package: str = "") ->
     for name, default in defaults.items():
         if name not in parameters and default is dataclasses.MISSING:
             raise UsageError(f"{kind.id}: parameter {name!r} is missing")
-    return _built_from_plugin(kind, parameters) if package else kind(**parameters)
-
-
-def _refuse_other_package(protocol: object, package: str) -> None:
-    from p2pclust.protocols.engine.plugins import not_here  # noqa: PLC0415
-
-    if protocol in _CLASSES:
-        raise UsageError(f"{protocol} is a protocol of p2pclust's own, not of {package}")
-    if flaw := not_here(str(protocol), package):
-        raise UsageError(flaw)
-
-
-def _built_from_plugin(kind: type[Protocol], parameters: Mapping[str, Any]) -> Protocol:
-    """Return a protocol whose author may have checked nothing."""
-    from p2pclust.protocols.engine.plugins import parameter_types, type_flaw  # noqa: PLC0415
-
-    assert issubclass(kind, Labelling)
-    types = parameter_types(kind)
-    for name, value in parameters.items():
-        if flaw := type_flaw(types[name], value):
-            raise UsageError(f"{kind.id}: {name} = {value!r}: {flaw}")
-    try:
-        return kind(**parameters)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{kind.id}: {error}") from error
+    return built(kind, parameters) if package else kind(**parameters)

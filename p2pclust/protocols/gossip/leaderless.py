@@ -78,7 +78,6 @@ def offer(job: Job, state: JobState, local: Local, peer: int, n_peers: int, prop
 
 
 def _shapes(protocol: Additive, state: JobState) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a contribution's arrays: those of an additive stage leave no length open."""
     slots = protocol.expects(state.arrays)
     return {name: tuple(length for length in slot.shape if length is not None) for name, slot in slots.items()}
 

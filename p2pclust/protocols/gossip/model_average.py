@@ -30,52 +30,24 @@ from numpy.typing import NDArray
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
 from p2pclust.clustering.encodings import encode_weights
-from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError
-from p2pclust.protocols.engine import checks
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Additive, Slot
 from p2pclust.protocols.engine.local import Local
-from p2pclust.protocols.models.fedavg import architecture_of, refuse_beyond
+from p2pclust.protocols.models.fedavg import TrainedTogether, architecture_of, refuse_beyond
 
 
 @dataclass(frozen=True)
-class ModelAverageProtocol(Additive):
-    """FedAvg of one autoencoder.
-
-    - `hidden`, `output`: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
-    - `epochs`: of each peer in each round.
-    - `learning_rate`: Adam's.
-    """
+class ModelAverageProtocol(TrainedTogether, Additive):
+    """FedAvg of one autoencoder, by sums."""
 
     id: ClassVar[str] = "model-average"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "model")
-    imports: ClassVar[tuple[str, ...]] = ("torch",)
-
-    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
-    output: str = "sigmoid"
-    rounds: int = 15
-    epochs: int = 1
-    batch: int = 64
-    learning_rate: float = 1e-3
-    device: str = "cpu"
-
-    allowed = checks.by_name(
-        rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
-        learning_rate=checks.above(0.0),
-    )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
+    units = Additive.ones
 
     def architecture(self, state: State) -> Architecture:
         """Return the architecture for rows of these columns."""
         return architecture_of(self.id, int(state["origin"].size), self.hidden, self.output)
-
-    @property
-    def round_limit(self) -> int:
-        return 2 * self.rounds + 10
 
     def open(self, state: State, rng: np.random.Generator) -> State:
         if "origin" not in state:
@@ -89,18 +61,13 @@ class ModelAverageProtocol(Additive):
     def expects(self, state: State) -> Mapping[str, Slot]:
         return {"weights": Slot((self.architecture(state).n_parameters,)), "rows": Slot(())}
 
-    units = Additive.ones
-
     def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
         if local.n_samples == 0:
             raise Abstain("no rows")
         rows = local.points(state).X
         refuse_beyond(rows, self.output)
         first = ModelStack.decode(self.architecture(state), [encode_weights(state["model"], "float32")], "float32")
-        trained = train(
-            first, [rows], rngs=[rng], epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate,
-            device=self.device,
-        )  # fmt: skip
+        trained = self.trained(first, rows, rng)
         # All that this peer reveals.
         return Arrays(weights=self._weights(trained).astype(np.float64) * len(rows), rows=float(len(rows)))
 
@@ -113,9 +80,6 @@ class ModelAverageProtocol(Additive):
     def settles(self, state: State, rounds: int) -> bool:
         """Only the last round: before it each peer may continue from a model of its own."""
         return rounds + 1 >= self.rounds
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return rounds >= self.rounds
 
     def flaw(self, state: State, *, done: bool) -> str:
         wanted = self.architecture(state).n_parameters

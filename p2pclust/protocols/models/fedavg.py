@@ -23,7 +23,7 @@ common; of few rows it can reveal much. The job says below how many rows a clust
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Slot, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, Protocol, Slot, WithWorkspace
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Wants, Workspace
@@ -68,14 +68,53 @@ def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
 
 
 @dataclass(frozen=True)
-class FedAvgProtocol(WithWorkspace):
-    """FedAvg of one autoencoder.
+class TrainedTogether(Protocol):
+    """Rounds in which peers train one autoencoder on rows that stay where they are.
 
-    - `clusters`: for each peer of the roster, in order, the labels in its note whose rows it trains on.
     - `hidden`, `output`: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
     - `epochs`: of each peer in each round.
     - `learning_rate`: Adam's.
-    - `encoding` {"float32", "float16", "int8"}
+    """
+
+    imports: ClassVar[tuple[str, ...]] = ("torch",)
+
+    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
+    output: str = "sigmoid"
+    rounds: int = 15
+    epochs: int = 1
+    batch: int = 64
+    learning_rate: float = 1e-3
+    device: str = "cpu"
+
+    allowed = checks.by_name(
+        rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
+        learning_rate=checks.above(0.0),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "hidden", architecture_of(self.id, 1, self.hidden, self.output).hidden)
+
+    @property
+    def round_limit(self) -> int:
+        return 2 * self.rounds + 10
+
+    def finished(self, previous: State, state: State, rounds: int) -> bool:
+        return rounds >= self.rounds
+
+    def trained(self, first: ModelStack, rows: NDArray[np.float64], rng: np.random.Generator) -> ModelStack:
+        """Return the model after this peer's epochs on its rows."""
+        return train(
+            first, [rows], rngs=[rng], epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate,
+            device=self.device,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FedAvgProtocol(TrainedTogether, WithWorkspace):
+    """FedAvg of one autoencoder.
+
+    - `clusters`: for each peer of the roster, in order, the labels in its note whose rows it trains on.
     - `start`: the digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every
       peer.
 
@@ -85,35 +124,22 @@ class FedAvgProtocol(WithWorkspace):
 
     id: ClassVar[str] = "fedavg"
     works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
-    imports: ClassVar[tuple[str, ...]] = ("torch",)
 
-    n_features: int
-    clusters: Sequence[Sequence[int]]
-    hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
-    output: str = "sigmoid"
-    rounds: int = 15
-    epochs: int = 1
-    batch: int = 64
-    learning_rate: float = 1e-3
+    n_features: int = field(kw_only=True)
+    clusters: Sequence[Sequence[int]] = field(kw_only=True)
     encoding: Encoding = "float32"
     start: str = ""
-    device: str = "cpu"
 
-    allowed = checks.by_name(
-        rounds=checks.between(1, 10**6), epochs=checks.between(1, 10**6), batch=checks.between(1, 2**20),
-        learning_rate=checks.above(0.0), encoding=checks.among(*ENCODINGS),
-    )  # fmt: skip
+    allowed = checks.by_name(n_features=checks.between(1, _MAX_WIDTH), encoding=checks.among(*ENCODINGS))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        put = object.__setattr__
-        put(self, "hidden", self.architecture.hidden)
         if not isinstance(self.clusters, list | tuple) or not all(
             isinstance(own, list | tuple) for own in self.clusters
         ):
             raise UsageError("fedavg: clusters: expected a list of labels for each peer")
         whole = [[checks.whole("fedavg: clusters", q, least=0, most=_MAX_LABEL) for q in own] for own in self.clusters]
-        put(self, "clusters", tuple(tuple(own) for own in whole))
+        object.__setattr__(self, "clusters", tuple(tuple(own) for own in whole))
         if not isinstance(self.start, str) or (self.start and len(self.start) != 2 * DIGEST_BYTES):
             raise UsageError("fedavg: start: expected a digest in hexadecimal, or nothing")
         try:
@@ -125,10 +151,6 @@ class FedAvgProtocol(WithWorkspace):
     def architecture(self) -> Architecture:
         """Of the model."""
         return architecture_of(self.id, self.n_features, self.hidden, self.output)
-
-    @property
-    def round_limit(self) -> int:
-        return 2 * self.rounds + 10
 
     @property
     def model_bytes(self) -> int:
@@ -155,10 +177,7 @@ class FedAvgProtocol(WithWorkspace):
         if len(rows) == 0:
             raise Abstain("no rows in this community")
         refuse_beyond(rows, self.output)
-        trained = train(
-            self._first(state, workspace), [rows], rngs=[rng], epochs=self.epochs, batch=self.batch,
-            learning_rate=self.learning_rate, device=self.device,
-        )  # fmt: skip
+        trained = self.trained(self._first(state, workspace), rows, rng)
         # All that this peer reveals.
         weights = np.frombuffer(trained.encode(self.encoding)[0], np.uint8)
         return Arrays(weights=weights, rows=np.int64(len(rows)))
@@ -191,9 +210,6 @@ class FedAvgProtocol(WithWorkspace):
         average = federated_average(np.stack([self._weights(part) for _, part in contributions]), sizes)
         weights = np.frombuffer(encode_weights(average, self.encoding), np.uint8)
         return state.replace(weights=weights)
-
-    def finished(self, previous: State, state: State, rounds: int) -> bool:
-        return rounds >= self.rounds
 
     def flaw(self, state: State, *, done: bool) -> str:
         data = state["weights"].tobytes()

@@ -250,7 +250,6 @@ class Agreed:
 
 
 def _check(agreed: Agreed) -> None:
-    """Raise for what no combination of contributions could have led to."""
     if not (0 <= agreed.iteration < _MOST_TURNS and 0 <= agreed.refinement < _MOST_TURNS):
         raise WireError("a count is out of range")
     clusters = agreed.clusters  # Checks its counts.

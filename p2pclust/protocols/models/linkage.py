@@ -175,7 +175,6 @@ class _Silhouettes:
         self._look(np.arange(M))
 
     def _look(self, members: Ints) -> None:
-        """Find the next group of these members anew."""
         groups = np.flatnonzero(self.active)
         if members.size == 0 or groups.size == 0:
             return

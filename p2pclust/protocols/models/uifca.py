@@ -233,7 +233,6 @@ class UIFCAProtocol(Labelling):
         return found
 
     def _rows(self, state: State, local: Local) -> Floats32:
-        """Return the peer's rows in working coordinates, prepared once."""
         key = ("uifca rows", state["origin"].tobytes(), state["scale"].tobytes())
         return local.once(key, lambda: working_rows(local.X, state["origin"], state["scale"]))
 

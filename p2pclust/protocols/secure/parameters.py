@@ -71,17 +71,13 @@ class SecureSums:
         if not LEAST_COHORT <= self.cohort <= n_peers:
             few = f"{n_peers} peers are too few to hide among" if n_peers < LEAST_COHORT else f"cohort = {self.cohort}"
             raise UsageError(f"secure: {few}: expected {LEAST_COHORT} to the number of peers ({n_peers})")
-        if self.groups and not LEAST_GROUPS <= self.groups <= n_peers // self.cohort:
-            most = n_peers // self.cohort
-            raise UsageError(
-                f"secure: groups = {self.groups}: "
-                + (
-                    f"{n_peers} peers make {most} groups of at least {self.cohort} (cohort), and {LEAST_GROUPS} are needed"
-                    if most < LEAST_GROUPS
-                    else f"expected {LEAST_GROUPS} to {most}, so that each of {n_peers} peers has {self.cohort - 1} "
-                    "others in its group (cohort)"
-                )
-            )
+        most = n_peers // self.cohort
+        if self.groups and not LEAST_GROUPS <= self.groups <= most:
+            why = f"expected {LEAST_GROUPS} to {most}, so that each of {n_peers} peers has {self.cohort - 1} others in its "
+            why += "group (cohort)"
+            if most < LEAST_GROUPS:
+                why = f"{n_peers} peers make {most} groups of at least {self.cohort} (cohort), and {LEAST_GROUPS} are needed"
+            raise UsageError(f"secure: groups = {self.groups}: {why}")
         for name, value, known in (("burnt", self.burnt, BURNT), ("leave", self.leave, LEAVE)):
             if value not in known:
                 raise UsageError(f"secure: {name} = {value!r}: expected one of {', '.join(known)}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.before.enough_rows import EnoughRows
+from p2pclust.protocols.before.by_sums import EnoughRows
 from p2pclust.protocols.engine.compose import cluster_job
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from p2pclust.errors import UsageError
-from p2pclust.protocols.before.range_by_sums import RangeBySums
+from p2pclust.protocols.before.by_sums import RangeBySums
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import LARGEST, Local
