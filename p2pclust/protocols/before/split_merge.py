@@ -48,8 +48,7 @@ _MOST_ROWS = 0.9
 # Gossip adds up within a tolerance: a count that is nearer to 0 than to 1 row is 0.
 _NONE = 0.5
 _SMALL = 2.0**-480
-# Of the largest variance: a feature that varies so much counts as the widest one too.
-_AS_WIDE = 0.99
+_AS_WIDE = 0.99  # of the largest variance: a feature that varies so much counts as the widest one too
 
 
 @dataclass(frozen=True)

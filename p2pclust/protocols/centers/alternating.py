@@ -39,8 +39,7 @@ from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.fixed_point import power_of_two_above
 from p2pclust.protocols.engine.local import Local
 
-ROUNDS: Final = checks.between(1, 10**6)
-"""What ``max_rounds`` may be."""
+ROUNDS: Final = checks.between(1, 10**6)  # what ``max_rounds`` may be
 _GROWTH = 1.1
 _RISE = 1e-12  # of the objective: less is rounding
 _NONE = np.zeros(())

@@ -27,15 +27,11 @@ from numpy.typing import NDArray
 
 from p2pclust.protocols.engine.arrays import State
 
-SURPRISING = 1.5
-"""From this on, rows lie notably farther from the centers than before."""
-FAR = 0.25
-"""From this on, centers moved notably, in spreads of the rows."""
-SHIFTED = 0.2
-"""From this on, the clusters' shares changed notably."""
+SURPRISING = 1.5  # from this on, rows lie notably farther from the centers than before
+FAR = 0.25  # from this on, centers moved notably, in spreads of the rows
+SHIFTED = 0.2  # from this on, the clusters' shares changed notably
 
-UNKNOWN = np.float64(-1.0)
-"""In the state, a number that could not be computed, because nothing came before."""
+UNKNOWN = np.float64(-1.0)  # in the state, a number that could not be computed, because nothing came before
 _MOST = 1e6
 _SURPRISE, _MOVED, _MASS, _ROUNDS, _SETTLED = range(5)  # the columns of the state's ``drift``
 

@@ -17,8 +17,7 @@ from p2pclust.protocols.engine import random_streams
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.local import LARGEST
 
-#: No weight of a local center is larger: it is a number of rows, or less.
-_MAX_WEIGHT = 2.0**53
+_MAX_WEIGHT = 2.0**53  # no weight of a local center is larger: it is a number of rows, or less
 
 Floats = NDArray[np.float64]
 

@@ -21,10 +21,8 @@ Floats = NDArray[np.float64]
 
 #: How cluster means of peers may be combined; empty: as the pooled algorithm does.
 ROBUST: Final = ("", "trim", "median")
-#: With "trim": the share of the weight that is left out at each end, in each coordinate.
-TRIMMED: Final = 0.15
-#: The least and the greatest number of rows that a contribution may be of.
-Rows = tuple[float, float]
+TRIMMED: Final = 0.15  # with "trim": the share of the weight that is left out at each end, in each coordinate
+Rows = tuple[float, float]  # the least and the greatest number of rows that a contribution may be of
 
 _MOST: Final = 1e300
 ANY_NUMBER: Final[Rows] = (0.0, _MOST)

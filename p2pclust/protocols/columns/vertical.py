@@ -54,8 +54,7 @@ from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, ByColumns, Clustering, Pool, Remembering, Slot, k_means_step
 from p2pclust.protocols.engine.local import Local
 
-UNKNOWN = -1.0
-"""Stands in ``shifts`` for a round whose aggregator did not know the distances of the round before."""
+UNKNOWN = -1.0  # stands in ``shifts`` for a round whose aggregator did not know the distances of the round before
 
 Floats = NDArray[np.float64]
 
@@ -85,8 +84,7 @@ class VerticalClustering(Clustering, ByColumns):
     moves: ClassVar[str] = "distances"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "shifts")
 
-    #: The array of the state that assigns rows to clusters.
-    assigned: ClassVar[str]
+    assigned: ClassVar[str]  # the array of the state that assigns rows to clusters
     #: All the arrays that a round makes, and those that have a number for each cluster in their last dimension.
     makes: ClassVar[tuple[str, ...]]
     per_cluster: ClassVar[tuple[str, ...]]

@@ -230,8 +230,7 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
 State = Arrays
 Contribution = Arrays
-#: A blob, and where in it the bytes of an array begin, and how many they are.
-Payload = tuple[Stored, int, int]
+Payload = tuple[Stored, int, int]  # a blob, and where in it the bytes of an array begin, and how many they are
 
 
 def unpack_canonical(data: bytes, *, max_items: int) -> Any:

@@ -144,8 +144,7 @@ FUZZIFIER: Final = above(1.0)
 SCALINGS: Final = ("none", "minmax", "zscore")
 SCALING: Final = among(*SCALINGS)
 
-# Three limbs make a grid of 2**-120, and 34 bits of a weight are kept.
-_LEAST_WEIGHT_BITS: Final = 120 - 34
+_LEAST_WEIGHT_BITS: Final = 120 - 34  # three limbs make a grid of 2**-120, and 34 bits of a weight are kept
 
 
 def fuzzifier_for(where: str, fuzzifier: float, n_clusters: int) -> None:

@@ -25,15 +25,14 @@ from p2pclust.protocols.engine.registry import CLUSTERING, parameters_of, protoc
 from p2pclust.protocols.engine.secure_rounds import unfit
 from p2pclust.tools.distribution import install_line
 
+#: The names that a person may give; which of them a protocol takes, its class says.
 INIT_NAMES = ("split-merge", "k-means++", "careful", "shared-k-means++", "random", "uniform", "rows")
-"""The names that a person may give; which of them a protocol takes, its class says."""
+#: Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``.
 _OWN_STAGES = ("split-merge", "careful", "shared-k-means++")
-"""Ways to first centers that are stages of their own, of the same name; the others are ways of the stage ``seeding``."""
 _MAKES_CENTERS = ("seeding", *_OWN_STAGES)
-_EXTRAS = {"networkx": "models", "torch": "models"}
-"""Modules that are installed with an extra only, and its name."""
+_EXTRAS = {"networkx": "models", "torch": "models"}  # modules that are installed with an extra only, and its name
+#: The privacy rules of clusterings, and what switches each off.
 _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons": False, "min_cluster_size": 1}
-"""The privacy rules of clusterings, and what switches each off."""
 
 
 def cluster_job(
@@ -259,8 +258,8 @@ def _objective(request: _Request, clustering: Stage) -> list[Stage]:
     return [Stage("objective", {**taken, **request.starts, **request.gate})]
 
 
+#: How each kind of stage is made that a clustering may want after it, from that clustering's own.
 _AFTER: Mapping[str, Callable[[_Request, Stage], list[Stage]]] = {"objective": _objective}
-"""How each kind of stage is made that a clustering may want after it, from that clustering's own."""
 
 
 def _starts(kind: type[Labelling], parameters: Mapping[str, Any]) -> dict[str, int]:

@@ -42,8 +42,7 @@ from p2pclust.protocols.engine.reasons import CANCELLED, IMPLAUSIBLE, MAX_REASON
 from p2pclust.protocols.engine.wire import matches
 from p2pclust.protocols.engine.workspace import Wants, Workspace
 
-#: A roster index, or several where their contributions were added up.
-Peers = int | tuple[int, ...]
+Peers = int | tuple[int, ...]  # a roster index, or several where their contributions were added up
 
 
 class Group(tuple[int, ...]):

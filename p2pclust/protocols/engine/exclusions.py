@@ -73,8 +73,7 @@ class JobOptions:
         return cls(**known)
 
 
-#: The values of numbers that stand for no choice, if this is not 0.
-_UNUSED: Final = {"n_init": 1, "participation": 1.0}
+_UNUSED: Final = {"n_init": 1, "participation": 1.0}  # the values of numbers that stand for no choice, if this is not 0
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MAX_PEERS = 4096
-"""How many terms a sum may have; the limbs would hold four times as many."""
+MAX_PEERS = 4096  # how many terms a sum may have; the limbs would hold four times as many
 
 _FIRST_BITS = 24
 _LIMB_BITS = 48
 _CAPACITY_BITS = 38
-# Centers further away than this come from no data; beyond it squares would overflow.
-_FARTHEST = 2.0**480
+_FARTHEST = 2.0**480  # centers further away than this come from no data; beyond it squares would overflow
 
 
 class GridError(ValueError):

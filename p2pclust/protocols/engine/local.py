@@ -14,8 +14,7 @@ from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.protocols.engine.arrays import Contribution, State
 from p2pclust.protocols.engine.reasons import NO_DATA
 
-LARGEST = 2.0**400
-"""Values beyond this (2.6e120) are refused: their squares and the sums of these must be finite."""
+LARGEST = 2.0**400  # values beyond this (2.6e120) are refused: their squares and the sums of these must be finite
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")

@@ -21,10 +21,9 @@ from p2pclust.protocols.engine.reasons import HELD
 from p2pclust.protocols.engine.registry import build
 from p2pclust.tools.spelling import did_you_mean
 
+#: A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours).
 NEIGHBOURS = 5
-"""A pick is revealed as the mean of so many nearest rows (careful seeding: the average of its 5 nearest neighbours)."""
-LEAST_ROWS = 3
-"""A peer with fewer rows proposes nothing: a mean of two is nearly a row."""
+LEAST_ROWS = 3  # a peer with fewer rows proposes nothing: a mean of two is nearly a row
 _ASKED_AS: Final = "llf-cm"
 _STAGE: Final = "private-cm"
 #: Of a private job. More rounds come closer to where k-means rests, and have more noise each: with a small epsilon that

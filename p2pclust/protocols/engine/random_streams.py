@@ -24,25 +24,19 @@ def _stream(purpose: int, seed: int, *name: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(purpose, *name)))
 
 
-#: The stream of (seed, stage) for opening a stage, the same on every peer.
-opening = partial(_stream, _OPENING)
-#: The stream of (seed, peer, round) of one peer in one round.
-peer_round = partial(_stream, _PEER)
+opening = partial(_stream, _OPENING)  # the stream of (seed, stage) for opening a stage, the same on every peer
+peer_round = partial(_stream, _PEER)  # the stream of (seed, peer, round) of one peer in one round
 #: The stream of (drawn, step) of the aggregator in a step of a stage, the same for every aggregator. `drawn` comes from the
 #: stage's :func:`opening` stream and is kept in its state, so that ``combine`` needs only the state to draw.
 aggregating = partial(_stream, _COMBINE)
 #: The stream of (drawn, peer) that parts a peer's rows in two, the same in all rounds; `drawn` as for :func:`aggregating`.
 halving = partial(_stream, _HALVES)
-#: The stream of (seed) that splits one array over peers.
-splitting = partial(_stream, _SPLIT)
+splitting = partial(_stream, _SPLIT)  # the stream of (seed) that splits one array over peers
 #: The stream of (seed, peer) that makes some of a peer's true labels wrong, for experiments that start from such.
 dirt = partial(_stream, _DIRT)
-#: The stream of (seed) that draws an overlay.
-linking = partial(_stream, _LINKS)
-#: The stream of (seed) that tries gossip on an overlay, to measure it.
-gossiping = partial(_stream, _GOSSIP)
-#: The stream of (seed, peer) of an attack on what one peer shows, to measure it.
-attacking = partial(_stream, _ATTACK)
+linking = partial(_stream, _LINKS)  # the stream of (seed) that draws an overlay
+gossiping = partial(_stream, _GOSSIP)  # the stream of (seed) that tries gossip on an overlay, to measure it
+attacking = partial(_stream, _ATTACK)  # the stream of (seed, peer) of an attack on what one peer shows, to measure it
 #: The stream of (seed, start) that draws first centers of a pooled run, to compare a job with.
 pooled_start = partial(_stream, _POOLED)
 

@@ -8,29 +8,24 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: Characters; a longer reason is cut off.
-MAX_REASON: Final = 200
+MAX_REASON: Final = 200  # characters; a longer reason is cut off
 
 #: A peer that does not take part in a round because others were drawn; it is not recorded.
 NOT_DRAWN: Final = "not drawn"
-#: A peer in a round in which one other peer is asked; it is not recorded.
-NOT_ASKED: Final = "not asked"
-#: A peer that did not answer: it did not abstain by itself, and may contribute again.
-LEFT_OUT: Final = "left out"
+NOT_ASKED: Final = "not asked"  # a peer in a round in which one other peer is asked; it is not recorded
+LEFT_OUT: Final = "left out"  # a peer that did not answer: it did not abstain by itself, and may contribute again
 #: A peer that is not on the fleet roster any more, or has another key there than in the job: it is not waited for.
 REVOKED: Final = "it was revoked, or has new keys"
 #: With secure sums, a peer that was restarted: it does not contribute before keys are exchanged again.
 NEW_KEYS: Final = f"{LEFT_OUT}: it was restarted and has new keys"
 #: With secure sums, a peer that neither contributes nor takes its pads away.
 SMALL_CLASS: Final = "with sets that it knows, sums of fewer peers than the cohort could be computed"
-#: A peer that has no row.
-NO_DATA: Final = "no data"
+NO_DATA: Final = "no data"  # a peer that has no row
 #: A contribution that no rows can have led to: its peer is a suspect, and its contribution is left out.
 IMPLAUSIBLE: Final = "implausible: "
 #: Data that cannot be read. In private jobs nothing more is said, as a place in the data depends on values.
 UNUSABLE: Final = "its data cannot be used"
-#: A peer with too few rows in this stage; it may contribute to a later one.
-HELD: Final = "privacy gate"
+HELD: Final = "privacy gate"  # a peer with too few rows in this stage; it may contribute to a later one
 #: A cancelled job; and, in a job without an aggregator, the answer of a peer that has received the cancel.
 CANCELLED: Final = "cancelled by "
 

@@ -50,11 +50,11 @@ _CLASSES = {
     "vertical-fcm-by-sums": ("p2pclust.protocols.columns.vertical_sums", "VerticalFuzzyCMeansBySums"),
 }
 
+#: The protocols of p2pclust that a person asks for; the others are stages around them.
 CLUSTERING = (
     "llf-cm", "llf-fcm", "ffcm", "c2f-fcm", "gdf-fcm", "fkm", "k-fed", "fedcref", "uifca", "stream-fcm", "vertical-cm",
     "vertical-fcm",
 )  # fmt: skip
-"""The protocols of p2pclust that a person asks for; the others are stages around them."""
 
 
 _ASKED_AS = {
@@ -89,8 +89,7 @@ def package_of(protocol: object) -> str:
     return "" if plugin is None else plugin.package
 
 
-EVALUATING = ("measure", "objective")
-"""The stages that only evaluate what the stages before them made."""
+EVALUATING = ("measure", "objective")  # the stages that only evaluate what the stages before them made
 
 
 def main_stage(protocols: Sequence[str]) -> int:

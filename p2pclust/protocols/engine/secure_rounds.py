@@ -28,8 +28,7 @@ from p2pclust.protocols.secure.parameters import SecureSums
 from p2pclust.protocols.secure.secured import Maker, Secured, Unsettled
 from p2pclust.tools.bit_sets import as_mask, members_of
 
-#: So many times in a row are new keys asked for without a total; then the job fails.
-MOST_RENEWALS: Final = 10
+MOST_RENEWALS: Final = 10  # so many times in a row are new keys asked for without a total; then the job fails
 _GROUPED: Final = f"{LEFT_OUT}: differences of sums would expose it, or peers that are missing"
 _SILENT: Final = f"{LEFT_OUT}: it did not answer as a keeper"
 _SMALL_GROUP: Final = f"{LEFT_OUT}: too few peers of its group contributed"

@@ -18,8 +18,7 @@ from p2pclust.protocols.engine.reasons import HELD, LEFT_OUT, MAX_REASON, NOT_DR
 from p2pclust.protocols.engine.round_log import RoundRecord
 from p2pclust.protocols.engine.summaries import by_reason
 
-#: So many rounds in a row without any contribution fail the job.
-MAX_EMPTY_ROUNDS: Final = 10
+MAX_EMPTY_ROUNDS: Final = 10  # so many rounds in a row without any contribution fail the job
 _MOST_REASONS: Final = 4
 _MOST_PEERS: Final = 3
 

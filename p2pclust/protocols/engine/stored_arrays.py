@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from p2pclust.errors import WireError
 
-LARGE_BYTES: Final = 2**20
-"""An array beyond this size is a piece of its own, and may stay in its blob."""
+LARGE_BYTES: Final = 2**20  # an array beyond this size is a piece of its own, and may stay in its blob
 
 _MAX_HEAD = 2**26  # all that is not a large array, together
 _MAX_STRING = 4096

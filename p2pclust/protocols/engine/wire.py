@@ -15,14 +15,12 @@ from p2pclust.protocols.engine.fixed_point import GridError, fits, is_unit, quan
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.stored_arrays import Stored
 
-#: States of so many jobs are kept to read the next one of each, if they are not larger.
-_MOST_KEPT: Final = 4
+_MOST_KEPT: Final = 4  # states of so many jobs are kept to read the next one of each, if they are not larger
 _MOST_KEPT_BYTES: Final = 128 * 1024
 #: The arrays of which `_check_arrays` looks at the numbers; of others at shapes only.
 _LOOKED_AT: Final = frozenset(("scale", "unit", "stream", "lo", "hi"))
 
-#: The only array of a padded contribution.
-PADDED = "padded"
+PADDED = "padded"  # the only array of a padded contribution
 
 # Everything that a state of the known stages can hold, by dtypes and shape. A letter stands for the same length everywhere,
 # a number for itself.

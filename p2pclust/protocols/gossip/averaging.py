@@ -55,8 +55,7 @@ from p2pclust.protocols.gossip.push_sum import GossipLinks, agrees, apart, mixed
 
 Floats = NDArray[np.float64]
 
-#: Estimates of neighbours never agree more closely, because of rounding.
-LEAST_TOLERANCE: Final = 1e-13
+LEAST_TOLERANCE: Final = 1e-13  # estimates of neighbours never agree more closely, because of rounding
 
 _MOST_TICKS: Final = 2**40
 _MAX_WHOLE: Final = 2**60

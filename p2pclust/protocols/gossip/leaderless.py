@@ -31,8 +31,7 @@ from p2pclust.protocols.gossip.push_sum import GossipLinks, first_mass, total_of
 
 Floats = NDArray[np.float64]
 
-#: Of a peer's message in one tick: eight frames of a message hold more.
-MOST_BYTES: Final = 6 * 2**20
+MOST_BYTES: Final = 6 * 2**20  # of a peer's message in one tick: eight frames of a message hold more
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,7 @@ MEASURES = ("soft Davies–Bouldin", "Xie–Beni", "simplified silhouette", "elb
 
 # Values that differ by less, relatively, are the same; then the smaller number of clusters has it.
 _SAME = 1e-9
-# An inertia below this share of the largest is rounding: every row lies on a center.
-_NOTHING = 1e-12
+_NOTHING = 1e-12  # an inertia below this share of the largest is rounding: every row lies on a center
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 from p2pclust.protocols.models.linkage import average_linkage, best_cut, settled
 
-NOTHING: Final = 255
-"""The code of a pair without a verdict: an own model, or one whose errors are not finite."""
+NOTHING: Final = 255  # the code of a pair without a verdict: an own model, or one whose errors are not finite
 
 _WORST: Final = 254
 # Means are rounded to this part of a code's step, so that differences stay whole numbers.

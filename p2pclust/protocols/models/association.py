@@ -31,11 +31,9 @@ from numpy.typing import ArrayLike, NDArray
 from p2pclust.errors import UsageError
 from p2pclust.protocols.engine.arrays import Arrays
 
-#: A peer's index in the roster, and the number of one of its clusters.
-Node = tuple[int, int]
+Node = tuple[int, int]  # a peer's index in the roster, and the number of one of its clusters
 
-# Matrices of all pairs are held: 32 MiB each for 2000 clusters, 512 MiB for this many.
-_MOST_CLUSTERS: Final = 8192
+_MOST_CLUSTERS: Final = 8192  # matrices of all pairs are held: 32 MiB each for 2000 clusters, 512 MiB for this many
 
 
 @dataclass(frozen=True)

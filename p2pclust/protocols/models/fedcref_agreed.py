@@ -21,20 +21,18 @@ from p2pclust.protocols.models.association import Association, Clusters
 Phase = Literal["models", "verdicts", "graph", "train", "refine"]
 PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
 
+#: One row per refinement: which iteration, which refinement of it, how many groups, isolated clusters and links there
+#: were, how many rows changed their cluster, of how many, and how many peers were still active after it.
 HISTORY: Final = ("iteration", "refinement", "groups", "isolated", "links", "changed", "rows", "active")
-"""One row per refinement: which iteration, which refinement of it, how many groups, isolated clusters and links there
-were, how many rows changed their cluster, of how many, and how many peers were still active after it."""
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _NO_INTS: Final = np.empty(0, np.int64)
 _NO_DIGESTS: Final = np.empty((0, DIGEST_BYTES), np.uint8)
-MOST_CLUSTERS: Final = 2**13
-"""Of all peers together: matrices of all pairs are held."""
+MOST_CLUSTERS: Final = 2**13  # of all peers together: matrices of all pairs are held
 
-MOST_ROWS: Final = 2**53
-"""Of one cluster, or of a peer in one group: sums of them fit into 64 bits."""
+MOST_ROWS: Final = 2**53  # of one cluster, or of a peer in one group: sums of them fit into 64 bits
 
 _MOST_TURNS: Final = 2**31
 
@@ -42,50 +40,39 @@ _FIELDS: Final = (
     "counts", "rows", "models", "told", "table", "links", "aside", "members", "group_models", "holders", "differs",
     "resting", "history",
 )  # fmt: skip
+#: The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any.
 ARRAYS: Final = ("stream", "cref_phase", "cref_iteration", "cref_refinement", *(f"cref_{name}" for name in _FIELDS))
-"""The names of the arrays that every state has. ``cref_alone`` is left out where no peer has any."""
 
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
     """FedCRef's state beside the scaling. Arrays with an entry for each peer end with the last peer that has one."""
 
-    phase: Phase = "models"
-    """What the present round does."""
-    stream: int = 0
-    """The seed of random numbers that all peers share."""
-    iteration: int = 0
-    """How often models of local clusters were exchanged, this time included."""
-    refinement: int = 0
-    """How many refinements this iteration has had."""
-    counts: Ints = field(default_factory=lambda: _NO_INTS)
-    """How many clusters each peer entered, (A,)."""
-    rows: Ints = field(default_factory=lambda: _NO_INTS)
-    """How many rows each cluster has, (Q,)."""
-    models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
-    """The digest of each cluster's model, (Q, 32)."""
-    told: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    """Which peers sent verdicts, (A,)."""
+    phase: Phase = "models"  # what the present round does
+    stream: int = 0  # the seed of random numbers that all peers share
+    iteration: int = 0  # how often models of local clusters were exchanged, this time included
+    refinement: int = 0  # how many refinements this iteration has had
+    counts: Ints = field(default_factory=lambda: _NO_INTS)  # how many clusters each peer entered, (A,)
+    rows: Ints = field(default_factory=lambda: _NO_INTS)  # how many rows each cluster has, (Q,)
+    models: Bytes = field(default_factory=lambda: _NO_DIGESTS)  # the digest of each cluster's model, (Q, 32)
+    told: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # which peers sent verdicts, (A,)
+    #: Their verdicts, a row for each cluster (Q, Z); zeros where none were sent.
     table: Bytes = field(default_factory=lambda: np.empty((0, 0), np.uint8))
-    """Their verdicts, a row for each cluster (Q, Z); zeros where none were sent."""
-    links: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    """The association graph, (L, 2)."""
-    aside: Ints = field(default_factory=lambda: _NO_INTS)
-    """Clusters that could take no part in it, (W,)."""
+    links: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))  # the association graph, (L, 2)
+    aside: Ints = field(default_factory=lambda: _NO_INTS)  # clusters that could take no part in it, (W,)
+    #: How many rows each peer has in each group, (B, G); before the first refinement, of its clusters.
     members: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    """How many rows each peer has in each group, (B, G); before the first refinement, of its clusters."""
+    #: The digests of the groups' models, (G, 32); zeros where there is none.
     group_models: Bytes = field(default_factory=lambda: _NO_DIGESTS)
-    """The digests of the groups' models, (G, 32); zeros where there is none."""
+    #: Which peers have the model of a group, (H, G).
     holders: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), np.bool_))
-    """Which peers have the model of a group, (H, G)."""
+    #: Peers that built another graph from the same verdicts, (D,); the job then fails.
     differs: Ints = field(default_factory=lambda: _NO_INTS)
-    """Peers that built another graph from the same verdicts, (D,); the job then fails."""
-    resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    """Which peers are at rest, (R,)."""
+    resting: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # which peers are at rest, (R,)
+    #: (T, 8), see :data:`HISTORY`.
     history: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, len(HISTORY))))
-    """(T, 8), see :data:`HISTORY`."""
+    #: How many own clusters of no community have rows at each peer, (E,): what numbers them without gaps.
     alone: Ints = field(default_factory=lambda: _NO_INTS)
-    """How many own clusters of no community have rows at each peer, (E,): what numbers them without gaps."""
 
     @classmethod
     def of(cls, state: State) -> Agreed:

@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_BYTES: Final = 64 * 2**20
-"""How much a peer remembers: a million rows under 16 models, or 10,000 under 1,600."""
+MOST_BYTES: Final = 64 * 2**20  # how much a peer remembers: a million rows under 16 models, or 10,000 under 1,600
 
 Floats = NDArray[np.float64]
 

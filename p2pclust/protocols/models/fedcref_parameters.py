@@ -23,22 +23,19 @@ _OF_BOTH: Mapping[str, Mapping[str, Any]] = {
     "paper": {"rounds": 15, "local_epochs": 1, "federated_rate": 1e-3},
     "refined": {"rounds": 2, "local_epochs": 3, "federated_rate": 2e-3},
 }
-PACED = ("epochs", "batch", "local_epochs")
-"""The parameters that may follow from the number of rows."""
+PACED = ("epochs", "batch", "local_epochs")  # the parameters that may follow from the number of rows
 MOST_OF_A_PEER = 256
 _COUNT = checks.between(1, 2**20)
 
 
-AUTO: Final = "auto"
-"""In a job in the place of a number: what :func:`usual_pace` says."""
+AUTO: Final = "auto"  # in a job in the place of a number: what :func:`usual_pace` says
 
 MANY_ROWS: Final = 384
 LEAST_STEPS: Final = 120
 _EPOCHS: Final = 20
 _LOCAL_EPOCHS: Final = 3
 _LEAST_LOCAL_STEPS: Final = 8
-# From so many rows on batches of so many.
-_BATCHES: Final = ((MANY_ROWS, 64), (MANY_ROWS // 2, 32), (0, 16))
+_BATCHES: Final = ((MANY_ROWS, 64), (MANY_ROWS // 2, 32), (0, 16))  # from so many rows on batches of so many
 
 
 @dataclass(frozen=True, slots=True)

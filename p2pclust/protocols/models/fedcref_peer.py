@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 # Models of others are decoded so many at a time: all of them would be some hundred megabytes.
 _MODELS_AT_ONCE: Final = 16
-# Of a note before the first exchange.
-_NO_ITERATION: Final = -1
+_NO_ITERATION: Final = -1  # of a note before the first exchange
 
 _MAX_SEED: Final = 2**62
 

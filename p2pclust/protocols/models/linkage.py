@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-#: Groups of two or more, each sorted, by their lowest member.
-Groups = tuple[tuple[int, ...], ...]
+Groups = tuple[tuple[int, ...], ...]  # groups of two or more, each sorted, by their lowest member
 
 _MOST_TURNS = 20
 

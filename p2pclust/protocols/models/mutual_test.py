@@ -41,16 +41,15 @@ from p2pclust.protocols.engine.privacy import LEAST_ROWS
 from p2pclust.protocols.models.association import Association, Clusters
 
 LINKS: Final = ("all", "one")
+#: Within what Eq. 2 normalises a cluster's differences D = abs(own error - foreign error).
+#:
+#: - ``"pair"``: (D - min D) / (max D - min D), over this pair's differences
+#: - ``"errors"``: D / the largest error of the two models on the cluster
+#: - ``"range"``: both models' errors scaled together to [0, 1], then their difference
+#: - ``"models"``: D / the largest error of all models on the cluster
+#: - ``"joint"``: (D - min) / (max - min), over the differences of all foreign models
+#: - ``"own"``: D / the range of the own model's errors
 NORMALISATIONS: Final = ("pair", "errors", "range", "models", "joint", "own")
-"""Within what Eq. 2 normalises a cluster's differences D = abs(own error - foreign error).
-
-- ``"pair"``: (D - min D) / (max D - min D), over this pair's differences
-- ``"errors"``: D / the largest error of the two models on the cluster
-- ``"range"``: both models' errors scaled together to [0, 1], then their difference
-- ``"models"``: D / the largest error of all models on the cluster
-- ``"joint"``: (D - min) / (max - min), over the differences of all foreign models
-- ``"own"``: D / the range of the own model's errors
-"""
 
 Floats = NDArray[np.float64]
 

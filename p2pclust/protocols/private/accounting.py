@@ -47,8 +47,7 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-#: The variance, in whole numbers, that is given away to random rounding in step 2.
-ROUNDING: Final = 16
+ROUNDING: Final = 16  # the variance, in whole numbers, that is given away to random rounding in step 2
 _STEPS: Final = 200
 _MOST_EPSILON: Final = 500.0
 _MOST_TERMS: Final = 64

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Numbers that stay in cache while they are worked on.
-_IN_CACHE: Final = 2**15
+_IN_CACHE: Final = 2**15  # numbers that stay in cache while they are worked on
 _DRAWN: Final = 2000
 _DRAWN_EACH: Final = 5
 #: Rounds of k-means over the points drawn, and how many differences all of them may take: a third of a second's.

@@ -28,8 +28,7 @@ Entropy = Callable[[int], bytes]
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 512
-#: Noise of a larger variance would not fit an int64 with all but negligible probability.
-_MOST_VARIANCE: Final = 2**110
+_MOST_VARIANCE: Final = 2**110  # noise of a larger variance would not fit an int64 with all but negligible probability
 
 
 def discrete_gaussians(variance: Fraction, size: int, entropy: Entropy) -> NDArray[np.int64]:

@@ -65,13 +65,11 @@ from p2pclust.protocols.private.discrete_gaussian import discrete_gaussians
 
 Floats = NDArray[np.float64]
 
-#: Steps of the grid from the middle of a feature to its bound, and in one row.
-_ONE: Final = 2**24
+_ONE: Final = 2**24  # steps of the grid from the middle of a feature to its bound, and in one row
 _MOST_ROWS: Final = 2**25
 #: Variances are this much larger than computed, which is more than floating-point numbers are wrong by.
 _SLACK: Final = 1e-9
-#: The noise of all peers has at most this much more variance than that of two thirds of them.
-_ALL_SHARES: Final = 1.5
+_ALL_SHARES: Final = 1.5  # the noise of all peers has at most this much more variance than that of two thirds of them
 _ENOUGH: Final = 2.0
 #: Rounds that may be done again, with fresh noise, because a peer was lost when the total was about to be revealed.
 _SPARE: Final = 2

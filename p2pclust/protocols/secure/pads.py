@@ -21,11 +21,9 @@ from p2pclust.errors import WireError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-#: A vector of numbers modulo 2**64.
-Numbers = NDArray[np.uint64]
+Numbers = NDArray[np.uint64]  # a vector of numbers modulo 2**64
 
-#: What one key pair is made from.
-ENTROPY_BYTES: Final = 64
+ENTROPY_BYTES: Final = 64  # what one key pair is made from
 _KEY_BYTES: Final = 32
 # Each key is used for one stream or one seal, so the nonce never repeats under a key.
 _STREAM_NONCE: Final = bytes(16)

@@ -7,13 +7,10 @@ from typing import Final
 
 from p2pclust.errors import UsageError
 
-#: Keepers of a job whose request names no number.
-KEEPERS: Final = 3
-#: As a number of keepers: every peer keeps pads. It is the most that a job roster has.
-ALL: Final = 4096
+KEEPERS: Final = 3  # keepers of a job whose request names no number
+ALL: Final = 4096  # as a number of keepers: every peer keeps pads. It is the most that a job roster has.
 LEAST_COHORT: Final = 3
-#: With fewer groups no total can be said to differ from the others.
-LEAST_GROUPS: Final = 3
+LEAST_GROUPS: Final = 3  # with fewer groups no total can be said to differ from the others
 _LARGE_COHORT: Final = 5
 #: What may be done when the set of a state that was revealed already cannot be had again: the default first.
 BURNT: Final = ("groups", "record")

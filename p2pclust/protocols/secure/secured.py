@@ -14,8 +14,7 @@ from p2pclust.errors import WireError
 from p2pclust.protocols.secure.key_list import ENTRY_TYPES, KeyEntry
 from p2pclust.tools.bit_sets import packed, unpacked
 
-#: Different sets that are remembered of one job.
-MOST_SETS: Final = 4096
+MOST_SETS: Final = 4096  # different sets that are remembered of one job
 _MOST_COUNT: Final = 2**53
 _DIGEST_BYTES: Final = 32
 
