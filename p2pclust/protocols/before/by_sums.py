@@ -45,17 +45,14 @@ _FEW_COLUMNS: Final = 32
 
 @dataclass(frozen=True)
 class EnoughRows(Additive):
-    """Add up the peers' rows, as far as they matter.
-
-    - `gate_rounds`: the rounds whose equations are counted against the rows, times the number of starts; 0: none.
-    - `by_group`: whether totals of groups of peers are revealed one by one: then each group must have so many rows.
-    """
+    """Add up the peers' rows, as far as they matter."""
 
     id: ClassVar[str] = "enough-rows"
     adds_nothing: ClassVar[bool] = True
 
     n_clusters: int = 1
-    gate_rounds: int = 0
+    gate_rounds: int = 0  # the rounds whose equations are counted against the rows, times the number of starts; 0: none
+    # Whether totals of groups of peers are revealed one by one: then each group must have so many rows.
     by_group: bool = False
 
     allowed = checks.by_name(n_clusters=checks.CLUSTERS, gate_rounds=checks.between(0, 10**8), by_group=checks.flag)
@@ -111,8 +108,6 @@ class EnoughRows(Additive):
 class RangeBySums(Additive):
     """The range of each feature over all peers that have enough rows.
 
-    - `min_rows`: a peer with fewer rows abstains.
-
     In the state, ``prefixes`` (2, F) are the bits found so far, as the low bits of a number, of the smallest values and,
     inverted, of the largest; ``found_bits`` counts them. In the end ``lo`` and ``hi`` (F,) take their place.
     """
@@ -121,7 +116,7 @@ class RangeBySums(Additive):
     whether: ClassVar[bool] = True
     works_on: ClassVar[tuple[str, ...]] = ()
 
-    min_rows: int = 3
+    min_rows: int = 3  # a peer with fewer rows abstains
 
     allowed = checks.by_name(min_rows=checks.between(1, 2**20))
 

@@ -41,16 +41,13 @@ _SEEDINGS = 10
 
 @dataclass(frozen=True)
 class CarefulSeeding(FirstCenters):
-    """First centers from candidates of all peers, in one round.
-
-    - `n_init`: how many sets of first centers: the candidates are clustered so often.
-    """
+    """First centers from candidates of all peers, in one round."""
 
     id: ClassVar[str] = "careful"
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream")
 
     init: str = "careful"
-    n_init: int = 1
+    n_init: int = 1  # how many sets of first centers: the candidates are clustered so often
 
     allowed = checks.by_name(init=checks.among("careful"), n_init=checks.STARTS)
 

@@ -51,20 +51,18 @@ class Range(Protocol):
 
     A peer whose number of columns differs from that of most peers is left out by name; of two numbers that are
     equally frequent, the one that the peer of lowest index has counts. So the answer is the same in every order.
-
-    - `lo`, `hi`: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains
-      from every later round, by name.
-    - `rows_needed`: the job fails if all peers together hold fewer rows. Peers report no more than this many rows.
-      Where a peer abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
-    - `min_rows`: a peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which
-      reveal nothing.
     """
 
     id: ClassVar[str] = "range"
 
+    # lo, hi: declared bounds, one number per feature. Then no peer is asked; a peer with a value outside abstains from
+    # every later round, by name.
     lo: tuple[float, ...] | None = None
     hi: tuple[float, ...] | None = None
+    # The job fails if all peers together hold fewer rows. Peers report no more than this many rows. Where a peer
+    # abstained because of ``min_rows``, the rows are not all known, and the clustering stage decides.
     rows_needed: int = 1
+    # A peer with fewer rows abstains; 1 lets every peer send its range. Not for declared bounds, which reveal nothing.
     min_rows: int = 3
 
     allowed = checks.by_name(
@@ -159,14 +157,12 @@ class ZScoreScaling(Additive):
 
     Mean and deviation are those of the rows of each round's contributors. A peer that is lost between the rounds is in
     the mean and not in the deviation.
-
-    - `min_rows`: a peer with fewer rows abstains; 1 lets every peer contribute.
     """
 
     id: ClassVar[str] = "zscore"
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit", "moments")
 
-    min_rows: int = 3
+    min_rows: int = 3  # a peer with fewer rows abstains; 1 lets every peer contribute
 
     allowed = checks.by_name(min_rows=_ROWS)
 

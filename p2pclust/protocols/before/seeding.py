@@ -53,15 +53,12 @@ from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_prop
 
 @dataclass(frozen=True)
 class FirstCenters(Protocol):
-    """A stage that ends with first centers, in the working coordinates of the stages before it.
-
-    - `init`: the name that a person gives.
-    """
+    """A stage that ends with first centers, in the working coordinates of the stages before it."""
 
     works_on: ClassVar[tuple[str, ...]] = ("lo", "hi", "origin", "scale", "unit")
 
     n_clusters: int
-    init: str = ""
+    init: str = ""  # the name that a person gives
 
     allowed = checks.by_name(n_clusters=checks.CLUSTERS)
 
@@ -75,19 +72,15 @@ class FirstCenters(Protocol):
 
 @dataclass(frozen=True)
 class Seeding(FirstCenters):
-    """First centers.
-
-    - `init` {"k-means++", "random", "uniform", "given"}
-    - `centers`: with ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
-    - `n_init`: how many sets of first centers; given ones are one set.
-    """
+    """First centers."""
 
     id: ClassVar[str] = "seeding"
     asks: ClassVar[Literal["all", "one"]] = "one"
 
-    init: str = "k-means++"
+    init: str = "k-means++"  # {"k-means++", "random", "uniform", "given"}
+    # With ``init="given"``: the first centers in the data's own units, shape (n_clusters, F).
     centers: tuple[tuple[float, ...], ...] | None = None
-    n_init: int = 1
+    n_init: int = 1  # how many sets of first centers; given ones are one set
 
     allowed = checks.by_name(
         init=checks.among("k-means++", "random", "uniform", "given"), n_init=checks.STARTS,

@@ -55,10 +55,6 @@ _AS_WIDE = 0.99  # of the largest variance: a feature that varies so much counts
 class SplitMerge(FirstCenters, Additive):
     """First centers by splitting and merging.
 
-    - `n_init`: how many sets of first centers: the cheapest different results of the twenty tries, then cells that
-      k-means++ picks.
-    - `min_rows`: a cell with fewer rows of a peer is sent as zeros; 1 sends everything.
-
     In the state, ``cells`` (E, F) are the present cells in working coordinates and ``cell_masses`` (E,) how many rows
     each had: the halves of a cell that was split have half of its rows each. ``splits`` counts the
     rounds so far in which cells were split; it is -1 when no more are.
@@ -68,8 +64,10 @@ class SplitMerge(FirstCenters, Additive):
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream", "cells", "cell_masses", "splits")
 
     init: str = "split-merge"
+    # How many sets of first centers: the cheapest different results of the twenty tries, then cells that k-means++
+    # picks.
     n_init: int = 1
-    min_rows: int = 3
+    min_rows: int = 3  # a cell with fewer rows of a peer is sent as zeros; 1 sends everything
 
     allowed = checks.by_name(init=checks.among("split-merge"), n_init=checks.STARTS, min_rows=checks.CLUSTERS)
 

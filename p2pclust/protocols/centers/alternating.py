@@ -99,16 +99,13 @@ class Iterated(Clustering):
 
 @dataclass(frozen=True)
 class Fuzzy(Iterated):
-    """Rounds in which a row belongs to every cluster to some degree.
-
-    - `fuzzifier`: the papers' m or lambda, above 1.
-    - `privacy_gate`: abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or
-      fewer, see :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
-    """
+    """Rounds in which a row belongs to every cluster to some degree."""
 
     pooled_name: ClassVar[str] = "fuzzy c-means"
 
-    fuzzifier: float = 2.0
+    fuzzifier: float = 2.0  # the papers' m or lambda, above 1
+    # Abstain with too few rows, whose sums or local centers would give the rows away: C (F + 1) / F or fewer, see
+    # :func:`~p2pclust.protocols.engine.privacy.size_gate`; with ``"job"``, `max_rounds` times as many.
     privacy_gate: bool | Literal["job"] = True
 
     allowed = checks.by_name(fuzzifier=checks.FUZZIFIER, privacy_gate=checks.gate)

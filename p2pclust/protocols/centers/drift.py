@@ -38,22 +38,14 @@ _SURPRISE, _MOVED, _MASS, _ROUNDS, _SETTLED = range(5)  # the columns of the sta
 
 @dataclass(frozen=True)
 class BatchDrift:
-    """What one batch was like beside those before.
+    """What one batch was like beside those before."""
 
-    - `batch`: from 0.
-    - `surprise`: None where there was no batch before. At most 1e6.
-    - `moved`: in spreads of the rows. From a first batch's seeds it says nothing about drift.
-    - `mass`: 0 to 1.
-    - `rounds`: of the batch, those without contributions left out.
-    - `settled`: whether the centers stood still, or else the batch used all its rounds.
-    """
-
-    batch: int
-    surprise: float | None
-    moved: float
-    mass: float | None
-    rounds: int
-    settled: bool
+    batch: int  # from 0
+    surprise: float | None  # None where there was no batch before. At most 1e6.
+    moved: float  # in spreads of the rows. From a first batch's seeds it says nothing about drift.
+    mass: float | None  # 0 to 1
+    rounds: int  # of the batch, those without contributions left out
+    settled: bool  # whether the centers stood still, or else the batch used all its rounds
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -57,16 +57,13 @@ _SEEDINGS = 10
 
 @dataclass(frozen=True)
 class LocalFuzzy(Fuzzy):
-    """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found.
-
-    - `local_iterations`: steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most
-      1000.
-    """
+    """Rounds of local fuzzy c-means from the global centers; each peer sends the centers that it found."""
 
     works_on: ClassVar[tuple[str, ...]] = (*Fuzzy.works_on, "stream")
 
     tol: float = 1e-4
     max_rounds: int = 100
+    # Steps of local fuzzy c-means per round. None: until ``||U(t+1) - U(t)||_F < 1e-4``, at most 1000.
     local_iterations: int | None = None
 
     allowed = checks.by_name(local_iterations=checks.optional(checks.between(1, _LOCAL_STEPS)))
@@ -104,10 +101,6 @@ class LocalFuzzy(Fuzzy):
 class FFCMProtocol(LocalFuzzy):
     """FFCM (avg_1, avg_2): fuzzy c-means at each peer; the local centers are averaged or clustered.
 
-    - `averaging` {"weighted", "kmeans"}: the paper's avg_1 (weighted mean of the local centers with the same number) or
-      avg_2 (k-means of all local centers).
-    - `support` {"u^m", "u"}: for avg_1: what a local center's weight sums.
-
     >>> FFCMProtocol(n_clusters=3, local_iterations=1).lossless, FFCMProtocol(n_clusters=3).lossless
     (True, False)
     """
@@ -119,8 +112,10 @@ class FFCMProtocol(LocalFuzzy):
     )
     inits: ClassVar[tuple[str, ...]] = inits_from("uniform")
 
+    # {"weighted", "kmeans"}: the paper's avg_1 (weighted mean of the local centers with the same number) or avg_2
+    # (k-means of all local centers).
     averaging: str = "weighted"
-    support: str = "u^m"
+    support: str = "u^m"  # {"u^m", "u"}: for avg_1: what a local center's weight sums
 
     allowed = checks.by_name(averaging=checks.among("weighted", "kmeans"), support=checks.among("u^m", "u"))
 

@@ -40,12 +40,7 @@ from p2pclust.protocols.engine.privacy import hold_small_clusters
 
 @dataclass(frozen=True)
 class KFedProtocol(Clustering):
-    """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once.
-
-    - `n_clusters`: the paper's k.
-    - `n_local_clusters`: the paper's k^(z), at most `n_clusters`; by default `n_clusters`.
-    - `min_cluster_size`: means of fewer rows are not sent. 1 sends all.
-    """
+    """k-FED (Algorithms 1 and 2): k-means at each peer; the local means are clustered once."""
 
     id: ClassVar[str] = "k-fed"
     reveals: ClassVar[str] = (
@@ -58,9 +53,9 @@ class KFedProtocol(Clustering):
     stops: ClassVar[str] = "its only round is done"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "suppressed", "proposed")
 
-    n_clusters: int
-    n_local_clusters: int | str | None = None
-    min_cluster_size: int = 2
+    n_clusters: int  # the paper's k
+    n_local_clusters: int | str | None = None  # the paper's k^(z), at most `n_clusters`; by default `n_clusters`
+    min_cluster_size: int = 2  # means of fewer rows are not sent. 1 sends all.
 
     allowed = checks.by_name(n_clusters=checks.CLUSTERS, min_cluster_size=checks.between(1, 2**31))
 

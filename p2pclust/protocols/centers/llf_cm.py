@@ -38,11 +38,7 @@ from p2pclust.protocols.engine.local import Local
 
 @dataclass(frozen=True)
 class LosslessCMeansProtocol(Alternating):
-    """LLF-CM (Algorithm 1): k-means, equal to pooled k-means.
-
-    - `suppress_singletons`: send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is
-      that of one row.
-    """
+    """LLF-CM (Algorithm 1): k-means, equal to pooled k-means."""
 
     id: ClassVar[str] = "llf-cm"
     reveals: ClassVar[str] = (
@@ -55,6 +51,7 @@ class LosslessCMeansProtocol(Alternating):
     masses: ClassVar[str] = "counts"
     numbers: ClassVar[tuple[str, ...]] = ("rows", "suppressed")
 
+    # Send a cluster of one local row as zeros (line 11), so that no sum that leaves a peer is that of one row.
     suppress_singletons: bool = True
 
     allowed = checks.by_name(suppress_singletons=checks.flag)

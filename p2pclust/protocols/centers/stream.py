@@ -165,10 +165,6 @@ class Warm(OpeningStage):
 
     A ``range`` stage with declared bounds may stand before it; then peers with values outside abstain.
 
-    - `origin`, `scale`, `unit`: the working coordinates of that job, and its grid.
-    - `centers`: in working coordinates.
-    - `past_weights`, `past_sums`, `cost`: as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
-
     >>> ones, zeros = [1.0], [[0.0], [9.0]]
     >>> Warm(origin=ones, scale=ones, unit=ones, centers=zeros, past_weights=[4, 4], past_sums=zeros, cost=0.1).cost
     0.1
@@ -176,10 +172,12 @@ class Warm(OpeningStage):
 
     id: ClassVar[str] = "warm"
 
+    # origin, scale, unit: the working coordinates of that job, and its grid.
     origin: tuple[float, ...]
     scale: tuple[float, ...]
     unit: tuple[float, ...]
-    centers: tuple[tuple[float, ...], ...]
+    centers: tuple[tuple[float, ...], ...]  # in working coordinates
+    # past_weights, past_sums, cost: as in the last state of that job; see :class:`StreamFuzzyCMeansProtocol`.
     past_weights: tuple[float, ...]
     past_sums: tuple[tuple[float, ...], ...]
     cost: float = -1.0

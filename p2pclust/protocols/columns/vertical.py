@@ -61,21 +61,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class VerticalClustering(Clustering, ByColumns):
-    """What both algorithms share (Algorithm 4).
-
-    - `tol`: the paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It
-      grows with the square root of the number of rows, so it is another thing than a movement of centers. With 0
-      exactly ``max_rounds`` updates are made.
-    - `max_rounds`: the paper's T: how often centers are updated at most.
-    - `scaling` {"none", "minmax", "zscore"}: each peer scales its own columns, which it holds wholly.
-    - `transfer` {"float64", "float32"}: what distances and memberships are sent as. float32 halves all traffic, and
-      rounds both to 24 bits: the result is no longer that of the pooled algorithm to the last digits.
-    """
+    """What both algorithms share (Algorithm 4)."""
 
     n_clusters: int
+    # The paper's epsilon: stop when ``||D(t) - D(t-1)||_F < tol``, D being the N x C matrix of distances. It grows with
+    # the square root of the number of rows, so it is another thing than a movement of centers. With 0 exactly
+    # ``max_rounds`` updates are made.
     tol: float = 5e-3
-    max_rounds: int = 30
-    scaling: str = "none"
+    max_rounds: int = 30  # the paper's T: how often centers are updated at most
+    scaling: str = "none"  # {"none", "minmax", "zscore"}: each peer scales its own columns, which it holds wholly
+    # {"float64", "float32"}: what distances and memberships are sent as. float32 halves all traffic, and rounds both to
+    # 24 bits: the result is no longer that of the pooled algorithm to the last digits.
     transfer: str = "float64"
 
     before: ClassVar[tuple[str, ...]] = ("align", "vertical-seeding")

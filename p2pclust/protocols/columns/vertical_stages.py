@@ -97,17 +97,14 @@ class Align(ByColumns):
 
 @dataclass(frozen=True)
 class VerticalSeeding(ByColumns):
-    """First centers; see the module's text.
-
-    - `init` {"k-means++", "rows", "random", "given"}
-    - `scaling` {"none", "minmax", "zscore"}: of the clustering that follows: k-means++ measures in its coordinates.
-    """
+    """First centers; see the module's text."""
 
     id: ClassVar[str] = "vertical-seeding"
     works_on: ClassVar[tuple[str, ...]] = ("salt", "n_rows", "columns", "given", "first_rows")
 
     n_clusters: int
-    init: str = "k-means++"
+    init: str = "k-means++"  # {"k-means++", "rows", "random", "given"}
+    # {"none", "minmax", "zscore"}: of the clustering that follows: k-means++ measures in its coordinates.
     scaling: str = "none"
 
     allowed = checks.by_name(n_clusters=checks.CLUSTERS, init=checks.among(*INITS), scaling=checks.SCALING)

@@ -27,9 +27,6 @@ from p2pclust.protocols.secure.pads import Numbers
 class Layout:
     """How the contributions to one state become vectors.
 
-    - `shapes`: the shape of each array of a contribution without its limbs, in order.
-    - `whether`: whether random words take the place of numbers that are not zero.
-
     >>> layout = Layout({"counts": (1,)}, limbs=2)
     >>> layout.numbers(Arrays(counts=np.array([[3], [-1]]))).tolist()
     [3, 18446744073709551615, 1]
@@ -37,9 +34,9 @@ class Layout:
     [[3], [-1]]
     """
 
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]  # the shape of each array of a contribution without its limbs, in order
     limbs: int
-    whether: bool = False
+    whether: bool = False  # whether random words take the place of numbers that are not zero
 
     @property
     def size(self) -> int:

@@ -74,20 +74,18 @@ class Wants:
 class Workspace:
     """What one peer finds when it contributes to one round, and what it leaves.
 
-    - `peer`: its index in the roster.
-    - `note`: what it kept in the last round before this one in which it kept something. A job that was started by
-      another one finds the note that its parent's contribution will find.
-    - `blob`: returns the bytes of a blob, or None if it is not here.
-    - `results`: of the jobs that were wanted, by name: those that ended in time.
-
     >>> workspace = Workspace(0)
     >>> workspace.publish(b"model") == digest_of(b"model"), workspace.published, workspace.read(b"unknown") is None
     (True, [b'model'], True)
     """
 
-    peer: int
+    peer: int  # its index in the roster
+    # What it kept in the last round before this one in which it kept something. A job that was started by another one
+    # finds the note that its parent's contribution will find.
     note: Arrays = field(default_factory=Arrays)
+    # Returns the bytes of a blob, or None if it is not here.
     blob: Callable[[bytes], bytes | None] = field(default=lambda digest: None)
+    # Of the jobs that were wanted, by name: those that ended in time.
     results: Mapping[str, JobState] = field(default_factory=dict)
     published: list[bytes] = field(default_factory=list, init=False)  # in order
     kept: Arrays | None = field(default=None, init=False)  # the new note, if there is one

@@ -41,17 +41,13 @@ _NOTHING = 1e-12  # an inertia below this share of the largest is rounding: ever
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A number of clusters, and why.
-
-    - `reason`: one or more sentences.
-    - `votes`: for each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
-    - `agreed`: whether more than half of the measures that decide are best there.
-    """
+    """A number of clusters, and why."""
 
     clusters: int
-    reason: str
+    reason: str  # one or more sentences
+    # For each of :data:`MEASURES` the number of clusters at which it is best; None where it does not decide.
     votes: Mapping[str, int | None]
-    agreed: bool
+    agreed: bool  # whether more than half of the measures that decide are best there
 
 
 def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:

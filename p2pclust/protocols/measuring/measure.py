@@ -52,12 +52,6 @@ _TOTALS = ("inertia", "objective", "within", "outside", "silhouette")
 class Measure(Evaluation):
     """Measure the centers that the stage before left; one round that asks every peer.
 
-    - `fuzzifier`: of the memberships in the fuzzy measures; above 1.
-    - `privacy_gate`: abstain with too few rows; see the module.
-    - `suppress_singletons`: send a cluster with one of the peer's rows as empty.
-    - `compare_up_to`: the largest number of clusters of the jobs to compare; the gate counts with it if it is larger
-      than this job's.
-
     >>> Measure(compare_up_to=10).rows_needed(n_clusters=3, n_features=4)
     22
     """
@@ -65,9 +59,10 @@ class Measure(Evaluation):
     id: ClassVar[str] = "measure"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers")
 
-    fuzzifier: float = 2.0
-    privacy_gate: bool = True
-    suppress_singletons: bool = True
+    fuzzifier: float = 2.0  # of the memberships in the fuzzy measures; above 1
+    privacy_gate: bool = True  # abstain with too few rows; see the module
+    suppress_singletons: bool = True  # send a cluster with one of the peer's rows as empty
+    # The largest number of clusters of the jobs to compare; the gate counts with it if it is larger than this job's.
     compare_up_to: int = 1
 
     allowed = checks.by_name(
@@ -148,24 +143,17 @@ class Measure(Evaluation):
 
 @dataclass(frozen=True)
 class MeasuredIndices:
-    """What a fleet measured of one clustering, over all rows of those that contributed.
-
-    - `rows`: how many rows were measured.
-    - `counts`: rows per cluster, without the hidden ones; a row belongs to its nearest center.
-    - `hidden`: how many rows were kept out of the counts, each being its peer's only one in its cluster.
-    - `inertia`: sum of squared distances to the nearest center.
-    - `objective`: of fuzzy c-means: sum of ``u^m d^2``.
-    - `within_sse`, `outside_sse`, `xie_beni`, `soft_davies_bouldin`, `simplified_silhouette`: as the functions of the
-      same names in :mod:`p2pclust.metrics`, in working coordinates. With one cluster Xie–Beni and soft Davies–Bouldin
-      are infinite.
-    """
+    """What a fleet measured of one clustering, over all rows of those that contributed."""
 
     clusters: int
-    rows: int
-    counts: tuple[int, ...]
-    hidden: int
-    inertia: float
-    objective: float
+    rows: int  # how many rows were measured
+    counts: tuple[int, ...]  # rows per cluster, without the hidden ones; a row belongs to its nearest center
+    hidden: int  # how many rows were kept out of the counts, each being its peer's only one in its cluster
+    inertia: float  # sum of squared distances to the nearest center
+    objective: float  # of fuzzy c-means: sum of ``u^m d^2``
+    # within_sse, outside_sse, xie_beni, soft_davies_bouldin, simplified_silhouette: as the functions of the same names
+    # in :mod:`p2pclust.metrics`, in working coordinates. With one cluster Xie–Beni and soft Davies–Bouldin are
+    # infinite.
     within_sse: float
     outside_sse: float
     xie_beni: float

@@ -58,12 +58,6 @@ class Evaluation(Additive):
 class Objective(Evaluation):
     """Add up the objective of each start, and keep the start for which it is smallest; one round that asks every peer.
 
-    - `fuzzifier`: of fuzzy c-means; left out, the objective is that of c-means.
-    - `n_init`: how many starts the clustering before had.
-    - `privacy_gate`: the gate of the clustering before.
-    - `gate_rounds`: the rounds whose equations that gate counted.
-    - `min_rows`: a peer with fewer rows sends zeros; above 1, a cluster with one local row counts none.
-
     In the state, ``objectives`` (S,) are the totals, and ``winner`` is the number of the start that was kept: ``centers``
     ``shifts`` and ``coarse`` are now its own, and ``masses`` (C,) its clusters'. Where every peer abstained these are
     missing, and the first start is kept.
@@ -72,11 +66,11 @@ class Objective(Evaluation):
     id: ClassVar[str] = "objective"
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "unit", "centers", "shifts")
 
-    fuzzifier: float | None = None
-    n_init: int = 1
-    privacy_gate: bool | Literal["job"] = False
-    gate_rounds: int = 1
-    min_rows: int = 3
+    fuzzifier: float | None = None  # of fuzzy c-means; left out, the objective is that of c-means
+    n_init: int = 1  # how many starts the clustering before had
+    privacy_gate: bool | Literal["job"] = False  # the gate of the clustering before
+    gate_rounds: int = 1  # the rounds whose equations that gate counted
+    min_rows: int = 3  # a peer with fewer rows sends zeros; above 1, a cluster with one local row counts none
 
     allowed = checks.by_name(
         fuzzifier=checks.optional(checks.FUZZIFIER), n_init=checks.STARTS, privacy_gate=checks.gate,

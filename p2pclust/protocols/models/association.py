@@ -42,9 +42,6 @@ class Clusters:
 
     Raises UsageError if a count is negative, or if there are too many clusters for a matrix of all pairs.
 
-    - `counts`: for each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this
-      iteration.
-
     >>> clusters = Clusters((2, 0, 1))
     >>> clusters.total, clusters.nodes
     (3, ((0, 0), (0, 1), (2, 0)))
@@ -52,6 +49,7 @@ class Clusters:
     ([0, 1], [0, 0, 2])
     """
 
+    # For each peer of the roster, how many clusters it entered; 0 for a peer that is not there in this iteration.
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -98,9 +96,6 @@ class Association:
 
     Raises ValueError if a link joins clusters that are not there, or two of one peer: such a pair is never tested.
 
-    - `links` (E, 2): pairs of cluster indices; kept with the lower index first, sorted, each once.
-    - `set_aside`: clusters that could take no part: their peer sent no verdicts, or their models were not usable.
-
     Peer 0 has three clusters, peer 1 two, peer 2 one.
 
     >>> found = Association(Clusters((3, 2, 1)), [(3, 0), (5, 3), (1, 4)])
@@ -113,7 +108,8 @@ class Association:
     """
 
     clusters: Clusters
-    links: NDArray[np.int64]
+    links: NDArray[np.int64]  # (E, 2): pairs of cluster indices; kept with the lower index first, sorted, each once
+    # Clusters that could take no part: their peer sent no verdicts, or their models were not usable.
     set_aside: tuple[int, ...] = ()
 
     def __init__(self, clusters: Clusters, links: ArrayLike, set_aside: Sequence[int] = ()) -> None:

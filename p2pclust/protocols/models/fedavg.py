@@ -69,21 +69,17 @@ def refuse_beyond(X: NDArray[np.float64], output: str) -> None:
 
 @dataclass(frozen=True)
 class TrainedTogether(Protocol):
-    """Rounds in which peers train one autoencoder on rows that stay where they are.
-
-    - `hidden`, `output`: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
-    - `epochs`: of each peer in each round.
-    - `learning_rate`: Adam's.
-    """
+    """Rounds in which peers train one autoencoder on rows that stay where they are."""
 
     imports: ClassVar[tuple[str, ...]] = ("torch",)
 
+    # hidden, output: the architecture; see :class:`p2pclust.clustering.autoencoders.Architecture`.
     hidden: tuple[int, ...] = (100, 64, 32, 64, 100)
     output: str = "sigmoid"
     rounds: int = 15
-    epochs: int = 1
+    epochs: int = 1  # of each peer in each round
     batch: int = 64
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # Adam's
     device: str = "cpu"
 
     allowed = checks.by_name(
@@ -114,10 +110,6 @@ class TrainedTogether(Protocol):
 class FedAvgProtocol(TrainedTogether, WithWorkspace):
     """FedAvg of one autoencoder.
 
-    - `clusters`: for each peer of the roster, in order, the labels in its note whose rows it trains on.
-    - `start`: the digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every
-      peer.
-
     >>> FedAvgProtocol(n_features=64, clusters=[[0], [2]]).rounds
     15
     """
@@ -126,8 +118,10 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
     works_on: ClassVar[tuple[str, ...]] = ("stream", "weights")
 
     n_features: int = field(kw_only=True)
+    # For each peer of the roster, in order, the labels in its note whose rows it trains on.
     clusters: Sequence[Sequence[int]] = field(kw_only=True)
     encoding: Encoding = "float32"
+    # The digest of the encoded weights to start from, in hexadecimal; empty: random ones, the same at every peer.
     start: str = ""
 
     allowed = checks.by_name(n_features=checks.between(1, _MAX_WIDTH), encoding=checks.among(*ENCODINGS))

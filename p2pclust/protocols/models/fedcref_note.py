@@ -34,17 +34,13 @@ Halves = Mapping[int, tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class Partition:
-    """A peer's partition of its rows, and what the numbers in it mean.
-
-    - `labels` int64 (n,): below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
-    - `n_groups`: 0 for the partition that the peer entered the exchange with.
-    - `iteration`: of which iteration the numbers are.
-    """
+    """A peer's partition of its rows, and what the numbers in it mean."""
 
     peer: int
+    # int64 (n,): below `n_groups` a community, from there on a cluster of the peer's own, or UNASSIGNED.
     labels: Ints = field(repr=False)
-    n_groups: int
-    iteration: int
+    n_groups: int  # 0 for the partition that the peer entered the exchange with
+    iteration: int  # of which iteration the numbers are
 
     @property
     def names(self) -> Ints:
@@ -95,22 +91,14 @@ class Partition:
 
 @dataclass(frozen=True)
 class Note(Partition):
-    """A peer's partition, and all else that it keeps.
+    """A peer's partition, and all else that it keeps."""
 
-    - `wanted`: K_i, of how many clusters the peer's rows are.
-    - `models`: the digests of the models of its clusters, as it published them.
-    - `halves`: its two models of each cluster that no other peer has.
-    - `trained`: whether the models are of this very partition.
-    - `refinements`: how many refinements it has seen.
-    - `entered` int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the
-      association graph.
-    """
-
-    wanted: int
-    models: Sequence[bytes]
-    halves: Halves
-    trained: bool
-    refinements: int
+    wanted: int  # K_i, of how many clusters the peer's rows are
+    models: Sequence[bytes]  # the digests of the models of its clusters, as it published them
+    halves: Halves  # its two models of each cluster that no other peer has
+    trained: bool  # whether the models are of this very partition
+    refinements: int  # how many refinements it has seen
+    # int64 (n,): the partition of the last exchange, whose cluster q is the peer's cluster q in the association graph.
     entered: Ints = field(repr=False)
 
     @classmethod
@@ -167,18 +155,14 @@ def _numbers(agreed: Agreed, peer: int, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class OwnCluster:
-    """A cluster that one peer has rows of and judges by models of its own.
+    """A cluster that one peer has rows of and judges by models of its own."""
 
-    - `label`: what its rows are called: the community that it is in, else a number of its own behind those of the
-      communities.
-    - `cluster`: its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier
-      exchange.
-    - `models`: the digests of its models: two in mode "refined", each of which has seen one half of the rows; one
-      elsewhere; none if it is gone.
-    """
-
+    # What its rows are called: the community that it is in, else a number of its own behind those of the communities.
     label: int
+    # Its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier exchange.
     cluster: int
+    # The digests of its models: two in mode "refined", each of which has seen one half of the rows; one elsewhere; none
+    # if it is gone.
     models: tuple[bytes, ...]
 
 

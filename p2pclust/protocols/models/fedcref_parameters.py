@@ -40,16 +40,11 @@ _BATCHES: Final = ((MANY_ROWS, 64), (MANY_ROWS // 2, 32), (0, 16))  # from so ma
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a model is trained.
+    """How a model is trained."""
 
-    - `batch`: rows of a minibatch.
-    - `epochs`: of a model of one cluster of one peer.
-    - `local_epochs`: of each peer in each round of FedAvg.
-    """
-
-    batch: int
-    epochs: int
-    local_epochs: int
+    batch: int  # rows of a minibatch
+    epochs: int  # of a model of one cluster of one peer
+    local_epochs: int  # of each peer in each round of FedAvg
 
 
 def usual_pace(rows: float, batch: int | None = None) -> Pace:

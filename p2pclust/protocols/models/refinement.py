@@ -44,14 +44,11 @@ _SHARE: Final = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """A new partition of a peer's rows.
+    """A new partition of a peer's rows."""
 
-    - `labels` int64 (n,): for each row, the model that it belongs to: its column in the errors.
-    - `selected`: the models M_select, in the order in which they were chosen. One may have no row: then the next
-      training leaves it out.
-    """
-
-    labels: Ints
+    labels: Ints  # int64 (n,): for each row, the model that it belongs to: its column in the errors
+    # The models M_select, in the order in which they were chosen. One may have no row: then the next training leaves it
+    # out.
     selected: tuple[int, ...]
 
 

@@ -60,18 +60,6 @@ _MAX_BYTES = 2**32
 class UIFCAProtocol(Labelling):
     """UIFCA with RealNVP: one normalizing flow per cluster, trained over all peers; each row belongs to the likeliest.
 
-    - `n_clusters`: the paper's K.
-    - `cluster_rounds`, `communication_rounds`, `local_steps`: the paper's T, tau and M: T tau rounds in all.
-    - `couplings`: of each model.
-    - `hidden`: widths of a conditioner's hidden layers.
-    - `image_width`: see :class:`~p2pclust.clustering.flows.FlowArchitecture`.
-    - `batch`: rows of a minibatch.
-    - `learning_rate`: Adam's.
-    - `decay`: the footnote's lambda, of L2.
-    - `start` {"random", "peers"}: see the module.
-    - `min_cluster_size`: models of fewer rows are not sent. 1 sends all.
-    - `device`: where each peer computes: "cpu", or "cuda", where bits are not promised.
-
     >>> UIFCAProtocol(n_clusters=10).round_limit
     800
     """
@@ -87,19 +75,20 @@ class UIFCAProtocol(Labelling):
     works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "models", "steps", "suppressed")
     imports: ClassVar[tuple[str, ...]] = ("torch",)
 
-    n_clusters: int
+    n_clusters: int  # the paper's K
+    # cluster_rounds, communication_rounds, local_steps: the paper's T, tau and M: T tau rounds in all.
     cluster_rounds: int = 20
     communication_rounds: int = 40
     local_steps: int = 100
-    couplings: int = 6
-    hidden: Sequence[int] = (512, 512, 512)
-    image_width: int | None = None
-    batch: int = 64
-    learning_rate: float = 1e-4
-    decay: float = 1e-4
-    start: str = "random"
-    min_cluster_size: int = 2
-    device: str = "cpu"
+    couplings: int = 6  # of each model
+    hidden: Sequence[int] = (512, 512, 512)  # widths of a conditioner's hidden layers
+    image_width: int | None = None  # see :class:`~p2pclust.clustering.flows.FlowArchitecture`
+    batch: int = 64  # rows of a minibatch
+    learning_rate: float = 1e-4  # Adam's
+    decay: float = 1e-4  # the footnote's lambda, of L2
+    start: str = "random"  # {"random", "peers"}: see the module
+    min_cluster_size: int = 2  # models of fewer rows are not sent. 1 sends all.
+    device: str = "cpu"  # where each peer computes: "cpu", or "cuda", where bits are not promised
 
     allowed = checks.by_name(
         n_clusters=checks.between(1, 2**12), cluster_rounds=_STEPS, communication_rounds=_STEPS, local_steps=_STEPS,

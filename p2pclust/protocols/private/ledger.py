@@ -44,16 +44,14 @@ _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d\Z")
 class Budget:
     """What a device allows.
 
-    - `epsilon`, `delta`: of all its jobs within a window together.
-    - `days`: the length of the window.
-
     >>> Budget.from_dict({"epsilon": 8, "delta": 1e-6, "per": "30d"})
     Budget(epsilon=8.0, delta=1e-06, days=30)
     """
 
+    # epsilon, delta: of all its jobs within a window together.
     epsilon: float
     delta: float
-    days: int
+    days: int  # the length of the window
 
     @classmethod
     def from_dict(cls, given: Any) -> Budget:
@@ -88,15 +86,12 @@ def _days(where: str, per: object) -> int:
 class MostJobs:
     """In how many jobs a device takes part within a window.
 
-    - `most`: 1 to 10**6.
-    - `days`: the length of the window.
-
     >>> str(MostJobs.from_dict({"most": 3, "per": "30d"}))
     '3 per 30d'
     """
 
-    most: int
-    days: int
+    most: int  # 1 to 10**6
+    days: int  # the length of the window
 
     @classmethod
     def from_dict(cls, given: Any) -> MostJobs:
@@ -114,18 +109,12 @@ class MostJobs:
 
 @dataclass(frozen=True, order=True)
 class Reservation:
-    """What one job takes.
+    """What one job takes."""
 
-    - `day`: 0 to 10**7.
-    - `job`: its id, 1 to 200 characters.
-    - `mu_squared`: 0 to 10**6; 0 of a job without noise.
-    - `peer`: the peer that takes part in it, where several have one ledger; at most 200 characters.
-    """
-
-    day: int
-    job: str
-    mu_squared: float
-    peer: str = ""
+    day: int  # 0 to 10**7
+    job: str  # its id, 1 to 200 characters
+    mu_squared: float  # 0 to 10**6; 0 of a job without noise
+    peer: str = ""  # the peer that takes part in it, where several have one ledger; at most 200 characters
 
     def flaw(self) -> str:
         """Return what is wrong with the reservation, or an empty string."""
@@ -142,15 +131,11 @@ class Reservation:
 
 @dataclass(frozen=True)
 class PeerSet:
-    """Peers whose sum a job may have revealed.
-
-    - `rows`: a digest of the device's own rows, 32 bytes.
-    - `peers`: the first 16 bytes of the peers' device keys, sorted.
-    """
+    """Peers whose sum a job may have revealed."""
 
     job: str
-    rows: bytes
-    peers: tuple[bytes, ...]
+    rows: bytes  # a digest of the device's own rows, 32 bytes
+    peers: tuple[bytes, ...]  # the first 16 bytes of the peers' device keys, sorted
 
     @classmethod
     def of(cls, job: str, rows: bytes, keys: Iterable[bytes]) -> PeerSet:
@@ -168,16 +153,11 @@ class PeerSet:
 
 @dataclass(frozen=True)
 class LedgerMark:
-    """How far a ledger has come; each of these numbers only grows, so an older copy of a ledger is below a newer one's.
+    """How far a ledger has come; each of these numbers only grows, so an older copy of a ledger is below a newer one's."""
 
-    - `mu_squared`: of all jobs ever.
-    - `jobs`: their number.
-    - `day`: the latest day of a reservation.
-    """
-
-    mu_squared: float = 0.0
-    jobs: int = 0
-    day: int = 0
+    mu_squared: float = 0.0  # of all jobs ever
+    jobs: int = 0  # their number
+    day: int = 0  # the latest day of a reservation
 
     def flaw(self) -> str:
         """Return what is wrong with it, or an empty string."""

@@ -94,12 +94,6 @@ def shares(n_peers: int) -> int:
 class PrivateCMeansProtocol(Additive, Clustering):
     """c-means from noisy counts and sums.
 
-    - `epsilon`: 0.01 to 100.
-    - `delta`: 1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
-    - `lo`, `hi`: the declared bounds, one number per feature, in the units of the data.
-    - `rounds`: how many rounds there are: always as many, 1 to 1000. A job has 16 by default, and 8 with an epsilon
-      below 1.
-
     The noise follows from these parameters and the number of peers alone, so that no state can lower it.
 
     In the state, ``deviations`` (C, F) has the standard deviation of each center that is due to noise, in working
@@ -122,10 +116,12 @@ class PrivateCMeansProtocol(Additive, Clustering):
     )  # fmt: skip
 
     n_clusters: int
-    epsilon: float
-    delta: float
+    epsilon: float  # 0.01 to 100
+    delta: float  # 1e-100 to 0.1. It should be far below 1 over the number of rows of the fleet.
+    # lo, hi: the declared bounds, one number per feature, in the units of the data.
     lo: tuple[float, ...]
     hi: tuple[float, ...]
+    # How many rounds there are: always as many, 1 to 1000. A job has 16 by default, and 8 with an epsilon below 1.
     rounds: int = 16
 
     allowed = checks.by_name(

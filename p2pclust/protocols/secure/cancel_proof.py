@@ -18,14 +18,6 @@ _MOST_VERSION = 2**60
 class CancelProof:
     """Why a job ends before its time.
 
-    - `key`: of the fact: ``cancel/`` and the id of the job, or of its series. Empty: the owner was revoked, and the job
-      with ``missing = "all"`` would wait for it.
-    - `owner`: whose fact it is: the peer that was asked.
-    - `version`: of the fact.
-    - `value`: of the fact: who asked that peer.
-    - `signature`: of the fact, by its owner's device; empty in a fleet in which facts are not signed, and of the peer's
-      own fact.
-
     >>> CancelProof("cancel/job", "meter-01", 7, b"laptop", bytes(64)).by
     'laptop, signed by meter-01'
     >>> CancelProof("cancel/job", "meter-01", 7, b"meter-01", bytes(64)).by
@@ -34,10 +26,13 @@ class CancelProof:
     "the revocation of meter-02, which missing = 'all' would wait for"
     """
 
+    # Of the fact: ``cancel/`` and the id of the job, or of its series. Empty: the owner was revoked, and the job with
+    # ``missing = "all"`` would wait for it.
     key: str
-    owner: str
-    version: int = 0
-    value: bytes = b""
+    owner: str  # whose fact it is: the peer that was asked
+    version: int = 0  # of the fact
+    value: bytes = b""  # of the fact: who asked that peer
+    # Of the fact, by its owner's device; empty in a fleet in which facts are not signed, and of the peer's own fact.
     signature: bytes = field(default=b"", repr=False)
 
     @property

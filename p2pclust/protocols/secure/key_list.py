@@ -28,16 +28,11 @@ _MOST_BYTES: Final = 16384  # of an answer: its sets are of at most 4,096 peers
 
 @dataclass(frozen=True)
 class FleetKeys:
-    """What a peer knows of the fleet's keys.
+    """What a peer knows of the fleet's keys."""
 
-    - `fleet`: the fleet's public key, 32 bytes.
-    - `roster`: the SHA-256 of the signed fleet roster that the job names: only the administrator can choose it.
-    - `devices`: the Ed25519 public key of each peer of the job roster on that fleet roster, 32 bytes.
-    """
-
-    fleet: bytes
-    roster: bytes
-    devices: Sequence[bytes]
+    fleet: bytes  # the fleet's public key, 32 bytes
+    roster: bytes  # the SHA-256 of the signed fleet roster that the job names: only the administrator can choose it
+    devices: Sequence[bytes]  # the Ed25519 public key of each peer of the job roster on that fleet roster, 32 bytes
 
     def signed_by(self, index: int, signature: bytes, statement: bytes) -> bool:
         """Return whether the device of a peer of the job roster has signed these bytes."""
@@ -55,27 +50,18 @@ class FleetKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """One peer's entry: its new key, and what it knows of sets that were, or may have been, revealed.
+    """One peer's entry: its new key, and what it knows of sets that were, or may have been, revealed."""
 
-    - `index`: in the job roster.
-    - `public`: X25519, 32 bytes.
-    - `columns`: the number of columns of its rows.
-    - `insists`: whether it contributes only if it keeps pads itself.
-    - `signature`: of :meth:`statement`, by the device's Ed25519 key; 64 bytes.
-    - `refusal`: why it will not contribute, or empty; it may keep pads all the same.
-    - `taken`: the set for which it took away pads in the context that is not settled, or unpadded it; 0 if it did not.
-      None if it cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
-    - `sets`: other sets of this job that it knows, and the state that asks does not name.
-    """
-
-    index: int
-    public: bytes
-    columns: int
-    insists: bool
-    signature: bytes = field(default=b"", repr=False)
-    refusal: str = ""
+    index: int  # in the job roster
+    public: bytes  # X25519, 32 bytes
+    columns: int  # the number of columns of its rows
+    insists: bool  # whether it contributes only if it keeps pads itself
+    signature: bytes = field(default=b"", repr=False)  # of :meth:`statement`, by the device's Ed25519 key; 64 bytes
+    refusal: str = ""  # why it will not contribute, or empty; it may keep pads all the same
+    # The set for which it took away pads in the context that is not settled, or unpadded it; 0 if it did not. None if
+    # it cannot know: its store is not the one that it had at submission. Then it keeps no pads in this job.
     taken: int | None = 0
-    sets: tuple[int, ...] = ()
+    sets: tuple[int, ...] = ()  # other sets of this job that it knows, and the state that asks does not name
 
     def __post_init__(self) -> None:
         if not (0 <= self.index < _MOST_PEERS and 0 <= self.columns < _MOST_COLUMNS and len(self.public) == _KEY_BYTES):

@@ -44,8 +44,6 @@ class Sealed:
 class KeyPair:
     """The secrets of one peer for one list of keys. They are in memory only, and gone when the next list is made.
 
-    - `entropy`: 64 secret random bytes, used for nothing else.
-
     Three peers, of which the first two keep pads; the contribution of each is one number.
 
     >>> pairs = [KeyPair(bytes([peer]) * 64) for peer in range(3)]
@@ -59,7 +57,7 @@ class KeyPair:
     33
     """
 
-    entropy: bytes = field(repr=False)
+    entropy: bytes = field(repr=False)  # 64 secret random bytes, used for nothing else
     _shared: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -32,23 +32,18 @@ def usual_cohort(n_peers: int) -> int:
 class SecureSums:
     """The parameters of secure sums, every one with its final value.
 
-    - `keepers`: how many peers keep pads, beside those that insist on it.
-    - `cohort`: the fewest peers whose sum may be revealed.
-    - `burnt` {"groups", "record"}: of one state: whether another set of peers may be revealed only if all classes still
-      have `cohort` members.
-    - `leave` {"alone", "groups"}: the same for the whole job.
-    - `groups`: into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look
-      at what single peers contribute (`max_weight`, `robust`); then `cohort` is about each group. 0: such stages are
-      refused.
-
     >>> SecureSums(3, 5).colluders, SecureSums(3, 3).colluders
     (2, 1)
     """
 
-    keepers: int = KEEPERS
-    cohort: int = _LARGE_COHORT
+    keepers: int = KEEPERS  # how many peers keep pads, beside those that insist on it
+    cohort: int = _LARGE_COHORT  # the fewest peers whose sum may be revealed
+    # {"groups", "record"}: of one state: whether another set of peers may be revealed only if all classes still have
+    # `cohort` members.
     burnt: str = BURNT[0]
-    leave: str = LEAVE[0]
+    leave: str = LEAVE[0]  # {"alone", "groups"}: the same for the whole job
+    # Into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look at what
+    # single peers contribute (`max_weight`, `robust`); then `cohort` is about each group. 0: such stages are refused.
     groups: int = 0
 
     @property

@@ -29,18 +29,13 @@ _MOST_COUNT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class SignedAnswer:
-    """What one peer answered to a state.
+    """What one peer answered to a state."""
 
-    - `index`: the peer, by roster index.
-    - `reason`: why it does not contribute; empty where it does.
-    - `body`: its contribution as it would be sent without a signature; empty where there is none.
-    - `signature`: of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
-    """
-
-    index: int
-    reason: str
+    index: int  # the peer, by roster index
+    reason: str  # why it does not contribute; empty where it does
+    # Its contribution as it would be sent without a signature; empty where there is none.
     body: bytes = field(repr=False)
-    signature: bytes = field(default=b"", repr=False)
+    signature: bytes = field(default=b"", repr=False)  # of :meth:`statement`, by its device's Ed25519 key; 64 bytes
 
     def statement(self, fleet: bytes, job: str, state: bytes, bare: bytes) -> bytes:
         """Return what the device signs.
@@ -85,16 +80,11 @@ class SignedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OpenPads:
-    """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total.
+    """What a keeper takes from a padded sum, signed and open to every peer, so that every peer can make the total."""
 
-    - `keeper`: by roster index.
-    - `numbers`: uint64, little-endian.
-    - `signature`: of :meth:`statement`, by its device's Ed25519 key; 64 bytes.
-    """
-
-    keeper: int
-    numbers: bytes = field(repr=False)
-    signature: bytes = field(default=b"", repr=False)
+    keeper: int  # by roster index
+    numbers: bytes = field(repr=False)  # uint64, little-endian
+    signature: bytes = field(default=b"", repr=False)  # of :meth:`statement`, by its device's Ed25519 key; 64 bytes
 
     def statement(self, fleet: bytes, job: str, state: bytes, members: int) -> bytes:
         """Return what the device signs; `members` is the set of peers whose pads these are."""
@@ -127,27 +117,19 @@ class OpenPads:
 
 @dataclass(frozen=True)
 class Proof:
-    """From what a state follows.
+    """From what a state follows."""
 
-    - `before`: the state before: without its own proof if `answers` are there, else whole.
-    - `digest`: the digest of the whole state before, 32 bytes.
-    - `answers`: in roster order. Empty in the proof of a state that asks for new keys after a padded one had no total,
-      and in most of those of cancelled jobs.
-    - `pads`: with secure sums: of each keeper, in roster order.
-    - `left_out`: peers that have not answered, with reasons: the word of the aggregator alone.
-    - `silent`: keepers that have not answered: the word of the aggregator alone.
-    - `maker`: with secure sums: of the state that is proved.
-    - `cancel`: of the last state of a cancelled job: an encoded
-      :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
-    """
-
-    before: bytes = field(repr=False)
-    digest: bytes
+    before: bytes = field(repr=False)  # the state before: without its own proof if `answers` are there, else whole
+    digest: bytes  # the digest of the whole state before, 32 bytes
+    # In roster order. Empty in the proof of a state that asks for new keys after a padded one had no total, and in most
+    # of those of cancelled jobs.
     answers: Sequence[SignedAnswer] = ()
-    pads: Sequence[OpenPads] = ()
+    pads: Sequence[OpenPads] = ()  # with secure sums: of each keeper, in roster order
+    # Peers that have not answered, with reasons: the word of the aggregator alone.
     left_out: Mapping[int, str] = field(default_factory=dict)
-    silent: Sequence[int] = ()
-    maker: Maker = field(default_factory=Maker)
+    silent: Sequence[int] = ()  # keepers that have not answered: the word of the aggregator alone
+    maker: Maker = field(default_factory=Maker)  # with secure sums: of the state that is proved
+    # Of the last state of a cancelled job: an encoded :class:`~p2pclust.protocols.secure.cancel_proof.CancelProof`.
     cancel: bytes = b""
 
     def encode(self) -> bytes:

@@ -30,52 +30,35 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A context of which it was not known whether a set was revealed, when new keys were asked for.
+    """A context of which it was not known whether a set was revealed, when new keys were asked for."""
 
-    - `state`: the digest of its padded state.
-    - `maker`: the roster index of the peer that made it.
-    - `asked`, `keepers`: sets: whose contributions it was open for, and who keeps pads.
-    """
-
-    state: bytes
-    maker: int
+    state: bytes  # the digest of its padded state
+    maker: int  # the roster index of the peer that made it
+    # asked, keepers: sets: whose contributions it was open for, and who keeps pads.
     asked: int
     keepers: int
 
 
 @dataclass(frozen=True)
 class Secured:
-    """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions.
+    """The secured part of a state. Without `entries` the state is open for keys, otherwise for padded contributions."""
 
-    - `cohort`: the fewest peers whose sum may be revealed in this job.
-    - `entries`: the list of keys.
-    - `asked`: the set of peers whose contributions the state is open for.
-    - `columns`: the number of columns that the peers agree on; 0 before the first list of keys.
-    - `absent`: peers of the job roster that are not asked, with reasons.
-    - `silent`: keepers that did not answer in this stage: they are on no list until the next one.
-    - `unsettled`: in a padded state, the context that the entries on its list of keys report about.
-    - `revealed`: the different sets that were revealed so far in this job.
-    - `burnt`: those that were, or may have been, revealed of contributions to these very arrays.
-    - `unknown`: sets of which an unknown part may have been revealed.
-    - `renewals`: how often new keys were asked for since the last total.
-    - `groups`: the fixed groups whose totals are revealed one by one in some stages; empty: there are none.
-    - `asks`: of a padded state, the digest of the state that asked for its list of keys.
-    """
-
-    cohort: int = 0
-    entries: tuple[KeyEntry, ...] = ()
+    cohort: int = 0  # the fewest peers whose sum may be revealed in this job
+    entries: tuple[KeyEntry, ...] = ()  # the list of keys
     maker: Maker = field(default_factory=Maker)
-    asked: int = 0
-    columns: int = 0
-    absent: Mapping[int, str] = field(default_factory=dict)
-    silent: int = 0
+    asked: int = 0  # the set of peers whose contributions the state is open for
+    columns: int = 0  # the number of columns that the peers agree on; 0 before the first list of keys
+    absent: Mapping[int, str] = field(default_factory=dict)  # peers of the job roster that are not asked, with reasons
+    silent: int = 0  # keepers that did not answer in this stage: they are on no list until the next one
+    # In a padded state, the context that the entries on its list of keys report about.
     unsettled: Unsettled | None = None
-    revealed: tuple[int, ...] = ()
-    burnt: tuple[int, ...] = ()
-    unknown: tuple[int, ...] = ()
-    renewals: int = 0
+    revealed: tuple[int, ...] = ()  # the different sets that were revealed so far in this job
+    burnt: tuple[int, ...] = ()  # those that were, or may have been, revealed of contributions to these very arrays
+    unknown: tuple[int, ...] = ()  # sets of which an unknown part may have been revealed
+    renewals: int = 0  # how often new keys were asked for since the last total
+    # The fixed groups whose totals are revealed one by one in some stages; empty: there are none.
     groups: tuple[int, ...] = ()
-    asks: bytes = b""
+    asks: bytes = b""  # of a padded state, the digest of the state that asked for its list of keys
 
     @property
     def wants_keys(self) -> bool:
