@@ -103,10 +103,7 @@ class KeyEntry:
 
     @classmethod
     def decode(cls, index: int, data: bytes) -> KeyEntry:
-        """Read the answer of the peer with that roster index, which may be hostile.
-
-        Raises WireError if it is none.
-        """
+        """Read the answer of the peer with that roster index, which may be hostile. Raises WireError if it is none."""
         try:
             if len(data) > _MOST_BYTES:
                 raise ValueError(f"{len(data)} bytes")

@@ -52,10 +52,7 @@ class SecureSums:
         return min(self.keepers - 1, self.cohort - 2)
 
     def check(self, n_peers: int) -> None:
-        """Check the parameters for a job of so many peers.
-
-        Raises UsageError with the reason.
-        """
+        """Check the parameters for a job of so many peers. Raises UsageError with the reason."""
         if not (2 <= self.keepers <= n_peers or self.keepers == ALL):
             raise UsageError(
                 f"secure: keepers = {self.keepers}: expected 2 to {n_peers}, the number of peers, or 'all'"

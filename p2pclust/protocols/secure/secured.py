@@ -81,10 +81,7 @@ class Secured:
 
     @classmethod
     def unpacked(cls, fields: object) -> Secured:
-        """Read what :meth:`packed` returned, which may be hostile.
-
-        Raises WireError if it is anything else.
-        """
+        """Read what :meth:`packed` returned, which may be hostile. Raises WireError if it is anything else."""
         try:
             return cls._read(fields)
         except (TypeError, ValueError, LookupError) as error:
