@@ -19,8 +19,8 @@ from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.runner import run_in_process
 from p2pclust.protocols.gossip.leaderless import run_leaderless, ticks_of
-from p2pclust.protocols.gossip.model_average import ModelAverageProtocol
 from p2pclust.protocols.gossip.push_sum import GossipLinks
+from p2pclust.protocols.models.fedavg import ModelAverageProtocol
 
 pytestmark = pytest.mark.slow
 

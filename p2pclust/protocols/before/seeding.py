@@ -26,10 +26,43 @@ half of them, rounded down, and at least two; a pick whose nearest rows are thos
 uniform draw. A peer with fewer rows than clusters, or fewer than three, abstains, and the next of the permutation is
 asked. If no peer can propose, the centers are drawn as under ``uniform``.
 
+Careful seeding
+---------------
+Every peer proposes blurred k-means++ picks, and the aggregator clusters them. [1], VI-D: "each client generates a set
+of candidate centers and shares them with the server. The server executes the CM procedure on the overall candidate
+centers [...] whenever a point of the dataset is selected as candidate center, the average of its 5 nearest neighbours
+is considered rather than the point itself". Departures, and why:
+
+- The text leaves open whether a pick is one of its own neighbours. It is here; without it the mean of the others gives
+  nearly the same centers.
+- All peers are asked once, also those that a participation below 1 does not draw for the first round of clustering.
+- How many picks a peer makes is open: as many as there are clusters, or as it has rows.
+- A peer with fewer than ten rows averages half of them, and one with fewer than three abstains: a mean of 5 of 5 rows,
+  asked for again and again, gives rows away. Picks with the same neighbours are sent once.
+- CM starts from k-means++ seeds, and the cheapest of ten results is taken; its draws follow from the job's seed through
+  the state, so that every aggregator gets the same bits. Candidates are not weighted. If there are fewer distinct ones
+  than clusters, centers drawn within the ranges fill up.
+
+k-means++ over all peers
+------------------------
+First centers are drawn as if all rows lay in one place. k-means++ [2] picks each next center among the rows with a
+probability in proportion to D(x)^2, the squared distance to the nearest center so far. Over peers this takes one round
+for each pick: a peer draws a row of its own so, and sends the sum of its D(x)^2; the aggregator draws a peer in
+proportion to these sums. The product of the two probabilities is that of [2] over the union of the rows, and no
+protocol of the papers has it: they seed by one peer, or cluster the picks of all. Departures, and why:
+
+- A row does not leave its peer: a pick is sent as the mean of its ``neighbours`` nearest rows, the pick among them, as in
+  careful seeding. With ``neighbours=1`` the draw is exactly that of [2], and rows leave.
+- D(x) is measured to what was sent, which is all that other peers know.
+
+What is revealed: each round, one such mean of every peer's, and the sum of its squared distances; in the first round,
+where all rows are equally likely, that sum is its number of rows.
+
 References
 ----------
 .. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
    Clustering Algorithms for Horizontally and Vertically Partitioned Data.
+.. [2] D. Arthur, S. Vassilvitskii: k-means++: the advantages of careful seeding. SODA 2007.
 """
 
 from __future__ import annotations
@@ -41,14 +74,23 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from p2pclust.clustering import kmeans_plusplus
+from p2pclust.clustering import kmeans_plusplus, squared_to_nearest
 from p2pclust.errors import UsageError
-from p2pclust.protocols.centers.local_centers import drawn_stream, require_scaling, started, uniform
-from p2pclust.protocols.engine import checks
+from p2pclust.protocols.centers.local_centers import (
+    drawn_stream,
+    gathered,
+    problem_with_centers,
+    require_scaling,
+    started,
+    uniform,
+)
+from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
 from p2pclust.protocols.engine.base import Abstain, Protocol, Slot
 from p2pclust.protocols.engine.local import LARGEST, Local
-from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose
+from p2pclust.protocols.engine.privacy import NEIGHBOURS, blurred, least_to_propose, propose_gate
+
+_SEEDINGS = 10
 
 
 @dataclass(frozen=True)
@@ -164,3 +206,112 @@ class Seeding(FirstCenters):
                 centers[number] = mean
             taken.add(rows)
         return centers
+
+
+@dataclass(frozen=True)
+class CarefulSeeding(FirstCenters):
+    """First centers from candidates of all peers, in one round."""
+
+    id: ClassVar[str] = "careful"
+    works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream")
+
+    init: str = "careful"
+    n_init: int = 1  # how many sets of first centers: the candidates are clustered so often
+
+    allowed = checks.by_name(init=checks.among("careful"), n_init=checks.STARTS)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"centers": Slot((None, state["origin"].size))}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        propose_gate(local)
+        points = local.points(state)
+        picks = kmeans_plusplus(points, min(self.n_clusters, local.n_samples), rng)
+        # Picks with the same neighbours have one mean, sent once.
+        means = dict(blurred(points.X, pick, local.least_cell(NEIGHBOURS)) for pick in picks)
+        return Arrays(centers=np.array(list(means.values())))
+
+    def problem_with(self, part: Contribution, state: State) -> str:
+        return problem_with_centers(part, most=self.n_clusters)
+
+    def combine(self, state: State, contributions: Any) -> State:
+        candidates = np.concatenate([part["centers"] for part in contributions])
+        rng = random_streams.aggregating(int(state["stream"]), 0)
+        spare = uniform(state, self.n_clusters, rng)
+        ones = np.ones(len(candidates))
+        starts = [gathered(candidates, ones, spare, rng, n_init=_SEEDINGS) for _ in range(self.n_init)]
+        return started(state.without("stream"), starts)
+
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
+        return started(state.without("stream"), [uniform(state, self.n_clusters, rng) for _ in range(self.n_init)])
+
+
+@dataclass(frozen=True)
+class SharedSeeding(FirstCenters):
+    """First centers by k-means++ over all peers, one round for each.
+
+    - `neighbours`: of how many nearest rows a pick that is sent is the mean; a peer with fewer than twice as many
+      averages half of its rows. 1 sends the row itself.
+    """
+
+    id: ClassVar[str] = "shared-k-means++"
+    works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "picks", "stream")
+
+    init: str = "shared-k-means++"
+    neighbours: int = 5
+
+    allowed = checks.by_name(init=checks.among("shared-k-means++"), neighbours=checks.between(1, 2**20))
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        require_scaling(self.id, state)
+        return state.replace(picks=np.empty((0, state["origin"].size)), stream=drawn_stream(rng))
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"mass": Slot(()), "candidate": Slot((state["origin"].size,))}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        """Draw one of this peer's rows in proportion to D(x)^2, and send the mean around it."""
+        neighbours = local.least_cell(self.neighbours)
+        if neighbours > 1:
+            propose_gate(local)
+        points = local.points(state)
+        picks = state["picks"]
+        chances = squared_to_nearest(points, picks) if len(picks) else np.ones(local.n_samples)
+        mass = float(chances.sum())
+        if mass == 0.0:  # Every row lies on a center: this candidate is not chosen while another row does not.
+            return Arrays(mass=0.0, candidate=uniform(state, 1, rng)[0])
+        # searchsorted finds the first row whose cumulated chance exceeds the draw, never one without a chance.
+        row = int(np.searchsorted(np.cumsum(chances), rng.random() * mass, side="right"))
+        pick = points.X[min(row, local.n_samples - 1)]
+        return Arrays(mass=mass, candidate=blurred(points.X, pick, neighbours)[1])
+
+    def problem_with(self, part: Contribution, state: State) -> str:
+        # Distances from such a center would overflow at every peer.
+        odd = np.abs(part["candidate"]).max() > LARGEST or not 0.0 <= float(part["mass"]) < np.inf
+        return "failed: it proposes no center" if odd else ""
+
+    def combine(self, state: State, contributions: Any) -> State:
+        rng = random_streams.aggregating(int(state["stream"]), len(state["picks"]))
+        largest = max(float(part["mass"]) for part in contributions)
+        pick = uniform(state, 1, rng)[0]
+        if largest > 0.0:
+            masses = np.cumsum([float(part["mass"]) / largest for part in contributions])
+            chosen = min(int(np.searchsorted(masses, rng.random() * masses[-1], side="right")), len(contributions) - 1)
+            candidate = contributions[chosen]["candidate"]
+            # Two picks with the same neighbours would make centers that coincide, and such centers never part again.
+            if not (state["picks"] == candidate).all(axis=1).any():
+                pick = candidate
+        return self._after(state, np.concatenate([state["picks"], pick[np.newaxis]]))
+
+    def all_abstained(self, state: State, rng: np.random.Generator) -> State | None:
+        missing = uniform(state, self.n_clusters - len(state["picks"]), rng)
+        return self._after(state, np.concatenate([state["picks"], missing]))
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        n_picks = len(state["picks"])
+        return f"{n_picks} picks for {self.n_clusters} centers" if n_picks >= self.n_clusters else ""
+
+    def _after(self, state: State, picks: NDArray[np.float64]) -> State:
+        if len(picks) < self.n_clusters:
+            return state.replace(picks=picks)
+        return state.without("picks", "stream").replace(centers=picks)

@@ -102,7 +102,9 @@ class Job:
     kernel: str = NUMPY
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", tuple(_with_package(stage) for stage in self.stages))
+        # Where the document does not name it, the package installed here that brings a stage's protocol.
+        stages = (replace(stage, package=stage.package or package_of(stage.protocol)) for stage in self.stages)
+        object.__setattr__(self, "stages", tuple(stages))
         if not 1 <= len(self.stages) <= _MAX_STAGES:
             raise UsageError(f"job: {len(self.stages)} stages: expected 1 to {_MAX_STAGES}")
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
@@ -213,12 +215,6 @@ class Job:
                 raise UsageError(f"job: stage {number}: package: expected a name and a version")
             made.append(Stage(stage["protocol"], dict(parameters), package))
         return cls(tuple(made), given["seed"], given.get("participation", 1.0), given.get("kernel", NUMPY))
-
-
-def _with_package(stage: Stage) -> Stage:
-    """Name the package installed here that brings the stage's protocol, where the document does not name it."""
-    package = "" if stage.package else package_of(stage.protocol)
-    return replace(stage, package=package) if package else stage
 
 
 @dataclass(frozen=True)

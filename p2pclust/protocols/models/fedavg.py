@@ -1,24 +1,41 @@
-"""FedAvg: some peers train one autoencoder on rows that stay where they are.
+"""FedAvg: peers train one autoencoder on rows that stay where they are.
 
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas: Communication-Efficient Learning of Deep Networks from
-Decentralized Data, Algorithm 1, with every peer in every round. FedCRef runs one such job for each community, all at the
-same time, each with an aggregator of its own (M. Nardi, L. Valerio, A. Passarella: Federated Clustering, Algorithm 1,
-line 23).
+Decentralized Data, Algorithm 1, with every peer in every round.
+
+With :class:`FedAvgProtocol` some peers train on some of their rows. FedCRef runs one such job for each community, all
+at the same time, each with an aggregator of its own (M. Nardi, L. Valerio, A. Passarella: Federated Clustering,
+Algorithm 1, line 23).
+
+With :class:`ModelAverageProtocol` every peer trains on all its rows, and sends sums, with an aggregator or without one.
+Without one, and with a fixed number of ticks per round, it is decentralised FedAvg: T. Sun, D. Li, B. Wang:
+Decentralized Federated Averaging, 2021, Algorithm 1 without momentum. Each peer trains, mixes what it has with its
+neighbours' by Metropolis-Hastings weights, and continues from its own mixture.
 
 Departures, and why
 -------------------
+- Adam begins anew in every round, at every peer: its moments belong to weights that were averaged, or mixed, since.
+
+Of ``fedavg``:
+
 - Which of its rows a peer trains on follows from its own note, the labels that it keeps for itself, and from
   ``clusters``, which says for each peer of the roster what labels count here. Several clusters of one peer are one set of
   rows: it contributes once.
-- Adam begins anew in every round, at every peer: its moments belong to weights that were averaged since.
 - State and contributions hold the weights as they are sent (:mod:`p2pclust.clustering.encodings`), in every backend, so
   that what is lost by a short encoding is the same everywhere.
 
+Of ``model-average``:
+
+- A peer sends its weights times its number of rows, and that number: the mean over rows is a ratio of two sums, as for
+  centers, and right also where peers have different numbers of rows, or none. The second paper counts every peer alike.
+- In the last round all peers agree on one model (:meth:`ModelAverageProtocol.settles`), so that the job has one result.
+  The second paper ends with a model for each.
+
 What a peer reveals
 -------------------
-The number of rows that it trains on, and a model after some epochs on them. A model reveals what its rows have in
-common; of few rows it can reveal much. The job says below how many rows a cluster takes no part.
-"""
+The number of rows that it trains on, and a model after some epochs on them: to the aggregator, or to its neighbours. A
+model reveals what its rows have in common; of few rows it can reveal much. The job of FedCRef says below how many rows
+a cluster takes no part."""
 
 from __future__ import annotations
 
@@ -36,7 +53,7 @@ from p2pclust.clustering.stacks import train
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols.engine import checks, random_streams
 from p2pclust.protocols.engine.arrays import Arrays, Contribution, State
-from p2pclust.protocols.engine.base import Abstain, Protocol, Slot, WithWorkspace
+from p2pclust.protocols.engine.base import Abstain, Additive, Protocol, Slot, WithWorkspace
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED
 from p2pclust.protocols.engine.workspace import DIGEST_BYTES, Fetch, Wants, Workspace
@@ -214,3 +231,52 @@ class FedAvgProtocol(TrainedTogether, WithWorkspace):
         except WireError as error:
             return f"fedavg: {error}"
         return ""
+
+
+@dataclass(frozen=True)
+class ModelAverageProtocol(TrainedTogether, Additive):
+    """FedAvg of one autoencoder, by sums."""
+
+    id: ClassVar[str] = "model-average"
+    works_on: ClassVar[tuple[str, ...]] = ("origin", "scale", "model")
+    units = Additive.ones
+
+    def architecture(self, state: State) -> Architecture:
+        """Return the architecture for rows of these columns."""
+        return architecture_of(self.id, int(state["origin"].size), self.hidden, self.output)
+
+    def open(self, state: State, rng: np.random.Generator) -> State:
+        if "origin" not in state:
+            raise UsageError("model-average: put range and scaling stages before it")
+        return state.replace(model=self._weights(ModelStack.random(self.architecture(state), [rng])))
+
+    @staticmethod
+    def _weights(model: ModelStack) -> NDArray[np.float32]:
+        return np.frombuffer(model.encode("float32")[0], "<f4").astype(np.float32, copy=False)
+
+    def expects(self, state: State) -> Mapping[str, Slot]:
+        return {"weights": Slot((self.architecture(state).n_parameters,)), "rows": Slot(())}
+
+    def contribute(self, state: State, local: Local, rng: np.random.Generator) -> Contribution:
+        if local.n_samples == 0:
+            raise Abstain("no rows")
+        rows = local.points(state).X
+        refuse_beyond(rows, self.output)
+        first = ModelStack.decode(self.architecture(state), [encode_weights(state["model"], "float32")], "float32")
+        trained = self.trained(first, rows, rng)
+        # All that this peer reveals.
+        return Arrays(weights=self._weights(trained).astype(np.float64) * len(rows), rows=float(len(rows)))
+
+    def combine(self, state: State, total: Any) -> State:
+        rows = float(total["rows"])
+        if not rows > 0:  # no peer near this one has any
+            return state
+        return state.replace(model=(total["weights"] / rows).astype(np.float32))
+
+    def settles(self, state: State, rounds: int) -> bool:
+        """Only the last round: before it each peer may continue from a model of its own."""
+        return rounds + 1 >= self.rounds
+
+    def flaw(self, state: State, *, done: bool) -> str:
+        wanted = self.architecture(state).n_parameters
+        return "" if state["model"].shape == (wanted,) else f"model-average: no model of {wanted} weights"

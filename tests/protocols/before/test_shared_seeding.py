@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from p2pclust.errors import UsageError
 from p2pclust.protocols import Arrays, Job, Local, Stage, run_in_process
-from p2pclust.protocols.before.shared_seeding import SharedSeeding
+from p2pclust.protocols.before.seeding import SharedSeeding
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import Abstain
 from p2pclust.protocols.engine.compose import cluster_job
