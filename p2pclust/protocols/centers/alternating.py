@@ -341,12 +341,9 @@ class Alternating(Iterated, Additive, SideBySide):
             moves[start] = _apart(centers, starts[start])
             starts[start] = centers
         return state.replace(
-            starts=starts,
-            trails=np.concatenate([state["trails"], moves], axis=1),
-            centers=starts[0],
-            shifts=np.append(state["shifts"], moves.max()),
-            suppressed=state["suppressed"] + np.int64(suppressed),
-        )
+            starts=starts, trails=np.concatenate([state["trails"], moves], axis=1), centers=starts[0],
+            shifts=np.append(state["shifts"], moves.max()), suppressed=state["suppressed"] + np.int64(suppressed),
+        )  # fmt: skip
 
     def _relaxed(self, state: State, plain: NDArray[np.float64], cost: float, suppressed: int) -> State:
         """Go beyond the plain step from these centers, or take back what led to them.

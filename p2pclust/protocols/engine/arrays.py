@@ -242,15 +242,9 @@ def unpack_canonical(data: bytes, *, max_items: int) -> Any:
         raise WireError(f"expected at most {_MAX_BYTES} bytes")
     try:
         return msgpack.unpackb(
-            data,
-            raw=False,
-            strict_map_key=True,
-            max_array_len=max_items,
-            max_map_len=0,
-            max_ext_len=0,
-            max_str_len=4096,
-            max_bin_len=len(data),
-        )
+            data, raw=False, strict_map_key=True, max_array_len=max_items, max_map_len=0, max_ext_len=0,
+            max_str_len=4096, max_bin_len=len(data),
+        )  # fmt: skip
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise WireError(f"malformed msgpack: {type(error).__name__}") from None
 

@@ -36,21 +36,11 @@ _RULES_OFF: Mapping[str, object] = {"privacy_gate": False, "suppress_singletons"
 
 
 def cluster_job(
-    protocol: str,
-    *,
-    n_clusters: int | None = None,
-    scaling: str = "none",
-    bounds: tuple[Sequence[float], Sequence[float]] | None = None,
-    init: str | ArrayLike | None = None,
-    tol: float | None = None,
-    max_rounds: int | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    secure: bool = False,
-    groups: int = 0,
-    privacy: Mapping[str, float] | None = None,
-    **parameters: Any,
-) -> Job:
+    protocol: str, *, n_clusters: int | None = None, scaling: str = "none",
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None, init: str | ArrayLike | None = None,
+    tol: float | None = None, max_rounds: int | None = None, participation: float = 1.0, seed: int = 0,
+    secure: bool = False, groups: int = 0, privacy: Mapping[str, float] | None = None, **parameters: Any,
+) -> Job:  # fmt: skip
     """Return a job: range, scaling, first centers, clustering, and what is added up of its result.
 
     Parameters

@@ -199,14 +199,9 @@ def _raw(
 
 
 def advance(
-    job: Job,
-    state: JobState,
-    contributions: Iterable[tuple[Peers, Contribution]],
-    abstained: Mapping[int, str],
-    *,
-    n_peers: int,
-    memory: Memory | None = None,
-) -> JobState:
+    job: Job, state: JobState, contributions: Iterable[tuple[Peers, Contribution]], abstained: Mapping[int, str], *,
+    n_peers: int, memory: Memory | None = None,
+) -> JobState:  # fmt: skip
     """Close a round of a running job and return the next state.
 
     - `contributions`: in roster order. Read once, and one by one if the stage is additive; then also sums, of the peers
@@ -250,14 +245,9 @@ def cancelled(state: JobState, by: str, *, alone: bool = False) -> JobState:
 
 
 def close(
-    job: Job,
-    state: JobState,
-    total: Arrays,
-    contributors: tuple[int, ...],
-    abstained: Mapping[int, str],
-    *,
+    job: Job, state: JobState, total: Arrays, contributors: tuple[int, ...], abstained: Mapping[int, str], *,
     n_peers: int,
-) -> JobState:
+) -> JobState:  # fmt: skip
     """Close a round of an additive stage whose total was found in another way than by adding up integers.
 
     The total has the floats that the stage expects; it is ignored if no peer contributed. Return as :func:`advance`.
@@ -322,13 +312,9 @@ def own_results(job: Job, state: JobState, note: Arrays) -> tuple[bytes, ...]:
 
 
 def _combined(
-    job: Job,
-    protocol: Protocol,
-    state: JobState,
-    contributions: Iterable[tuple[Peers, Contribution]],
-    n_peers: int,
+    job: Job, protocol: Protocol, state: JobState, contributions: Iterable[tuple[Peers, Contribution]], n_peers: int,
     memory: Memory,
-) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:
+) -> tuple[State | None, tuple[int, ...], Mapping[int, str]]:  # fmt: skip
     """Return the arrays of the next state (None after an empty round), the contributors, and the peers left out."""
     if isinstance(protocol, Additive) and protocol.one_by_one:
         return _robustly_combined(protocol, state, contributions)

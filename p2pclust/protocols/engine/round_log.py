@@ -82,15 +82,9 @@ read_log = _LogReader().read
 
 def _unpack_log(data: bytes) -> tuple[RoundRecord, ...]:
     unpacker = msgpack.Unpacker(
-        raw=False,
-        strict_map_key=True,
-        max_buffer_size=max(len(data), 1),
-        max_array_len=MAX_ITEMS,
-        max_map_len=0,
-        max_ext_len=0,
-        max_str_len=MAX_TEXT * 4,
-        max_bin_len=MAX_PEERS // 8,
-    )
+        raw=False, strict_map_key=True, max_buffer_size=max(len(data), 1), max_array_len=MAX_ITEMS, max_map_len=0,
+        max_ext_len=0, max_str_len=MAX_TEXT * 4, max_bin_len=MAX_PEERS // 8,
+    )  # fmt: skip
     unpacker.feed(data)
     try:
         return tuple(_record(item) for item in unpacker)

@@ -95,14 +95,9 @@ class Workspaces:
 
 
 def run_in_process(
-    job: Job,
-    locals: Sequence[Local],
-    on_round: Callable[[JobState], None] | None = None,
-    workspaces: Workspaces | None = None,
-    *,
-    entropy: Callable[[int], bytes] | None = None,
-    groups: Sequence[int] = (),
-) -> JobState:
+    job: Job, locals: Sequence[Local], on_round: Callable[[JobState], None] | None = None,
+    workspaces: Workspaces | None = None, *, entropy: Callable[[int], bytes] | None = None, groups: Sequence[int] = (),
+) -> JobState:  # fmt: skip
     """Run a job over these peers in this process; return its last state: "done", or "failed" with a reason.
 
     Parameters

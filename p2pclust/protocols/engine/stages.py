@@ -24,15 +24,9 @@ _MOST_PEERS: Final = 3
 
 
 def closed(
-    job: Job,
-    state: JobState,
-    arrays: State | None,
-    contributors: tuple[int, ...],
-    abstained: Mapping[int, str],
-    n_peers: int,
-    *,
-    forgot: bool = False,
-) -> JobState:
+    job: Job, state: JobState, arrays: State | None, contributors: tuple[int, ...], abstained: Mapping[int, str],
+    n_peers: int, *, forgot: bool = False,
+) -> JobState:  # fmt: skip
     """Return what follows from a round's arrays (None after an empty one)."""
     protocol = job.protocols[state.stage]
     reasons = {peer: reason[:MAX_REASON] for peer, reason in abstained.items() if reason != NOT_DRAWN}

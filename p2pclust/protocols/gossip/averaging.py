@@ -196,15 +196,9 @@ class Averaging:
     """
 
     def __init__(
-        self,
-        links: GossipLinks,
-        me: int,
-        answer: Answer,
-        mass: Floats | None = None,
-        *,
-        tolerance: float,
+        self, links: GossipLinks, me: int, answer: Answer, mass: Floats | None = None, *, tolerance: float,
         ticks: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._links = links
         self._me = me
         self._shares = links.shares(me)

@@ -131,14 +131,9 @@ def _total(
 
 
 def run_leaderless(
-    job: Job,
-    locals: Sequence[Local],
-    links: GossipLinks,
-    *,
-    tolerance: float = 1e-9,
-    ticks: int = 0,
+    job: Job, locals: Sequence[Local], links: GossipLinks, *, tolerance: float = 1e-9, ticks: int = 0,
     on_round: Callable[[JobState, int, float], None] | None = None,
-) -> JobState:
+) -> JobState:  # fmt: skip
     """Run a job over these peers in this process, as a fleet without faults would, with the same bits.
 
     Raises UsageError if the job needs an aggregator, or the tolerance cannot be reached on this overlay.

@@ -109,17 +109,10 @@ class Measure(Evaluation):
         crisp, fuzzy = crisp_sums(points, centred), fuzzy_spreads(points, centred, self.fuzzifier)
         # All that this peer reveals.
         return Arrays(
-            rows=float(local.n_samples),
-            hidden=float(np.count_nonzero(few)),
-            inertia=crisp.inertia,
-            objective=fuzzy.objective,
-            within=crisp.within,
-            outside=crisp.outside,
-            silhouette=crisp.silhouette,
-            counts=counts,
-            weights=fuzzy.weights,
-            spreads=fuzzy.spreads,
-        )
+            rows=float(local.n_samples), hidden=float(np.count_nonzero(few)), inertia=crisp.inertia,
+            objective=fuzzy.objective, within=crisp.within, outside=crisp.outside, silhouette=crisp.silhouette,
+            counts=counts, weights=fuzzy.weights, spreads=fuzzy.spreads,
+        )  # fmt: skip
 
     def combine(self, state: State, total: Any) -> State:
         """Keep the totals: the measures follow from them, and some of these are infinite, which no state may hold."""
@@ -173,18 +166,14 @@ class MeasuredIndices:
         with np.errstate(all="ignore"):
             scatters = weighted_scatters(arrays["measured_weights"], arrays["measured_spreads"])
             return cls(
-                clusters=len(centers),
-                rows=rows,
-                counts=tuple(int(count) for count in arrays["measured_counts"]),
-                hidden=int(arrays["measured_hidden"]),
-                inertia=total["inertia"],
-                objective=total["objective"],
+                clusters=len(centers), rows=rows, counts=tuple(int(count) for count in arrays["measured_counts"]),
+                hidden=int(arrays["measured_hidden"]), inertia=total["inertia"], objective=total["objective"],
                 within_sse=total["within"] / (rows * centers.shape[1]),
                 outside_sse=total["outside"] / (rows * centers.shape[1]),
                 xie_beni=xie_beni_of(total["objective"], rows, centers),
                 soft_davies_bouldin=davies_bouldin_of(scatters, centers) if len(centers) > 1 else math.inf,
                 simplified_silhouette=total["silhouette"] / rows,
-            )
+            )  # fmt: skip
 
 
 def measured(job: Job, **parameters: Any) -> Job:

@@ -120,19 +120,11 @@ class Note(Partition):
         for q, pair in self.halves.items():
             pairs[q] = digests(pair)
         return Arrays(
-            labels=self.labels,
-            entered=self.entered,
-            n_groups=np.int64(self.n_groups),
-            wanted=np.int64(self.wanted),
-            models=digests(self.models),
-            halves=pairs,
-            trained=np.bool_(self.trained),
-            iteration=np.int64(self.iteration),
-            refinements=np.int64(self.refinements),
-            peer=np.int64(self.peer),
-            origin=state["origin"],
-            scale=state["scale"],
-        )
+            labels=self.labels, entered=self.entered, n_groups=np.int64(self.n_groups), wanted=np.int64(self.wanted),
+            models=digests(self.models), halves=pairs, trained=np.bool_(self.trained),
+            iteration=np.int64(self.iteration), refinements=np.int64(self.refinements), peer=np.int64(self.peer),
+            origin=state["origin"], scale=state["scale"],
+        )  # fmt: skip
 
     @property
     def own_models(self) -> tuple[bytes, ...]:

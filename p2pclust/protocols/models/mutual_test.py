@@ -63,14 +63,9 @@ def percent(where: str, value: float) -> float:
 
 
 def passes(
-    errors: ArrayLike,
-    own: int,
-    foreign: ArrayLike,
-    *,
-    alpha: float = 75.0,
-    theta: float = 0.2,
+    errors: ArrayLike, own: int, foreign: ArrayLike, *, alpha: float = 75.0, theta: float = 0.2,
     normalisation: str = "pair",
-) -> NDArray[np.bool_]:
+) -> NDArray[np.bool_]:  # fmt: skip
     """Return with which models of others one cluster passes, shape (M,) (lines 12 and 13, and one half of line 14).
 
     `errors` (n, M) are those of the cluster's rows under each model; column `own` is the cluster's own model, M_iq, and
@@ -123,14 +118,9 @@ def _scale(D: Floats, own: Floats, others: Floats, normalisation: str) -> tuple[
 
 
 def verdicts(
-    clusters: Clusters,
-    peer: int,
-    errors: Iterable[ArrayLike],
-    *,
-    alpha: float = 75.0,
-    theta: float = 0.2,
+    clusters: Clusters, peer: int, errors: Iterable[ArrayLike], *, alpha: float = 75.0, theta: float = 0.2,
     normalisation: str = "pair",
-) -> Arrays:
+) -> Arrays:  # fmt: skip
     """Return all that a peer reveals: ``passes`` (K, ceil(M / 8)), the bits of :func:`passes` of each of its clusters.
 
     `errors` are for each own cluster, in order, those of its rows under all models, in the order of `clusters`.

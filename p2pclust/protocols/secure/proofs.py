@@ -46,15 +46,9 @@ class SignedAnswer:
         - `bare`: the digest of the same state without its proof, 32 bytes.
         """
         return _joined(
-            _ANSWER_FORMAT,
-            fleet,
-            job.encode(),
-            state,
-            bare,
-            struct.pack("<H", self.index),
-            self.reason.encode(),
+            _ANSWER_FORMAT, fleet, job.encode(), state, bare, struct.pack("<H", self.index), self.reason.encode(),
             self.body,
-        )
+        )  # fmt: skip
 
     def encode(self) -> bytes:
         """Return it as bytes."""
