@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from p2pclust.errors import DataError, UsageError
 from p2pclust.estimators.base import FuzzyEstimator, RowsEstimator
 from p2pclust.estimators.inputs import Floats, Rows, dealt, is_list_of_peers, matrices, seed_from
-from p2pclust.protocols.centers.drift import BatchDrift, drift_report
+from p2pclust.protocols.centers.stream import BatchDrift, drift_report
 from p2pclust.protocols.engine.job import Job, JobState, Stage
 from p2pclust.protocols.engine.local import Local
 from p2pclust.protocols.engine.random_streams import MAX_SEED

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from p2pclust.data.catalogue import find
 from p2pclust.data.registry import available
 from p2pclust.lab.scenario.file.load import check_backend, load_data, load_scenario, make_job
-from p2pclust.protocols.centers.drift import drift_report
+from p2pclust.protocols.centers.stream import drift_report
 from p2pclust.protocols.engine import engine
 from p2pclust.protocols.engine.job import JobState
 from p2pclust.protocols.engine.local import Local

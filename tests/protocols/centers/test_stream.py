@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from p2pclust.clustering import Points, fuzzy_sums, objective
 from p2pclust.errors import UsageError, WireError
 from p2pclust.protocols import Arrays, Job, JobState, Local, cluster_job, pooled_run, replay, run_in_process
-from p2pclust.protocols.centers.drift import BatchDrift, drift_report
-from p2pclust.protocols.centers.stream import StreamFuzzyCMeansProtocol, batch_of
+from p2pclust.protocols.centers.stream import BatchDrift, StreamFuzzyCMeansProtocol, batch_of, drift_report
 from p2pclust.protocols.engine import engine, summaries
 from p2pclust.protocols.engine.job import Stage
 from p2pclust.protocols.engine.registry import build

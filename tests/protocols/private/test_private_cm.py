@@ -25,8 +25,7 @@ from p2pclust.protocols.engine.runner import conclude, run_in_process
 from p2pclust.protocols.engine.secure_rounds import mu_squared_of
 from p2pclust.protocols.engine.wire import decode_state
 from p2pclust.protocols.private.accounting import delta_of
-from p2pclust.protocols.private.box import Box, nearest_one_by_one, spread
-from p2pclust.protocols.private.private_cm import PrivateCMeansProtocol, shares
+from p2pclust.protocols.private.private_cm import Box, PrivateCMeansProtocol, nearest_one_by_one, shares, spread
 from p2pclust.protocols.secure.pads import ENTROPY_BYTES, KeyPair
 
 ONE = 2**24

@@ -21,8 +21,8 @@ from p2pclust.lab.testbed.faults import Damage
 from p2pclust.peer.core.round_reports import AnswerDiffers, RefutesState
 from p2pclust.peer.core.rounds.open_round import ANSWERED_TWICE
 from p2pclust.protocols.centers.alternating import Alternating
-from p2pclust.protocols.centers.drift import drift_report
 from p2pclust.protocols.centers.robust import limited_peers
+from p2pclust.protocols.centers.stream import drift_report
 from p2pclust.protocols.columns.vertical_stages import warnings_of
 from p2pclust.protocols.engine import summaries
 from p2pclust.protocols.engine.base import Clustering, Labelling
