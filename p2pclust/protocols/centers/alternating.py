@@ -9,6 +9,7 @@ References
 ----------
 .. [1] J. L. Corcuera Bárcena, F. Marcelloni, A. Renda, A. Bechini, P. Ducange: Federated c-means and Fuzzy c-means
    Clustering Algorithms for Horizontally and Vertically Partitioned Data.
+.. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
 """
 
 from __future__ import annotations
@@ -148,34 +149,9 @@ def means_or(
 class Alternating(Iterated, Additive, SideBySide):
     """Rounds of additive local sums from given first centers, or from several sets of first centers side by side.
 
-    Parameters
-    ----------
-    n_clusters, tol, max_rounds
-        See :class:`Iterated`. Each start ends when its own centers move by less than ``tol``; it adds up nothing more.
-    n_init : int
-        How many sets of first centers there are. The sums of all are further arrays of the same rounds; the
-        ``objective`` stage that follows keeps the start with the smallest objective.
-    accelerate : bool
-        Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each
-        round, as long as the objective falls. A round in which it rose is taken back to the plain step before it, and
-        the factor to 1. The fixed points are those of the plain rounds, and the last step is a plain one; the path
-        differs, so the centers agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal
-        one more number, their share of the objective.
-    max_weight : float
-        At least 1: no peer weighs more than so many times the median peer. 0: no limit.
-    robust : {"", "trim", "median"}
-        How a center follows from the peers' means of its cluster: by the trimmed mean, without 15 % of the weight at each
-        end of each coordinate, or by the median. Empty: by the mean, as the pooled algorithm.
-
-    Notes
-    -----
-    With several starts, the state has the centers of each in ``starts`` (S, C, F), and in ``trails`` (S, T) how far they
-    moved in each round, -1 where they stood still already; ``centers`` are those of the first start, and ``shifts`` has
-    the largest move of any start.
-
-    References
-    ----------
-    .. [2] R. Salakhutdinov, S. Roweis: Adaptive overrelaxed bound optimization methods. ICML 2003.
+    Each start ends when its own centers move by less than ``tol``; it adds up nothing more. With several starts, the state
+    has the centers of each in ``starts`` (S, C, F), and in ``trails`` (S, T) how far they moved in each round, -1 where they
+    stood still already; ``centers`` are those of the first start, and ``shifts`` has the largest move of any start.
     """
 
     after: ClassVar[tuple[str, ...]] = ("objective",)
@@ -184,9 +160,18 @@ class Alternating(Iterated, Additive, SideBySide):
     numbers: ClassVar[tuple[str, ...]] = ("rows",)
     works_on: ClassVar[tuple[str, ...]] = (*Iterated.works_on, "rows")
 
+    # Go further than each step (adaptive over-relaxation, reference [2]): by a factor that grows by a tenth each round, as
+    # long as the objective falls. A round in which it rose is taken back to the plain step before it, and the factor to 1.
+    # The fixed points are those of the plain rounds, and the last step is a plain one; the path differs, so the centers
+    # agree with the pooled algorithm's only as closely as ``tol`` has it. Peers then reveal one more number, their share of
+    # the objective.
     accelerate: bool = False
+    # How many sets of first centers there are. The sums of all are further arrays of the same rounds; the ``objective``
+    # stage that follows keeps the start with the smallest objective.
     n_init: int = 1
-    max_weight: float = 0.0
+    max_weight: float = 0.0  # at least 1: no peer weighs more than so many times the median peer. 0: no limit.
+    # {"", "trim", "median"}: how a center follows from the peers' means of its cluster: by the trimmed mean, without 15 %
+    # of the weight at each end of each coordinate, or by the median. Empty: by the mean, as the pooled algorithm.
     robust: str = ""
 
     allowed = checks.by_name(
