@@ -64,8 +64,7 @@ class SplitMerge(FirstCenters, Additive):
     works_on: ClassVar[tuple[str, ...]] = (*FirstCenters.works_on, "stream", "cells", "cell_masses", "splits")
 
     init: str = "split-merge"
-    # How many sets of first centers: the cheapest different results of the twenty tries, then cells that k-means++
-    # picks.
+    # How many sets of first centers: the cheapest different results of twenty tries, then cells that k-means++ picks.
     n_init: int = 1
     min_rows: int = 3  # a cell with fewer rows of a peer is sent as zeros; 1 sends everything
 

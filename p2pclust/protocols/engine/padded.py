@@ -77,8 +77,7 @@ class Layout:
     def unpadded(self, padded: Iterable[Numbers], removed: Iterable[Numbers], n_members: int) -> Contribution:
         """Return the total of a set of peers.
 
-        Raises WireError if these do not belong together: a vector has another length, or the check word is not
-        `n_members`.
+        Raises WireError if a vector has another length, or the check word is not `n_members`.
 
         - `padded` uint64: what the members sent, or sums of it.
         - `removed` uint64: what each keeper takes away.

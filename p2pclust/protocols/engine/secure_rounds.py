@@ -168,8 +168,7 @@ def is_noisy(job: Job, state: JobState) -> bool:
 def mu_squared_of(job: Job) -> float:
     """Return how much of a privacy budget a job takes from each of its peers: the square of mu, over all its totals.
 
-    Rounds that are done again with fresh noise, because keys had to be exchanged anew, are counted in it. It is 0 without
-    noise.
+    Rounds that are done again with fresh noise, because keys were exchanged anew, are counted. It is 0 without noise.
 
     >>> from p2pclust.protocols.engine.compose import cluster_job
     >>> mu_squared_of(cluster_job("llf-cm", n_clusters=2))

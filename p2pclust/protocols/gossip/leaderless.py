@@ -140,8 +140,7 @@ def run_leaderless(
 
     - `locals`: one per roster peer, in roster order.
     - `links`: among them; connected.
-    - `tolerance`: how closely all peers' estimates of a sum agree before one is used, in terms of the sum of absolute
-      values.
+    - `tolerance`: how closely estimates of a sum agree before one is used, in terms of the sum of absolute values.
     - `ticks`: if above 0, peers mix so many ticks per round in stages that let each continue from its own mixture.
     - `on_round`: called after every round with the state, the ticks that the round took, and how far the estimate of
       any peer was from the agreed one.

@@ -53,8 +53,7 @@ class Recommendation:
 def recommend(table: Sequence[MeasuredIndices]) -> Recommendation:
     """Return the number of clusters that most measures vote for.
 
-    The table has one row for each number of clusters, in any order; raise UsageError if it is empty, or has a number
-    twice.
+    The table has one row for each number of clusters, in any order. Raises UsageError if it is empty, or repeats one.
 
     >>> def row(clusters, inertia, index, silhouette):
     ...     return MeasuredIndices(clusters, 9, (), 0, inertia, 1.0, 1.0, 1.0, index, index, silhouette)

@@ -153,8 +153,7 @@ class OwnCluster:
     label: int
     # Its number among the clusters that the peer entered in the last exchange; -1 for one of an earlier exchange.
     cluster: int
-    # The digests of its models: two in mode "refined", each of which has seen one half of the rows; one elsewhere; none
-    # if it is gone.
+    # The digests of its models: two in mode "refined", of which each saw one half of the rows; else one; none if gone.
     models: tuple[bytes, ...]
 
 

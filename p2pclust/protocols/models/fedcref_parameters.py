@@ -52,8 +52,7 @@ def usual_pace(rows: float, batch: int | None = None) -> Pace:
 
     An epoch of few rows is few gradient steps: twenty epochs of twenty rows in batches of 64 are twenty steps, and the
     models have learned nothing yet. The rule makes batches smaller first and then epochs more, so that there are never
-    fewer than ``LEAST_STEPS``. From ``MANY_ROWS`` rows on, such as the 500 a cluster of the paper's experiments, it changes
-    nothing.
+    fewer than ``LEAST_STEPS``. From ``MANY_ROWS`` rows on, such as the paper's 500 a cluster, it changes nothing.
 
     - `batch`: if it is given; the epochs then follow from it.
 

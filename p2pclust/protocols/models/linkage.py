@@ -211,9 +211,8 @@ def cheapest_matching(costs: list[list[int]]) -> list[int]:
     """Return a column for each row, no column twice, such that the costs have the smallest sum.
 
     The Hungarian method by shortest augmenting paths (Kuhn 1955, Munkres 1957), in whole numbers: a peer loads no SciPy
-    for it. It takes rows**2 times columns steps of
-    plain Python: meant for the clusters of a peer, not for hundreds. Raises ValueError if there are fewer columns than
-    rows.
+    for it. It takes rows**2 times columns steps of plain Python: meant for the clusters of a peer, not for hundreds.
+    Raises ValueError if there are fewer columns than rows.
 
     - `costs`: at least as many columns as rows; any sign.
 

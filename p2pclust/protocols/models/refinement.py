@@ -47,8 +47,7 @@ class Refined:
     """A new partition of a peer's rows."""
 
     labels: Ints  # int64 (n,): for each row, the model that it belongs to: its column in the errors
-    # The models M_select, in the order in which they were chosen. One may have no row: then the next training leaves it
-    # out.
+    # The models M_select, as they were chosen, in order. One may have no row: the next training leaves it out.
     selected: tuple[int, ...]
 
 

@@ -56,8 +56,7 @@ _MOST_TERMS: Final = 64
 def delta_of(epsilon: float, mu: float, *, gap: float = 0.0) -> float:
     """Return the smallest delta for which a mu-Gaussian private mechanism is (epsilon, delta)-private.
 
-    The relative error is below 1e-8 for an epsilon of at most 100 and a delta of at least 1e-100. Raises UsageError for
-    a value out of range.
+    The relative error is below 1e-8 for an epsilon up to 100 and a delta from 1e-100. Raises UsageError.
 
     - `epsilon`: 0 to 500.
     - `mu`: at least 0.

@@ -36,10 +36,8 @@ def discrete_gaussians(variance: Fraction, size: int, entropy: Entropy) -> NDArr
 
     Raises ValueError for a variance out of range.
 
-    - `variance`: the variance parameter v, above 0, at most 2**110. From v = 1 on the variance is v up to 1 part in
-      10**6.
-    - `entropy`: called with a number of bytes; returns as many uniformly random ones. The same bytes give the same
-      numbers.
+    - `variance`: the parameter v, above 0, at most 2**110. From v = 1 on the variance is v up to 1 part in 10**6.
+    - `entropy`: called with a number of bytes; returns as many random ones. The same bytes give the same numbers.
 
     >>> import numpy as np
     >>> noise = discrete_gaussians(Fraction(9), 1000, np.random.default_rng(7).bytes)

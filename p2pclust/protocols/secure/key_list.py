@@ -160,8 +160,7 @@ class KeyList:
         One that cannot know for which sets it took pads before keeps none. Raises ValueError if `number` is below 2: a
         single keeper that the aggregator knows would hide nothing.
 
-        - `number`: how many are taken in the order of a hash that the administrator alone could choose; others only
-          insist.
+        - `number`: how many are taken in the order of a hash that only the administrator could choose; others insist.
         - `maker`: the roster index of the peer that makes the padded state. It keeps no pads unless it insists: so its
           successor needs nothing from it.
 

@@ -118,8 +118,7 @@ class KeyPair:
     def unseal(self, sealed: Sealed, keeper: bytes, context: bytes, members: Iterable[int], size: int) -> Numbers:
         """Decrypt a keeper's answer of `size` numbers; `keeper` is its public key.
 
-        Raises WireError if it was not made by that keeper for this peer, this context and these members, or has another
-        size.
+        Raises WireError if it was not made by that keeper for this peer, context and these members, or has another size.
         """
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305  # noqa: PLC0415

@@ -38,8 +38,7 @@ class SecureSums:
 
     keepers: int = KEEPERS  # how many peers keep pads, beside those that insist on it
     cohort: int = _LARGE_COHORT  # the fewest peers whose sum may be revealed
-    # {"groups", "record"}: of one state: whether another set of peers may be revealed only if all classes still have
-    # `cohort` members.
+    # {"groups", "record"}: of one state: whether another set may be revealed only if all classes have `cohort` members.
     burnt: str = BURNT[0]
     leave: str = LEAVE[0]  # {"alone", "groups"}: the same for the whole job
     # Into how many fixed groups the peers are dealt, whose totals are revealed one by one in stages that look at what
