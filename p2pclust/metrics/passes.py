@@ -7,22 +7,17 @@ never an array of rows by clusters, let alone by features.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering import Points
-from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
+from p2pclust.clustering.distances import distance_blocks, refine
+from p2pclust.clustering.fcm import NEAR, check_fuzzifier, near
 from p2pclust.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
-
-# As in p2pclust.clustering.fcm: smaller squared distances, relatively, are computed again by direct differences. That
-# leaves a relative error of 1e-13 to them, and so to their square roots.
-_NEAR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +83,6 @@ def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points,
         raise DataError("centers must be a matrix of numbers, one row per cluster") from None
 
 
-def check_fuzzifier(fuzzifier: float) -> None:
-    """Raise UsageError if the fuzzifier is not a finite number above 1."""
-    if not (math.isfinite(fuzzifier) and fuzzifier > 1.0):
-        raise UsageError(f"the fuzzifier must be a finite number above 1, not {fuzzifier}; 2 is usual")
-
-
 def crisp_sums(points: Points, centred: Floats) -> CrispSums:
     """Sum distances to the nearest center and to the others, of rows and centers as :func:`prepared` returns them.
 
@@ -105,14 +94,19 @@ def crisp_sums(points: Points, centred: Floats) -> CrispSums:
     """
     within = inertia = silhouette = 0.0
     totals = np.zeros(centred.shape[0])
-    for block in _exact_blocks(points, centred, _NEAR):
+    for block in distance_blocks(points, centred):
+        refine(block, centred, NEAR)  # squares with a relative error of 1e-13, not negative, zero only on a center
         inertia += float(block.closest.sum())
         distances = np.sqrt(block.squared, out=block.squared)
         totals += distances @ np.ones(block.stop - block.start)
         own = np.sqrt(block.closest, out=block.closest)
         within += float(own.sum())
         if centred.shape[0] > 1:
-            silhouette += _silhouettes(distances, own)
+            # `distances` are used up: without the own one, the least is that of the next center; 0 / 0 counts 0.
+            distances[np.argmin(distances, axis=0), np.arange(own.size)] = np.inf
+            other = distances.min(axis=0)
+            apart = other > 0.0
+            silhouette += float((1.0 - own[apart] / other[apart]).sum())
     return CrispSums(points.n_samples, within, inertia, totals, silhouette)
 
 
@@ -130,9 +124,10 @@ def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySum
     check_fuzzifier(fuzzifier)
     memberships, weights, spreads = np.zeros((3, centred.shape[0]))
     objective = 0.0
-    share = _NEAR * max(1.0, 1.0 / (fuzzifier - 1.0))
+    share = near(fuzzifier)
     with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
-        for block in _exact_blocks(points, centred, share):
+        for block in distance_blocks(points, centred):
+            refine(block, centred, share)
             ratios = np.divide(block.closest, block.squared, out=block.spare)
             on_center = np.flatnonzero(block.closest == 0.0)
             if on_center.size:  # 0 / 0: such a row belongs wholly to the centers it lies on
@@ -147,18 +142,3 @@ def fuzzy_spreads(points: Points, centred: Floats, fuzzifier: float) -> FuzzySum
             spreads += raised.sum(axis=1)
             objective += float((block.closest * divisors ** (1.0 - fuzzifier)).sum())
     return FuzzySums(memberships, weights, spreads, objective)
-
-
-def _exact_blocks(points: Points, centred: Floats, share: float) -> Iterator[DistanceBlock]:
-    """Yield blocks of squared distances that are relatively exact, not negative, and zero only on a center."""
-    for block in distance_blocks(points, centred):
-        refine(block, centred, share)
-        yield block
-
-
-def _silhouettes(distances: Floats, own: Floats) -> float:
-    """Sum ``1 - a / b`` over the columns of distances (C, n), which are used up; 0 on two coinciding centers."""
-    distances[np.argmin(distances, axis=0), np.arange(own.size)] = np.inf
-    other = distances.min(axis=0)
-    apart = other > 0.0
-    return float((1.0 - own[apart] / other[apart]).sum())
