@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         VerticalCMeans,
         VerticalFuzzyCMeans,
     )
-    from p2pclust.estimators.audited import audit
+    from p2pclust.estimators.base import audit
 
 __all__ = [
     "FFCM",
@@ -64,7 +64,7 @@ _get, _ = lazy_names(
     choose__choice="ChoiceOfClusters",
     choose__trials="choose_clusters",
     errors="DataError FleetError P2PClustError UsageError WireError",
-    estimators__audited="audit",
+    estimators__base="audit",
     estimators=(
         "FFCM UIFCA ClusteredFuzzyCMeans FedCRef FederatedClustering FederatedKMeans GradientFuzzyCMeans KFed "
         "LosslessCMeans LosslessFuzzyCMeans StreamingFuzzyCMeans VerticalCMeans VerticalFuzzyCMeans"

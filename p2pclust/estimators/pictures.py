@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """Pictures of a fitted estimator; they need matplotlib, which is in the extra ``plots``."""
+    """Pictures of a fitted estimator, in the given Axes or a new figure; they need matplotlib, from the extra ``plots``.
+
+    All raise NotFittedError if the estimator is not fitted, DataError for rows of other columns than those of the fit, and
+    UsageError if matplotlib is not installed.
+    """
 
     def plot_centers(self, X: ArrayLike | None = None, *, ax: Axes | None = None) -> Axes:
         """Draw the centers, and rows in the colours of their clusters.
@@ -26,21 +30,11 @@ class Pictures:
         ----------
         X : array_like of shape (n, F), optional
             Rows of the columns that the estimator was fitted on. Of more than 2400 rows so many are drawn, evenly.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
         UsageError
-            If the estimator has no centers, or matplotlib is not installed.
+            If the estimator has no centers.
 
         Examples
         --------
@@ -63,21 +57,11 @@ class Pictures:
         ----------
         X : array_like of shape (n, F)
             Rows of the columns that the estimator was fitted on. Of more than 2400 rows so many are drawn, evenly.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
         UsageError
-            If a row of the estimator belongs to one cluster only, or matplotlib is not installed.
+            If a row of the estimator belongs to one cluster only.
 
         Examples
         --------
@@ -103,21 +87,11 @@ class Pictures:
         X : array_like of shape (n, F), optional
             Draws the objective over these rows too, for the centers at the start of each round, with its scale at the right.
             The centers of each round are known of a fit in this process.
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        DataError
-            For rows of other columns.
         UsageError
-            If the movement, or with rows the centers of each round, are not known, or matplotlib is not installed.
+            If the movement, or with rows the centers of each round, are not known.
 
         Examples
         --------
@@ -134,21 +108,10 @@ class Pictures:
     def plot_overlay(self, *, ax: Axes | None = None) -> Axes:
         """Draw the fleet that ran the last fit: its links, the peers that aggregated, and those that failed.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw, by default in a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
         UsageError
-            If no fleet of p2pclust ran the fit, or matplotlib is not installed.
+            If no fleet of p2pclust ran the fit.
 
         Examples
         --------

@@ -24,13 +24,11 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
     :meth:`partial_fit` learns from new rows as one batch, :meth:`fit` begins anew and splits each peer's rows into
-    ``n_batches``.
+    ``n_batches``. All other parameters and attributes, those of the last call, as for :class:`LosslessFuzzyCMeans`; what is
+    split over ``n_peers`` is each array by itself.
 
     Parameters
     ----------
-    n_clusters : int, default 8
-    fuzzifier : float, default 2.0
-        Above 1.
     n_batches : int, default 10
         Into how many batches :meth:`fit` splits each peer's rows, in their own order. 1 is fuzzy c-means of all.
     forgetting : float, default 0.9
@@ -43,17 +41,13 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     max_rounds : int, default 10
         Of one batch.
     scaling : {"none", "minmax", "zscore"}, default "none"
-        Working coordinates, found by the federation for the first call and kept from then on.
+        Working coordinates, found for the first call and kept from then on.
     privacy_gate : bool or "job", default True
         A peer with ``(n_clusters * (F + 1) + 1) / F`` rows or fewer in a batch abstains from it; with ``"job"``,
         `max_rounds` times as many.
-    participation, bounds, random_state, n_peers, partition, fleet, kernel, threads
-        See :class:`LosslessCMeans`. What is split over ``n_peers`` is each array by itself.
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, F)
-        In the data's own units.
     cluster_weights_ : ndarray of shape (n_clusters,)
         The weight of all batches, earlier ones reduced by forgetting.
     drift_ : list of BatchDrift
@@ -61,9 +55,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     n_batches_seen_ : int
     converged_ : bool
         Whether the centers stood still at the end of each batch of the last call.
-    labels_, n_rounds_, history_, contributors_, abstained_, suppressed_, coarse_
-        Of the last call; see :class:`LosslessFuzzyCMeans`.
-    origin_, scale_ : ndarray of shape (F,)
     seed_ : int
         Of the last call's job; each call counts it up by one.
 
@@ -99,10 +90,6 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         DataError, UsageError, FleetError
@@ -132,14 +119,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 
         Parameters
         ----------
-        X : list of array_like, or one array_like
+        X, y
             As for :meth:`fit`. Peers may be others than in the last call, and more or fewer.
-        y : array_like of shape (n,), optional
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
