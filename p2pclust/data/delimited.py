@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p2pclust.data.columns import ABSENT, is_infinite, is_number, short
-from p2pclust.data.table import TextRows, unreadable
+from p2pclust.data.table import TextRows, text_of
 from p2pclust.errors import DataError
-from p2pclust.tools.files import regular
 
 _SEPARATORS: Final = "\t;,"  # of two that fit equally well the first: commas also stand within cells
 # The first line of files for Excel; programs that have read and written it since add empty cells.
@@ -57,13 +56,7 @@ def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
         If the file is missing or empty, is not UTF-8 text, a row has another number of cells than the others, or the first
         row may be names or values.
     """
-    try:
-        with regular(file).open(encoding="utf-8-sig", newline="") as opened:
-            text = opened.read()
-    except OSError as error:
-        raise DataError(unreadable(file, error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
+    text = text_of(file)
     if "\0" in text:
         raise DataError(f"{file}: not UTF-8 text (it has null characters, as UTF-16 has): save it as UTF-8")
     cut = _best(text)

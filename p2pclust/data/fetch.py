@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data.catalogue import ENTRIES, Entry, Remote, canonical, find
 from p2pclust.data.convert import convert
-from p2pclust.data.npz import write_npz
+from p2pclust.data.readers import write_npz
 from p2pclust.data.registry import BUILT_IN, cache_dir
 from p2pclust.data.table import unreadable
 from p2pclust.errors import DataError, UsageError

@@ -8,7 +8,7 @@ from typing import Any
 
 from p2pclust.data.catalogue import ENTRIES, Entry, canonical
 from p2pclust.data.generate import GENERATORS
-from p2pclust.data.npz import shape_of
+from p2pclust.data.readers import shape_of
 from p2pclust.data.registry import cached_files
 from p2pclust.tools.units import size
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from p2pclust.data.dataset import DataSet
 from p2pclust.data.holdings import Holdings
-from p2pclust.data.npz import write_npz
-from p2pclust.data.readers import SUFFIXES
+from p2pclust.data.readers import SUFFIXES, write_npz
 from p2pclust.errors import DataError, UsageError
 from p2pclust.tools.files import regular
 

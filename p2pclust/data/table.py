@@ -30,6 +30,7 @@ from p2pclust.data.columns import (
 )
 from p2pclust.data.dataset import DataSet, what_to_do
 from p2pclust.errors import DataError
+from p2pclust.tools.files import regular
 from p2pclust.tools.spelling import did_you_mean
 
 Column = str | int
@@ -395,6 +396,17 @@ def unreadable(file: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{file}: no such file"
     return f"{file}: cannot be read ({error.strerror or error})"
+
+
+def text_of(file: Path) -> str:
+    """Read a text file in UTF-8, with its own ends of lines; raise DataError, in one line, if it cannot be read."""
+    try:
+        with regular(file).open(encoding="utf-8-sig", newline="") as opened:
+            return opened.read()
+    except OSError as error:
+        raise DataError(unreadable(file, error)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from error
 
 
 def _fault(cell: str) -> str:
