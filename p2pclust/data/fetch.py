@@ -76,7 +76,12 @@ def fetch(
         If a file has another checksum than it should have, or is not what the catalogue describes. What was stored
         before is as it was.
     """
-    entry = _entry(name)
+    entry = find(name)
+    if entry is None:
+        if canonical(name) in BUILT_IN:
+            raise UsageError(f"{name}: always there, nothing to fetch")
+        meant = did_you_mean(canonical(name), ENTRIES)
+        raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
     folder = expanded(to) if to is not None else cache_dir()
     target = folder / f"{entry.name}.npz"
     if target.is_file():
@@ -106,16 +111,6 @@ def fetch(
         content["features"] = np.array(arrays.features)
     write_npz(target, content)
     return Fetched(entry.name, target, new=True)
-
-
-def _entry(name: str) -> Entry:
-    entry = find(name)
-    if entry is not None:
-        return entry
-    if canonical(name) in BUILT_IN:
-        raise UsageError(f"{name}: always there, nothing to fetch")
-    meant = did_you_mean(canonical(name), ENTRIES)
-    raise UsageError(f"unknown data set {name!r}{meant}: p2pclust data list shows all that can be fetched")
 
 
 def _given(entry: Entry, given: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,7 +120,11 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         if name in chosen and columns[name].kind == "numbers":
             made[name] = table.column(place).written
         elif name in chosen:
-            made |= _encoded(columns[name], cells[name])
+            # A column of 0 and 1 for each value; where the value is missing, all of them are empty.
+            made |= {
+                f"{name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells[name]]
+                for value in columns[name].values
+            }
     if not made:
         raise DataError(
             f"{table.file}: no column of numbers is left to cluster: encode text columns, or name the columns"
@@ -128,11 +132,14 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
     missing: str | dict[str, Any] = "error"
     if any("" in column for column in made.values()):
         missing = "drop" if isinstance(wishes.missing, str) else {"fill": float(wishes.missing)}
-    id_column = wishes.id_column or _unused("row", [*columns, *made])
-    ids = named(cells[id_column]) if wishes.id_column else [str(number) for number in range(len(table.rows))]
-    if len(set(ids)) < len(ids):
-        raise UsageError(f"--id-column {id_column}: two rows have the same id")
-    if not wishes.id_column:
+    if wishes.id_column:
+        id_column, ids = wishes.id_column, named(cells[wishes.id_column])
+        if len(set(ids)) < len(ids):
+            raise UsageError(f"--id-column {id_column}: two rows have the same id")
+    else:
+        id_column, ids = "row", [str(number) for number in range(len(table.rows))]
+        while id_column in columns or id_column in made:
+            id_column += "_"
         notes.append(f"{id_column}: names the rows: their number in the file, from 0")
     devices = _devices(table, wishes, cells, rng, notes)
     found = Prepared(tuple(made), made, ids, id_column, devices, missing, ())
@@ -141,29 +148,15 @@ def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepar
         raise DataError(
             f"{table.file}: fewer than two devices have a row without a missing value: fill in a number instead"
         )
-    return Prepared(found.features, made, ids, id_column, kept, missing, tuple(notes))
-
-
-def _unused(name: str, names: Sequence[str]) -> str:
-    """Return a name that is none of these, which begins with `name`."""
-    while name in names:
-        name += "_"
-    return name
+    return replace(found, devices=kept, notes=tuple(notes))
 
 
 def write_device(path: Path, prepared: Prepared, rows: NDArray[np.int64]) -> None:
-    """Write the rows of a device as CSV, readable by their owner only: the ids, then the features.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write the rows of a device as CSV, readable by their owner only: the ids, then the features; or raise OSError."""
     columns = [prepared.ids, *(prepared.cells[name] for name in prepared.features)]
-    header = [prepared.id_column, *prepared.features]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow([prepared.id_column, *prepared.features])
     writer.writerows([column[row] for column in columns] for row in rows.tolist())
     with replacing(path, mode=0o600) as file:
         file.write(text.getvalue().encode())
@@ -245,14 +238,6 @@ def _what_is_done(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> list[str
         what = "their rows are left out" if isinstance(wishes.missing, str) else f"{wishes.missing:g} is put there"
         done.append(f"{column.name}: {column.n_missing} of {n_rows} values are missing: {what}")
     return done
-
-
-def _encoded(column: ColumnSurvey, cells: Sequence[str]) -> dict[str, list[str]]:
-    """Return a column of 0 and 1 for each value; where the value is missing, all of them are empty."""
-    return {
-        f"{column.name}={value}": ["" if cell.lower() in ABSENT else str(int(cell == value)) for cell in cells]
-        for value in column.values
-    }
 
 
 def _devices(

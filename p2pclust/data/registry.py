@@ -28,8 +28,6 @@ from p2pclust.tools.spelling import did_you_mean
 NO_LABEL = -1
 """The value of an unknown label in a cached set."""
 
-_SCIKIT_LEARN = ("breast_cancer", "digits", "iris", "wine")
-
 
 def load(
     source: str,
@@ -102,17 +100,20 @@ def load(
 
 
 def cached(source: str) -> Path:
-    """Return the file of a data set in the cache directory.
-
-    Raises
-    ------
-    UsageError
-        If it is not there.
-    """
+    """Return the file of a data set in the cache directory, or raise UsageError: where it was looked for, and what to do."""
     file = _find(source)
-    if file is None:
-        raise UsageError(_absent(source))
-    return file
+    if file is not None:
+        return file
+    entry = find(source)
+    if entry is not None:
+        # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
+        first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
+        raise UsageError(f"{source} is not in {cache_in_words()}: get it with: {first}p2pclust data fetch {entry.name}")
+    meant = did_you_mean(canonical(source), available())
+    raise UsageError(
+        f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
+        f"y) from {cache_in_words()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
+    )
 
 
 def _find(source: str) -> Path | None:
@@ -184,20 +185,6 @@ def _scikit_learn(name: str) -> DataSet:
     )
 
 
-_SHIPPED: dict[str, Callable[..., DataSet]] = {name: partial(_scikit_learn, name) for name in _SCIKIT_LEARN}
-BUILT_IN = dict(sorted((_SHIPPED | GENERATORS).items()))
+_SHIPPED = {name: partial(_scikit_learn, name) for name in ("breast_cancer", "digits", "iris", "wine")}
+BUILT_IN: dict[str, Callable[..., DataSet]] = dict(sorted((_SHIPPED | GENERATORS).items()))
 """What is always there, by name."""
-
-
-def _absent(source: str) -> str:
-    """Return the message for a missing data set: where it was looked for, the nearest name, and what to do."""
-    entry = find(source)
-    if entry is not None:
-        # On one line, so that it can be copied. Pooch is an extra, so its installation is part of the advice.
-        first = "pip install 'p2pclust[fetch]' && " if entry.files and importlib.util.find_spec("pooch") is None else ""
-        return f"{source} is not in {cache_in_words()}: get it with: {first}p2pclust data fetch {entry.name}"
-    meant = did_you_mean(canonical(source), available())
-    return (
-        f"unknown data set {source!r}{meant}: p2pclust data list shows the known ones; others are read as NAME.npz (X, "
-        f"y) from {cache_in_words()}: set P2PCLUST_DATA to the folder that holds them, or give a file's name"
-    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from p2pclust.data import DataSet
     from p2pclust.data.fetch import OnProgress
-    from p2pclust.data.holdings import Holdings
+    from p2pclust.data.shares import Holdings
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -177,8 +177,11 @@ def split(
       p2pclust data split pendigits --scheme vertical --widths 1,2,3,4,6 --out parts
     """
     from p2pclust.data import load  # noqa: PLC0415 - imports NumPy
-    from p2pclust.data.holdings import holdings  # noqa: PLC0415
-    from p2pclust.data.shares import peer_names, write_shares  # noqa: PLC0415
+    from p2pclust.data.shares import (  # noqa: PLC0415
+        holdings,
+        peer_names,
+        write_shares,
+    )
     from p2pclust.lab.pictures.canvas import save  # noqa: PLC0415
     from p2pclust.lab.pictures.shares import split_figure  # noqa: PLC0415
 
