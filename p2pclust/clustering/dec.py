@@ -43,39 +43,23 @@ _RESTARTS = 20
 
 @dataclass(frozen=True)
 class DecSettings:
-    """What DEC leaves to choose.
+    """What DEC leaves to choose."""
 
-    Attributes
-    ----------
-    encoder : tuple of int
-        Widths of the encoder's layers after the input; the decoder mirrors them.
-    pretraining : "layer-wise" or "plain"
-        Each layer as an autoencoder of its own first, then the whole; or the whole autoencoder at once.
-    pretraining_epochs : int
-        Of the whole, and of each layer.
-    pretraining_rate : float
-        Adam's.
-    batch : int
-    learning_rate, momentum : float
-        Of the stochastic gradient descent that moves encoder and centers.
-    update_interval : int
-        Steps between two target distributions.
-    tol : float
-        Stop when fewer than this share of the rows changed their cluster between two target distributions.
-    max_updates : int
-        Stop after so many target distributions.
-    """
-
+    #: Widths of the encoder's layers after the input; the decoder mirrors them
     encoder: tuple[int, ...] = (500, 500, 2000, 10)
+    #: "layer-wise" or "plain": each layer as an autoencoder of its own first, then the whole; or the whole
+    #: autoencoder at once
     pretraining: Literal["plain", "layer-wise"] = "layer-wise"
-    pretraining_epochs: int = 20
-    pretraining_rate: float = 1e-3
+    pretraining_epochs: int = 20  # of the whole, and of each layer
+    pretraining_rate: float = 1e-3  # of Adam
     batch: int = 256
+    #: `learning_rate`, `momentum`: of the stochastic gradient descent that moves encoder and centers
     learning_rate: float = 0.01
     momentum: float = 0.9
-    update_interval: int = 140
+    update_interval: int = 140  # steps between two target distributions
+    #: Stop when fewer than this share of the rows changed their cluster between two target distributions
     tol: float = 0.001
-    max_updates: int = 50
+    max_updates: int = 50  # stop after so many target distributions
 
     def __post_init__(self) -> None:
         if self.pretraining not in {"plain", "layer-wise"}:

@@ -23,31 +23,17 @@ _GATHERED = 2**14
 
 @dataclass(slots=True)
 class DistanceBlock:
-    """Squared distances of some consecutive rows to all centers; valid only until the next block is asked for.
-
-    Attributes
-    ----------
-    start, stop : int
-        Which rows.
-    rows : float64 array, shape (stop - start, n_features)
-        The rows, centred.
-    squared : float64 array, shape (n_clusters, stop - start)
-        Squared distances by the expanded form: the error is some 1e-16 of `magnitude`, and may make them negative.
-    closest : float64 array, shape (stop - start,)
-        The smallest squared distance of each row.
-    magnitude : float64 array, shape (stop - start,)
-        An upper bound of ``|x|^2 + |v|^2``.
-    spare : float64 array, shape (n_clusters, stop - start)
-        A scratch of the same shape as `squared`, for the user of the block.
-    """
+    """Squared distances of some consecutive rows to all centers; valid only until the next block is asked for."""
 
     start: int
     stop: int
-    rows: Floats
+    rows: Floats  # shape (stop - start, n_features): the rows, centred
+    #: Shape (n_clusters, stop - start), by the expanded form: the error is some 1e-16 of `magnitude`, and may make them
+    #: negative
     squared: Floats
-    closest: Floats
-    magnitude: Floats
-    spare: Floats
+    closest: Floats  # shape (stop - start,): the smallest squared distance of each row
+    magnitude: Floats  # shape (stop - start,): an upper bound of ``|x|^2 + |v|^2``
+    spare: Floats  # a scratch of the same shape as `squared`, for the user of the block
 
 
 def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:

@@ -44,6 +44,9 @@ def encoded_size(n_weights: int, encoding: Encoding) -> int:
 def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> bytes:
     """Write one model's weights as bytes.
 
+    Raises DataError if a weight is NaN or infinite, or too large for the encoding: such a model is of no use to any
+    peer; UsageError if there is no such encoding, or the weights are not one row.
+
     Parameters
     ----------
     weights : array, shape (P,)
@@ -56,13 +59,6 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
     -------
     bytes
         Little-endian, of length ``encoded_size(P, encoding)``.
-
-    Raises
-    ------
-    DataError
-        If a weight is NaN or infinite, or too large for the encoding: such a model is of no use to any peer.
-    UsageError
-        If there is no such encoding, or the weights are not one row.
 
     Examples
     --------
@@ -95,6 +91,8 @@ def encode_weights(weights: npt.ArrayLike, encoding: Encoding = "float32") -> by
 def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weights:
     """Read one model's weights from bytes that another peer sent.
 
+    Raises WireError if the bytes are not a model of this size, or a number is NaN or infinite.
+
     Parameters
     ----------
     payload : bytes
@@ -105,11 +103,6 @@ def decode_weights(payload: bytes, n_weights: int, encoding: Encoding) -> Weight
     Returns
     -------
     float32 array, shape (n_weights,)
-
-    Raises
-    ------
-    WireError
-        If the bytes are not a model of this size, or a number is NaN or infinite.
 
     Examples
     --------

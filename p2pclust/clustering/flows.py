@@ -42,21 +42,7 @@ Columns = npt.NDArray[np.int64]
 class FlowArchitecture:
     """The layers of a flow; the defaults are the footnote's.
 
-    Attributes
-    ----------
-    n_features : int
-        Of the rows; d.
-    couplings : int
-    hidden : tuple of int
-        Widths of a conditioner's hidden layers, all rectified. Two layers follow on the last: s, through tanh, and t.
-    image_width : int, optional
-        Pixels in a row of the image that a row of data is, for the checkerboard. By default the square root of
-        `n_features` if that is whole, else the features alternate as they come.
-
-    Raises
-    ------
-    UsageError
-        If a number is below 1, or there is no hidden layer.
+    Raises UsageError if a number is below 1, or there is no hidden layer.
 
     Examples
     --------
@@ -66,9 +52,12 @@ class FlowArchitecture:
     ([0, 3], [0, 2])
     """
 
-    n_features: int
+    n_features: int  # of the rows; d
     couplings: int = 6
+    #: Widths of a conditioner's hidden layers, all rectified. Two layers follow on the last: s, through tanh, and t.
     hidden: tuple[int, ...] = (512, 512, 512)
+    #: Pixels in a row of the image that a row of data is, for the checkerboard. By default the square root of
+    #: `n_features` if that is whole, else the features alternate as they come.
     image_width: int | None = None
 
     def __post_init__(self) -> None:

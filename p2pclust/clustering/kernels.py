@@ -62,10 +62,7 @@ def installed() -> tuple[str, ...]:
 def named(asked: str) -> str:
     """Return the kernel that a person asks for; ``"auto"`` is the best that is installed here.
 
-    Raises
-    ------
-    UsageError
-        If there is no such kernel, or it is not installed here.
+    Raises UsageError if there is no such kernel, or it is not installed here.
 
     Examples
     --------
@@ -85,18 +82,7 @@ def instruction_sets() -> tuple[str, ...]:
 class Kernel:
     """Which kernel does the passes over some rows, and with how many threads.
 
-    Parameters
-    ----------
-    name : {"numpy", "c1"}
-    threads : int
-        1 to 256. NumPy uses one.
-    instruction_set : str, optional
-        One of :func:`instruction_sets`; by default the fastest.
-
-    Raises
-    ------
-    UsageError
-        If this installation has no such kernel, or the number of threads is out of range.
+    Raises UsageError if this installation has no such kernel, or the number of threads is out of range.
 
     Examples
     --------
@@ -104,9 +90,9 @@ class Kernel:
     ('numpy', False)
     """
 
-    name: str = NUMPY
-    threads: int = 1
-    instruction_set: str = ""
+    name: str = NUMPY  # "numpy" or "c1"
+    threads: int = 1  # 1 to 256; NumPy uses one
+    instruction_set: str = ""  # one of :func:`instruction_sets`; by default the fastest
 
     def __post_init__(self) -> None:
         if self.name not in KERNELS:

@@ -53,18 +53,10 @@ _ALIGNED = 32
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The minibatches of a chunk of models, which come longest first.
+    """The minibatches of a chunk of models, which come longest first."""
 
-    Attributes
-    ----------
-    picks : int64 array, shape (steps, A, width)
-        Which of its rows each model takes.
-    filled : int64 array, shape (steps, A)
-        How many of `width` count; 0 where a model has taken all its steps.
-    """
-
-    picks: Integers
-    filled: Integers
+    picks: Integers  # shape (steps, A, width): which of its rows each model takes
+    filled: Integers  # shape (steps, A): how many of `width` count; 0 where a model has taken all its steps
 
 
 def require_torch() -> None:

@@ -27,13 +27,8 @@ _CELL = re.compile(
 def read_arff_table(file: Path) -> TextRows:
     """Return the attributes' names and the cells of a dense ARFF file in UTF-8, rows counted as an editor counts lines.
 
-    ``?`` is a missing value.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, is not ARFF or is a sparse one, or a row has another number of cells than there are
-        attributes.
+    ``?`` is a missing value. Raises DataError if the file is missing, is not ARFF or is a sparse one, or a row has
+    another number of cells than there are attributes.
     """
     lines = text_of(file).splitlines()
     names, start = _header(file, lines)

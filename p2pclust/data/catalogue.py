@@ -28,41 +28,23 @@ class Remote:
 
 @dataclass(frozen=True)
 class Entry:
-    """One data set; sizes are 0 where they are not known, and there are 0 classes where it has no labels.
-
-    Attributes
-    ----------
-    home : str
-        Where the original is described.
-    convert : str
-        The function of `p2pclust.data.convert` that makes arrays of the files.
-    files : tuple of Remote
-        Empty where no file can be downloaded directly.
-    groups : int
-        Devices or persons that the rows came from.
-    archive : str
-        Sets of the same archive share its download.
-    part : str
-        Which part of the archive this set is.
-    by_hand : str
-        For what cannot be downloaded directly: how to get it, and which file to give with ``--from``.
-    """
+    """One data set; sizes are 0 where they are not known, and there are 0 classes where it has no labels."""
 
     name: str
     title: str
     rows: int
     columns: int
     classes: int
-    home: str
+    home: str  # where the original is described
     licence: str
     citation: str
-    convert: str
-    files: tuple[Remote, ...] = ()
-    groups: int = 0
+    convert: str  # the function of `p2pclust.data.convert` that makes arrays of the files
+    files: tuple[Remote, ...] = ()  # empty where no file can be downloaded directly
+    groups: int = 0  # devices or persons that the rows came from
     megabytes: float = 0.0
-    archive: str = ""
-    part: str = ""
-    by_hand: str = ""
+    archive: str = ""  # sets of the same archive share its download
+    part: str = ""  # which part of the archive this set is
+    by_hand: str = ""  # for what cannot be downloaded directly: how to get it, and which file to give with ``--from``
 
 
 def _entries() -> Iterator[Entry]:

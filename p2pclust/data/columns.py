@@ -67,33 +67,17 @@ _ID: Final = re.compile(r"-?\d+(\.0*)?", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class ReadColumn:
-    """A column as it was read.
+    """A column as it was read."""
 
-    Attributes
-    ----------
-    kind : {"numbers", "text", "times", "empty", "unclear"}
-        Numbers, if at least half of the cells that are there are numbers.
-    cells : sequence of str
-        As they are in the file.
-    values : float64 array
-        One for each cell; NaN where it is no finite number, everywhere if the column is not one of numbers.
-    decimal : str
-        The decimal mark that the column's own cells prove; empty if they prove none.
-    convention : str
-        The decimal mark by which numbers were read, and the mark between thousands.
-    how : str
-        In words, for people.
-    problem : str
-        Why it is unclear: two cells, and what to do.
-    """
-
+    #: "numbers" (if at least half of the cells that are there are numbers), "text", "times", "empty" or "unclear"
     kind: str
-    cells: Sequence[str]
+    cells: Sequence[str]  # as they are in the file
+    #: One for each cell; NaN where it is no finite number, everywhere if the column is not one of numbers
     values: NDArray[np.float64]
-    decimal: str = ""
-    convention: str = ".,"
-    how: str = ""
-    problem: str = ""
+    decimal: str = ""  # the decimal mark that the column's own cells prove; empty if they prove none
+    convention: str = ".,"  # the decimal mark by which numbers were read, and the mark between thousands
+    how: str = ""  # in words, for people
+    problem: str = ""  # why it is unclear: two cells, and what to do
 
     @property
     def written(self) -> list[str]:
@@ -316,12 +300,8 @@ def row_ids(
 ) -> NDArray[Any]:
     """Return the ids of a file's rows, shape (n_rows,), as `codes` does.
 
-    `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are missing.
-
-    Raises
-    ------
-    DataError
-        If an id is missing, or two rows have the same one: the first such row is named.
+    `where` is the column, and `rows` are the names of the rows, in messages; `absent` cells, in small letters, are
+    missing. Raises DataError if an id is missing, or two rows have the same one: the first such row is named.
 
     Examples
     --------

@@ -43,10 +43,7 @@ class Converted:
 def convert(entry: Entry, files: Sequence[Path]) -> Converted:
     """Make arrays of the files of a data set, in the order of ``entry.files``, or of the one that was given by hand.
 
-    Raises
-    ------
-    DataError
-        If a file is not what the catalogue says, or has another number of rows, columns or classes.
+    Raises DataError if a file is not what the catalogue says, or has another number of rows, columns or classes.
     """
     try:
         arrays = CONVERTERS[entry.convert](entry, files)

@@ -49,12 +49,8 @@ def read_csv_table(file: Path, names: Collection[str] = ()) -> TextRows:
     Commas, semicolons or tabs separate cells. Blank lines are skipped, and so are ``sep=;`` in the first line, lines that
     begin with ``#`` above the header, or among the rows if they have another number of cells, and empty cells at the end
     of all rows. Rows are counted as an editor counts lines. A first row that has all of the given `names` is a header.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or empty, is not UTF-8 text, a row has another number of cells than the others, or the first
-        row may be names or values.
+    Raises DataError if the file is missing or empty, is not UTF-8 text, a row has another number of cells than the
+    others, or the first row may be names or values.
     """
     text = text_of(file)
     if "\0" in text:
@@ -164,10 +160,7 @@ def _uneven(cut: _Cut) -> str:
 def _has_header(table: TextRows) -> bool:
     """Return whether the first row has the names of the columns; they may be numbers, such as years.
 
-    Raises
-    ------
-    DataError
-        If it may as well be a row.
+    Raises DataError if it may as well be a row.
     """
     first = table.rows[0]
     if not any(map(is_number, first)):

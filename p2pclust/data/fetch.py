@@ -54,6 +54,10 @@ def fetch(
 ) -> Fetched:
     """Download a data set, convert it, and store it as ``NAME.npz``.
 
+    Raises UsageError if there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
+    nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
+    not what the catalogue describes. What was stored before is as it was.
+
     Parameters
     ----------
     name : str
@@ -66,15 +70,6 @@ def fetch(
         Download a file whose checksum is not known, too; every later download has to equal the first.
     on_progress : callable, optional
         See `OnProgress`.
-
-    Raises
-    ------
-    UsageError
-        If there is no such data set, a checksum is not known and `unverified` is False, Pooch is missing,
-        nothing can be reached, or a server refuses.
-    DataError
-        If a file has another checksum than it should have, or is not what the catalogue describes. What was stored
-        before is as it was.
     """
     entry = find(name)
     if entry is None:

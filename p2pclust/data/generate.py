@@ -54,12 +54,8 @@ _DAYS_OF_A_WEEK, _WORKING_DAYS = 7, 5
 def generate(name: str, options: Mapping[str, Any]) -> DataSet:
     """Generate a data set by name; `options` are parameters of its generator, which has a default for each.
 
-    Raises
-    ------
-    UsageError
-        For an option that the generator does not have or of another type; the message lists those that it has.
-    DataError
-        For a value that it cannot use.
+    Raises UsageError for an option that the generator does not have or of another type; the message lists those that it
+    has; DataError for a value that it cannot use.
 
     Examples
     --------

@@ -20,12 +20,8 @@ from p2pclust.tools.files import regular
 def read_parquet(file: Path, choice: Choice) -> DataSet:
     """Read the chosen columns of a Parquet file; null and NaN are missing values.
 
-    Raises
-    ------
-    DataError
-        If the file is missing or damaged, a feature is not a column of numbers, or a value is missing or not finite.
-    UsageError
-        If pyarrow is not installed.
+    Raises DataError if the file is missing or damaged, a feature is not a column of numbers, or a value is missing or
+    not finite, and UsageError if pyarrow is not installed.
     """
     with _opened(file) as opened:
         names = _names(file, opened)
@@ -53,12 +49,7 @@ def read_parquet(file: Path, choice: Choice) -> DataSet:
 def read_parquet_table(file: Path) -> TextRows:
     """Return the names of all columns and their cells as text: null and NaN are empty, true is 1, false 0.
 
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged or empty.
-    UsageError
-        If pyarrow is not installed.
+    Raises DataError if the file is missing, damaged or empty, and UsageError if pyarrow is not installed.
     """
     with _opened(file) as opened:
         names = _names(file, opened)

@@ -33,62 +33,33 @@ _RESERVED: Final = ("aggregator", "all")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is to be done with a file.
+    """What is to be done with a file."""
 
-    Attributes
-    ----------
-    split_by : str or None
-        The column that says which device a row is of; without one, rows are dealt out to `devices`.
-    id_column : str or None
-        The column that names the rows; without one their numbers do.
-    columns : sequence of str or None
-        The features; by default all columns that can be.
-    omit : sequence of str
-        Columns that are not features.
-    labels : sequence of str
-        Others that are not, because they probably hold true classes.
-    missing : {"drop", "omit"} or float
-        Leave out rows with a missing value, or columns that have one, or put this number in its place.
-    text : {"omit", "encode"}
-        Leave out columns of text, or make each of their values a column of 0 and 1.
-    """
-
+    #: The column that says which device a row is of; without one, rows are dealt out to `devices`
     split_by: str | None = None
     devices: int = 4
-    id_column: str | None = None
-    columns: Sequence[str] | None = None
-    omit: Sequence[str] = ()
-    labels: Sequence[str] = ()
+    id_column: str | None = None  # the column that names the rows; without one their numbers do
+    columns: Sequence[str] | None = None  # the features; by default all columns that can be
+    omit: Sequence[str] = ()  # columns that are not features
+    labels: Sequence[str] = ()  # others that are not, because they probably hold true classes
+    #: "drop" rows with a missing value, "omit" columns that have one, or put this number in its place
     missing: str | float = "drop"
-    text: str = "omit"
+    text: str = "omit"  # "omit" columns of text, or "encode": make each of their values a column of 0 and 1
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The features of all rows, which rows each device has, and what was done.
-
-    Attributes
-    ----------
-    features : tuple of str
-    cells : mapping of str to list of str
-        By feature, its cells in the order of the file; an empty one is missing.
-    ids : list of str
-        What the rows are called, of the column `id_column`: one of the file, or made of the numbers of its rows.
-    devices : mapping of str to int64 array
-        By device, the numbers of its rows.
-    missing_values : str or mapping
-        What a scenario and a peer do with an empty cell.
-    notes : tuple of str
-        What was done, a sentence each.
-    """
+    """The features of all rows, which rows each device has, and what was done."""
 
     features: tuple[str, ...]
+    #: By feature, its cells in the order of the file; an empty one is missing
     cells: Mapping[str, list[str]] = field(repr=False)
+    #: What the rows are called, of the column `id_column`: one of the file, or made of the numbers of its rows
     ids: list[str] = field(repr=False)
     id_column: str
-    devices: Mapping[str, NDArray[np.int64]] = field(repr=False)
-    missing_values: str | Mapping[str, Any]
-    notes: tuple[str, ...]
+    devices: Mapping[str, NDArray[np.int64]] = field(repr=False)  # by device, the numbers of its rows
+    missing_values: str | Mapping[str, Any]  # what a scenario and a peer do with an empty cell
+    notes: tuple[str, ...]  # what was done, a sentence each
 
     def matrix(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the features of some rows as a peer will read them, shape (n, F): incomplete rows left out, or filled."""
@@ -103,12 +74,8 @@ class Prepared:
 def prepare(table: TextRows, wishes: Wishes, rng: np.random.Generator) -> Prepared:
     """Apply wishes to a file; `rng` deals the rows out where no column says which device they are of.
 
-    Raises
-    ------
-    UsageError
-        If a column is not there, or has no use in that place.
-    DataError
-        If no feature, or fewer than two devices with a complete row, are left.
+    Raises UsageError if a column is not there, or has no use in that place, and DataError if no feature, or fewer than
+    two devices with a complete row, are left.
     """
     columns = {column.name: column for column in survey(table)}
     _check_names(table.file, columns, wishes)

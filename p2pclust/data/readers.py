@@ -171,12 +171,8 @@ def _joined(values: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
 def read_table(file: Path) -> TextRows:
     """Return all columns of a data file as text, whatever they hold: to look at before anything is chosen.
 
-    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell.
-
-    Raises
-    ------
-    DataError
-        If it is missing, a folder, damaged, or of another kind.
+    Of a NumPy file, ``y``, ``group`` and ``id`` are columns too. NaN is an empty cell. Raises DataError if it is
+    missing, a folder, damaged, or of another kind.
     """
     suffix = file.suffix.lower()
     if file.is_dir():
@@ -274,12 +270,8 @@ def _arrays(file: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
 def write_npz(target: Path, content: Mapping[str, NDArray[Any]], mode: int = 0o644) -> None:
     """Write arrays by name, compressed; the folder is made if need be. Rows of a device want the mode 0600.
 
-    The file has its name only when all of it is on disk, and equal arrays make equal files.
-
-    Raises
-    ------
-    DataError
-        If it cannot be written; what was there before is as it was.
+    The file has its name only when all of it is on disk, and equal arrays make equal files. Raises DataError if it
+    cannot be written; what was there before is as it was.
 
     Examples
     --------

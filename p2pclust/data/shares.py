@@ -22,22 +22,14 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """How a data set is split by rows, or features.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The classes of a split by rows, the features of one by columns; empty if there are no labels.
-    counts : ndarray of shape (n_peers, n_columns), int64
-        The rows of each class at each peer; by columns, 1 where a peer holds a feature.
-    sizes : ndarray of shape (n_peers,), int64
-        The rows, or features, of each peer.
-    """
+    """How a data set is split by rows, or features."""
 
     peers: tuple[str, ...]
+    #: The classes of a split by rows, the features of one by columns; empty if there are no labels
     columns: tuple[str, ...]
+    #: Shape (n_peers, n_columns): the rows of each class at each peer; by columns, 1 where a peer holds a feature
     counts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    sizes: NDArray[np.int64]  # shape (n_peers,): the rows, or features, of each peer
     what: str = "rows"
 
     @property
@@ -92,14 +84,9 @@ def write_shares(
 ) -> dict[str, Any]:
     """Write each peer's part of a data set, and the manifest last; return the manifest, which begins with `made`.
 
-    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers.
-
-    Raises
-    ------
-    UsageError
-        If there is something in the folder, or with `overwrite` something that is not of an earlier split.
-    DataError
-        If it cannot be written.
+    `shares` are row indices, or column indices if ``held.what`` is ``"features"``; `held` names the peers. Raises
+    UsageError if there is something in the folder, or with `overwrite` something that is not of an earlier split, and
+    DataError if it cannot be written.
 
     Notes
     -----

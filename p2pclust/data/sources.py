@@ -44,6 +44,9 @@ _ITS_OWN = {
 def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambda: False) -> DataSet:
     """Read a peer's rows as its configuration says, again whenever it is called.
 
+    Raises DataError if the file cannot be used, or the command cannot be started, fails, takes too long or writes too
+    much; in one line, with the last line that the command wrote to its standard error.
+
     Parameters
     ----------
     config : mapping
@@ -52,12 +55,6 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
         ``missing_values`` and ``id_column`` as `p2pclust.data.readers.read` takes them.
     cancelled : callable
         Whether the peer leaves; then a command is ended.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be used, or the command cannot be started, fails, takes too long or writes too much; in one
-        line, with the last line that the command wrote to its standard error.
 
     Notes
     -----

@@ -28,30 +28,20 @@ _NO_PEER: Final = -1
 
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """The models that are left in the end, and which peer judges by which.
+    """The models that are left in the end, and which peer judges by which."""
 
-    Parameters
-    ----------
-    models : ModelStack
-        M models: of communities, and of the peers' own clusters.
-    judge : int64 array, shape (M,)
-        Which judge each model belongs to, ascending. One with two models, each of which has seen one half of the rows, takes
-        the mean of both.
-    labels, owners : int64 arrays, shape (J,)
-        Of each judge: what the rows are called that it judges best, and whose it is; -1: a community's.
-    n_communities : int
-    of_peer : sequence of int64 arrays
-        For each peer the communities whose models have rows of it.
-    digests, holders : uint64 and int64 arrays, shape (N,)
-        Of each different row of the fit, ascending: a digest of its values, and the first peer that holds it.
-    """
-
-    models: ModelStack
+    models: ModelStack  # M models: of communities, and of the peers' own clusters
+    #: Shape (M,): which judge each model belongs to, ascending. One with two models, each of which has seen one half
+    #: of the rows, takes the mean of both.
     judge: Rows
+    #: `labels`, `owners`: shape (J,): for each judge what the rows are called that it judges best, and whose it is;
+    #: -1: a community's
     labels: Rows
     owners: Rows
     n_communities: int
-    of_peer: Sequence[Rows]
+    of_peer: Sequence[Rows]  # for each peer the communities whose models have rows of it
+    #: `digests`, `holders`: shape (N,): of each different row of the fit, ascending: a digest of its values, and the
+    #: first peer that holds it
     digests: NDArray[np.uint64] = field(repr=False)
     holders: Rows = field(repr=False)
 

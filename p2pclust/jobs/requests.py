@@ -16,10 +16,7 @@ from p2pclust.protocols.engine.job import Job
 def job_of(spec: JobSpec, scaling: Literal["none", "minmax", "zscore"], bounds: Bounds | None, seed: int) -> Job:
     """Return the job document; `bounds` has a declared range for each feature.
 
-    Raises
-    ------
-    UsageError
-        If the protocol refuses a parameter.
+    Raises UsageError if the protocol refuses a parameter.
     """
     return cluster_job(
         spec.protocol,

@@ -22,26 +22,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CrispSums:
-    """Sums over rows x of their distances d to centers; the nearest center is the row's own.
+    """Sums over rows x of their distances d to centers; the nearest center is the row's own."""
 
-    Attributes
-    ----------
-    rows : int
-        Their number.
-    within : float
-        Sum of the distances to the own center; `inertia` is that of their squares.
-    inertia : float
-    distances : float64 array, shape (C,)
-        For each center the sum of the distances of all rows to it.
-    silhouette : float
-        Sum of ``1 - a / b``, a being the distance to the own center and b that to the next one.
-    """
-
-    rows: int
-    within: float
+    rows: int  # their number
+    within: float  # sum of the distances to the own center; `inertia` is that of their squares
     inertia: float
-    distances: Floats
-    silhouette: float
+    distances: Floats  # shape (C,): for each center the sum of the distances of all rows to it
+    silhouette: float  # sum of ``1 - a / b``, a being the distance to the own center and b that to the next one
 
     @property
     def outside(self) -> float:
@@ -51,20 +38,13 @@ class CrispSums:
 
 @dataclass(frozen=True, eq=False)
 class FuzzySums:
-    """Sums over rows, weighted by their memberships u; m is the fuzzifier.
+    """Sums over rows, weighted by their memberships u; m is the fuzzifier."""
 
-    Attributes
-    ----------
-    memberships, weights, spreads : float64 arrays, shape (C,)
-        Sums of u, of ``u^m``, and of ``u^m d``.
-    objective : float
-        Sum over rows and centers of ``u^m d^2``.
-    """
-
+    #: `memberships`, `weights`, `spreads`: shape (C,): sums of u, of ``u^m``, and of ``u^m d``
     memberships: Floats
     weights: Floats
     spreads: Floats
-    objective: float
+    objective: float  # sum over rows and centers of ``u^m d^2``
 
 
 def prepared(X: npt.ArrayLike | Points, centers: npt.ArrayLike) -> tuple[Points, Floats]:
