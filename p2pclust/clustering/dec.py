@@ -21,6 +21,7 @@ with plain pretraining (50 epochs), at 25 to 60 seconds per peer; PCA then k-mea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -159,29 +160,14 @@ def target_distribution(q: Floats) -> Floats:
 
 def pretrained(X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
     """Return the pretrained autoencoder around the encoder, a stack of one, for rows (n, d)."""
-    architecture = settings.architecture(X.shape[1])
-    model = ModelStack.random(architecture, [rng])
-    if settings.pretraining == "layer-wise":
-        model = _layer_wise(X, model, settings, rng, device)
-    return _fitted(model, X, settings, rng, device)
-
-
-def _fitted(model: ModelStack, X: Floats32, settings: DecSettings, rng: np.random.Generator, device: str) -> ModelStack:
-    return train(
-        model,
-        [X],
-        rngs=[rng],
-        epochs=settings.pretraining_epochs,
-        batch=settings.batch,
-        learning_rate=settings.pretraining_rate,
-        device=device,
-    )
-
-
-def _layer_wise(
-    X: Floats32, model: ModelStack, settings: DecSettings, rng: np.random.Generator, device: str
-) -> ModelStack:
-    """Train each layer of the encoder, with its mirror in the decoder, as an autoencoder of the layer before."""
+    model = ModelStack.random(settings.architecture(X.shape[1]), [rng])
+    fitted = partial(
+        train, rngs=[rng], epochs=settings.pretraining_epochs, batch=settings.batch,
+        learning_rate=settings.pretraining_rate, device=device,
+    )  # fmt: skip
+    if settings.pretraining == "plain":
+        return fitted(model, [X])
+    # Layer by layer, each with its mirror in the decoder, as an autoencoder of the layer before.
     whole = model.architecture.layers(model.weights[0].copy())
     inputs, depth = X, len(settings.encoder)
     for index, width in enumerate(settings.encoder):
@@ -192,10 +178,9 @@ def _layer_wise(
             output="linear" if index == 0 else "relu",
             code="linear" if index == depth - 1 else "relu",
         )
-        fitted = _fitted(ModelStack.random(pair, [rng]), inputs, settings, rng, device)
-        encoding, decoding = pair.layers(fitted.weights[0])
-        whole[index], whole[-1 - index] = encoding, decoding
+        encoding, whole[-1 - index] = pair.layers(fitted(ModelStack.random(pair, [rng]), [inputs]).weights[0])
+        whole[index] = encoding
         outputs = inputs @ encoding[0] + encoding[1]
         inputs = np.maximum(outputs, 0.0) if index < depth - 1 else outputs
     flat = np.concatenate([part.ravel() for layer in whole for part in layer])
-    return ModelStack(model.architecture, flat[np.newaxis])
+    return fitted(ModelStack(model.architecture, flat[np.newaxis]), [X])

@@ -37,14 +37,7 @@ class DistanceBlock:
 
 
 def distance_blocks(points: Points, centers: Floats) -> Iterator[DistanceBlock]:
-    """Yield the squared distances of every row to every center, some rows at a time.
-
-    Parameters
-    ----------
-    points : Points
-    centers : float64 array, shape (n_clusters, n_features)
-        Centred, as ``points.centred`` returns them.
-    """
+    """Yield the squared distances of every row to every center; these are centred, as ``points.centred`` returns them."""
     n_clusters = centers.shape[0]
     height = min(points.block_rows, rows_per_block(n_clusters), points.n_samples)
     # Pages of `spare` that are not written to are never backed by memory.
@@ -78,21 +71,10 @@ def direct(rows: Floats, centers: Floats) -> Floats:
 
 
 def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
-    """Replace the distances that are small beside the numbers they were computed from by direct differences.
+    """Replace the distances below a share of ``|x|^2 + |v|^2`` by direct differences; return whether there was any.
 
-    Parameters
-    ----------
-    block : DistanceBlock
-        Changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about
-        1e-16 / `share`, not negative, and zero exactly where a row lies on a center.
-    centers : float64 array, shape (n_clusters, n_features), centred
-    share : float
-        Recompute where the squared distance is below this share of ``|x|^2 + |v|^2``.
-
-    Returns
-    -------
-    bool
-        Whether there was any such distance; if not, none is zero.
+    The block is changed in place (`magnitude` is used up): afterwards each squared distance is relatively exact to about
+    1e-16 / `share`, not negative, and zero exactly where a row lies on a center. `centers` are centred.
     """
     limit = np.multiply(block.magnitude, share, out=block.magnitude)
     near = np.flatnonzero(block.closest <= limit)
@@ -101,18 +83,12 @@ def refine(block: DistanceBlock, centers: Floats, share: float) -> bool:
     few: Floats = block.squared.take(near, axis=1)
     found = np.flatnonzero(few <= limit.take(near))
     clusters, columns = np.divmod(found, near.size)
-    exact = _pairs(block.rows, near.take(columns), centers, clusters)
+    exact, step = np.empty(found.size), max(1, _GATHERED // block.rows.shape[1])
+    for start in range(0, found.size, step):
+        some = slice(start, start + step)
+        rows = block.rows.take(near.take(columns[some]), axis=0)
+        exact[some] = direct(rows, centers.take(clusters[some], axis=0))
     few.reshape(-1)[found] = exact
     block.squared.reshape(-1)[clusters * block.rows.shape[0] + near.take(columns)] = exact
     block.closest[near] = np.minimum.reduce(few, axis=0)
     return True
-
-
-def _pairs(rows: Floats, which: npt.NDArray[np.intp], centers: Floats, clusters: npt.NDArray[np.intp]) -> Floats:
-    """Squared distances of ``rows[which]`` to ``centers[clusters]`` by direct differences."""
-    exact = np.empty(which.size)
-    step = max(1, _GATHERED // rows.shape[1])
-    for start in range(0, which.size, step):
-        some = slice(start, start + step)
-        exact[some] = direct(rows.take(which[some], axis=0), centers.take(clusters[some], axis=0))
-    return exact

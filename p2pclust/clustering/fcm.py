@@ -93,11 +93,9 @@ def fuzzy_sums(
     >>> weights.tolist(), sums.tolist()
     ([1.0, 1.0], [[0.0], [3.0]])
     """
-    check_fuzzifier(fuzzifier)
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[:2]
     centred = points.centred(centers)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        weights, sums, _ = points.kernel.fuzzy_sums(points, centred, fuzzifier, near(fuzzifier), row_weights)
-        return weights, sums
     weights = np.zeros(centred.shape[0])
     sums = np.zeros(centred.shape)
     with np.errstate(under="ignore"):
@@ -125,10 +123,8 @@ def objective(
     """
     if fuzzifier is None:
         return crisp_objective(points, points.centred(centers), row_weights)
-    check_fuzzifier(fuzzifier)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        centred = points.centred(centers)
-        return points.kernel.fuzzy_sums(points, centred, fuzzifier, near(fuzzifier), row_weights)[2]
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[2]
     total = 0.0
     with np.errstate(under="ignore"):
         for block in _ratio_blocks(points, points.centred(centers), fuzzifier):
@@ -151,13 +147,20 @@ def objective_and_weights(
     >>> value, weights.tolist()
     (2.0, [1.25, 1.25])
     """
-    check_fuzzifier(fuzzifier)
-    if points.kernel.does(fuzzifier=fuzzifier):
-        centred = points.centred(centers)
-        weights, _, value = points.kernel.fuzzy_sums(points, centred, fuzzifier, near(fuzzifier), row_weights)
-        return value, weights
+    if (found := _by_kernel(points, centers, fuzzifier, row_weights)) is not None:
+        return found[2], found[0]
     weights, _ = fuzzy_sums(points, centers, fuzzifier, row_weights)
     return objective(points, centers, fuzzifier, row_weights), weights
+
+
+def _by_kernel(
+    points: Points, centers: npt.ArrayLike, fuzzifier: float, row_weights: Floats | None
+) -> tuple[Floats, Floats, float] | None:
+    """Return the weights, the sums and the objective if the points' kernel computes them, else None."""
+    check_fuzzifier(fuzzifier)
+    if not points.kernel.does(fuzzifier=fuzzifier):
+        return None
+    return points.kernel.fuzzy_sums(points, points.centred(centers), fuzzifier, near(fuzzifier), row_weights)
 
 
 def _raised_memberships(block: DistanceBlock, fuzzifier: float) -> Floats:

@@ -74,8 +74,7 @@ def named(asked: str) -> str:
 
 def instruction_sets() -> tuple[str, ...]:
     """Return the instruction sets of this CPU that the extension can use, the fastest last; all give the same bits."""
-    extension = _extension()
-    return () if extension is None else tuple(extension.instruction_sets())
+    return () if _extension() is None else tuple(_extension().instruction_sets())
 
 
 @dataclass(frozen=True)

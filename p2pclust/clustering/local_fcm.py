@@ -91,7 +91,9 @@ def _pass(
     sums = np.zeros(current.shape)
     squares = 0.0
     fresh: list[Floats] = []
-    before = _before(points, previous, kept, fuzzifier)
+    before: Iterator[Floats] | None = None  # the memberships before the last step: kept, or computed again
+    if previous is not None:
+        before = iter(kept) if kept else (block[3] for block in membership_blocks(points, previous, fuzzifier))
     # Far centers have memberships so small that their powers underflow: to zero, as they should.
     with np.errstate(under="ignore"):
         for start, stop, rows, shares in membership_blocks(points, current, fuzzifier):
@@ -105,12 +107,3 @@ def _pass(
             raised += powers @ np.ones(stop - start)
             sums += powers @ rows
     return raised, plain, sums, math.inf if before is None else math.sqrt(squares), fresh
-
-
-def _before(points: Points, previous: Floats | None, kept: list[Floats], fuzzifier: float) -> Iterator[Floats] | None:
-    """Yield the memberships before the last step, block by block: kept, or computed again."""
-    if previous is None:
-        return None
-    if kept:
-        return iter(kept)
-    return (shares for _, _, _, shares in membership_blocks(points, previous, fuzzifier))

@@ -67,26 +67,6 @@ def adam_step(
     )  # fmt: skip
 
 
-class Adam:
-    """Adam over the rows of a chunk, in one fused pass; all rows have taken the same number of steps."""
-
-    def __init__(self, layout: WeightLayout, n_models: int, device: torch.device) -> None:
-        self.weights, self.gradients, self._first, self._second = (layout.rows(n_models, device) for _ in range(4))
-        self._steps = torch.zeros((), device=device)
-
-    def restart(self, learning_rate: float) -> None:
-        """Forget all moments and steps."""
-        self._rate = learning_rate
-        for part in (self._first, self._second, self._steps):
-            part.zero_()
-
-    def move(self, n_models: int) -> None:
-        """Move the first `n_models` rows; the others have taken their last step."""
-        rows = (self.weights, self.gradients, self._first, self._second)
-        weights, gradients, first, second = (part[:n_models] for part in rows)
-        adam_step(weights, gradients, first, second, self._steps, self._rate)
-
-
 _kept = threading.local()
 
 
@@ -118,7 +98,9 @@ class Trainer:
         self.height = height = max(height, self._fewest)
         self._network = LayerStack(architecture, height, width, device)
         self._layout = WeightLayout(architecture.shapes)
-        self._adam = Adam(self._layout, height, device)
+        # Of each model: weights, gradients, and the first and second moments of Adam. All have taken as many steps.
+        self._rows = [self._layout.rows(height, device) for _ in range(4)]
+        self._count = torch.zeros((), device=device)
         # Zeros, because a partner without rows of its own is left with them.
         self._batch = torch.zeros((height, width, self._features), device=device)
         self._dense = np.empty((height, architecture.n_parameters), dtype=np.float32)
@@ -139,22 +121,31 @@ class Trainer:
         rows, picks = self._placed(samples, schedule.picks)
         padded = max(n_models, self._fewest)
         scales = torch.zeros((len(picks), padded, picks.shape[2], 1), device=self._device)
-        scales[:, :n_models] = torch.from_numpy(_scales(schedule, self._features))
+        # Each row's share of the mean squared error's slope: 0 for padding.
+        filled = schedule.filled[:, :, np.newaxis]
+        share = 1.0 / (np.maximum(filled, 1) * self._features)
+        shares = np.where(np.arange(schedule.picks.shape[2]) < filled, share, 0.0)[..., np.newaxis]
+        scales[:, :n_models] = torch.from_numpy(shares.astype(np.float32))
         np.take(weights, chunk, axis=0, out=dense, mode="clip")  # other modes take memory
         self._layout.pack(dense, self._first(n_models).weights)
-        self._adam.restart(learning_rate)
+        for part in (*self._rows[2:], self._count):
+            part.zero_()
         moving = (schedule.filled > 0).sum(axis=1)
         # Models leave the program when they have taken all their steps; between two that leave, nothing changes.
         changes = np.flatnonzero(np.diff(moving)) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(moving)], strict=True):
             count = int(moving[start])
-            self._steps(rows, picks[start:stop, :count], scales[start:stop, : max(count, self._fewest)])
+            some = scales[start:stop, : max(count, self._fewest)]
+            self._steps(rows, picks[start:stop, :count], some, learning_rate)
         self._layout.unpack(self._first(n_models).weights, dense)
         weights[chunk] = dense
 
-    def _steps(self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor) -> None:
+    def _steps(
+        self, rows: Sequence[torch.Tensor], picks: torch.Tensor, scales: torch.Tensor, learning_rate: float
+    ) -> None:
         """Take steps in which the first models move, as many as there are picks; a partner of them does not."""
-        moving, adam, active = picks.shape[1], self._adam, self._first(scales.shape[1])
+        moving, active = picks.shape[1], self._first(scales.shape[1])
+        weights, gradients, first, second = (part[:moving] for part in self._rows)
         X, models = active.X, active.models
         taken = [X[:moving].flatten(0, 1)] if len(rows) == 1 else X[:moving].unbind()
 
@@ -165,7 +156,7 @@ class Trainer:
             # Twice the difference, times each row's scale.
             torch.ops.aten.mse_loss_backward.grad_input(scale, output, X, 2, grad_input=models.slope)
             models.backward()
-            adam.move(moving)
+            adam_step(weights, gradients, first, second, self._count, learning_rate)
 
     def _placed(
         self, samples: Sequence[Floats32], picks: npt.NDArray[np.int64]
@@ -180,9 +171,7 @@ class Trainer:
     def _first(self, n_models: int) -> _Active:
         """Return views of the first models of the chunk."""
         if n_models not in self._active:
-            weights, gradients = (
-                self._layout.views(part, n_models) for part in (self._adam.weights, self._adam.gradients)
-            )
+            weights, gradients = (self._layout.views(part, n_models) for part in self._rows[:2])
             models = self._network.bound(weights, gradients)
             self._active[n_models] = _Active(weights, models, self._batch[:n_models])
         return self._active[n_models]
@@ -195,14 +184,6 @@ class _Active:
     weights: Views
     models: Pass
     X: torch.Tensor
-
-
-def _scales(schedule: Schedule, n_features: int) -> Floats32:
-    """Return each row's share of the mean squared error's slope, (steps, A, width, 1): 0 for padding."""
-    filled = schedule.filled[:, :, np.newaxis]
-    counts = np.arange(schedule.picks.shape[2]) < filled
-    scales = np.where(counts, 1.0 / (np.maximum(filled, 1) * n_features), 0.0)
-    return scales[..., np.newaxis].astype(np.float32)
 
 
 @torch.inference_mode()

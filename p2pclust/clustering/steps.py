@@ -48,8 +48,7 @@ def lloyd_step(points: Points, centers: Floats) -> Floats:
     >>> lloyd_step(Points([[0.0], [1.0], [5.0]]), np.array([[0.0], [4.0], [99.0]])).tolist()
     [[0.5], [5.0], [99.0]]
     """
-    sums, counts = sums_and_counts(points, centers)
-    return _divided(points, centers, sums, counts.astype(np.float64))
+    return points.means(*sums_and_counts(points, centers), centers)
 
 
 def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
@@ -61,7 +60,7 @@ def fuzzy_step(points: Points, centers: Floats, fuzzifier: float) -> Floats:
     [[0.0], [3.0]]
     """
     weights, sums = fuzzy_sums(points, centers, fuzzifier)
-    return _divided(points, centers, sums, weights)
+    return points.means(sums, weights, centers)
 
 
 def run_steps(
@@ -81,10 +80,3 @@ def run_steps(
         shifts.append(float(np.linalg.norm(following - centers)))
         centers, converged = following, shifts[-1] < tol
     return ClusteringResult(centers, len(shifts), converged, tuple(shifts))
-
-
-def _divided(points: Points, centers: Floats, sums: Floats, totals: Floats) -> Floats:
-    moved = np.array(centers)
-    heard = totals > 0
-    moved[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]
-    return moved

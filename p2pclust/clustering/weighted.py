@@ -147,28 +147,11 @@ def weighted_lloyd(points: Points, weights: npt.ArrayLike, centers: npt.ArrayLik
         if np.array_equal(found, labels):
             break
         labels, steps = found, steps + 1
-        current = _means(points, mass, labels, current)
-    return WeightedResult(current, _cost(points, mass, current), steps)
-
-
-def _means(points: Points, mass: Floats, labels: npt.NDArray[np.int64], centers: Floats) -> Floats:
-    totals = np.bincount(labels, weights=mass, minlength=len(centers))
-    # Sums of differences from the shift: points far from the origin lose no digits.
-    sums = np.stack(
-        [
-            np.bincount(labels, weights=mass * (column - middle), minlength=len(centers))
-            for column, middle in zip(points.X.T, points.shift, strict=True)
-        ],
-        axis=1,
-    )
-    means = np.array(centers)
-    heard = totals > 0
-    means[heard] = points.shift + sums[heard] / totals[heard, np.newaxis]
-    return means
-
-
-def _cost(points: Points, mass: Floats, centers: Floats) -> float:
-    return float((mass * squared_to_nearest(points, centers)).sum())
+        # Sums of differences from the shift: points far from the origin lose no digits.
+        columns = zip(points.X.T, points.shift, strict=True)
+        sums = [np.bincount(labels, mass * (column - middle), len(current)) for column, middle in columns]
+        current = points.means(np.stack(sums, axis=1), np.bincount(labels, mass, len(current)), current)
+    return WeightedResult(current, float((mass * squared_to_nearest(points, current)).sum()), steps)
 
 
 def _drawn(shares: Floats, rng: np.random.Generator, count: int) -> list[int]:
