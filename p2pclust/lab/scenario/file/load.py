@@ -16,7 +16,7 @@ from p2pclust.data.registry import is_file
 from p2pclust.errors import DataError, UsageError
 from p2pclust.jobs.data_keys import PartitionSpec
 from p2pclust.jobs.explain import explain
-from p2pclust.jobs.requests import job_of
+from p2pclust.jobs.submission import job_of
 from p2pclust.jobs.toml_files import apply_override, read_toml
 from p2pclust.lab.scenario.file.availability import describes_devices
 from p2pclust.lab.scenario.file.schema import Scenario
