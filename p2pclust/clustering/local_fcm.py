@@ -22,26 +22,14 @@ _KEPT = 2**21
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class LocalFuzzyResult:
-    """The end of a local fuzzy c-means.
+    """The end of a local fuzzy c-means."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (C, F)
-        In the units of the points.
-    weights : float64 array, shape (C,)
-        ``sum over rows of u^m`` of the memberships that made these centers: the support of each cluster.
-    plain_weights : float64 array, shape (C,)
-        ``sum over rows of u`` of the same memberships.
-    n_steps : int
-    converged : bool
-        Whether the last step changed the memberships by less than the tolerance.
-    """
-
-    centers: Floats
+    centers: Floats  # shape (C, F): in the units of the points
+    #: Shape (C,): ``sum over rows of u^m`` of the memberships that made these centers: the support of each cluster
     weights: Floats
-    plain_weights: Floats
+    plain_weights: Floats  # shape (C,): ``sum over rows of u`` of the same memberships
     n_steps: int
-    converged: bool
+    converged: bool  # whether the last step changed the memberships by less than the tolerance
 
 
 def local_fuzzy_c_means(

@@ -18,24 +18,12 @@ Floats = npt.NDArray[np.float64]
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class ClusteringResult:
-    """The end of a pooled clustering algorithm.
+    """The end of a pooled clustering algorithm."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (C, F)
-        In the data's own units.
-    n_rounds : int
-        How many times the centers were updated.
-    converged : bool
-        Whether the last update moved the centers by less than the tolerance.
-    shifts : tuple of float
-        How far each round moved the centers: Frobenius norm, in the data's units.
-    """
-
-    centers: Floats
-    n_rounds: int
-    converged: bool
-    shifts: tuple[float, ...]
+    centers: Floats  # shape (C, F): in the data's own units
+    n_rounds: int  # how many times the centers were updated
+    converged: bool  # whether the last update moved the centers by less than the tolerance
+    shifts: tuple[float, ...]  # how far each round moved the centers: Frobenius norm, in the data's units
 
 
 def lloyd_step(points: Points, centers: Floats) -> Floats:

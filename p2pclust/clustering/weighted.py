@@ -28,30 +28,15 @@ _SAME = 1e-9
 # Compared by identity: the truth value of comparing arrays is ambiguous.
 @dataclass(frozen=True, eq=False)
 class WeightedResult:
-    """The end of a weighted k-means.
+    """The end of a weighted k-means."""
 
-    Attributes
-    ----------
-    centers : float64 array, shape (k, F)
-        In the units of the points.
-    cost : float
-        Sum over points of weight times squared distance to the nearest center.
-    n_steps : int
-        How many times the centers were updated.
-    """
-
-    centers: Floats
-    cost: float
-    n_steps: int
+    centers: Floats  # shape (k, F): in the units of the points
+    cost: float  # sum over points of weight times squared distance to the nearest center
+    n_steps: int  # how many times the centers were updated
 
 
 def weighted_kmeans(
-    X: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int = 10,
+    X: npt.ArrayLike, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator, *, n_init: int = 10
 ) -> WeightedResult:
     """Cluster points by k-means from k-means++ seeds, `n_init` times, and return the first of the cheapest results.
 
@@ -65,12 +50,7 @@ def weighted_kmeans(
 
 
 def weighted_optima(
-    X: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    n_clusters: int,
-    rng: np.random.Generator,
-    *,
-    n_init: int,
+    X: npt.ArrayLike, weights: npt.ArrayLike, n_clusters: int, rng: np.random.Generator, *, n_init: int
 ) -> list[WeightedResult]:
     """Do what :func:`weighted_kmeans` does, and return every different result, the cheapest first.
 

@@ -180,7 +180,10 @@ def _has_header(table: TextRows) -> bool:
     outside, steps = may_be_names and _outside(X), may_be_names and _in_steps(X)
     if (outside and (differ or steps)) or (steps and (differ or len(same) >= _STEPS)):
         return True
-    if outside or (may_be_names and differ) or (steps and _finer(X)):
+    with np.errstate(invalid="ignore"):
+        whole = np.isnan(X) | (np.rint(X) == X)
+    finer = whole[0].all() and not whole[1:].all(axis=0).any()  # below whole numbers each column has others too
+    if outside or (may_be_names and differ) or (steps and finer):
         at, below = (f"row {table.lines[n]} ({', '.join(map(short, table.rows[n][:4]))})" for n in (0, 1))
         raise DataError(
             f"{table.file}: {at} may be the names of the columns or a row as {below}: write names that are not numbers, "
@@ -206,13 +209,6 @@ def _outside(X: NDArray[np.float64]) -> bool:
     low, high = np.nanmin(rest, axis=0), np.nanmax(rest, axis=0)
     margin = np.maximum(high - low, np.maximum(np.abs(low), np.abs(high)))
     return bool(((X[0] < low - margin) | (X[0] > high + margin)).all())
-
-
-def _finer(X: NDArray[np.float64]) -> bool:
-    """Whether the first row has whole numbers only, and each column below it others, too."""
-    with np.errstate(invalid="ignore"):
-        whole = np.isnan(X) | (np.rint(X) == X)
-    return bool(whole[0].all() and not whole[1:].all(axis=0).any())
 
 
 def _in_steps(X: NDArray[np.float64]) -> bool:

@@ -58,18 +58,10 @@ def fetch(
     nothing can be reached, or a server refuses, and DataError if a file has another checksum than it should have, or is
     not what the catalogue describes. What was stored before is as it was.
 
-    Parameters
-    ----------
-    name : str
-        Of the catalogue, in any spelling.
-    to : str or Path, optional
-        The folder; default: the cache directory. Downloads are kept below it in ``downloads/``, which may be deleted.
-    given : str or Path, optional
-        The file that the home offers, or the folder that holds several, already here: nothing is downloaded.
-    unverified : bool, default False
-        Download a file whose checksum is not known, too; every later download has to equal the first.
-    on_progress : callable, optional
-        See `OnProgress`.
+    `name` is that of the catalogue, in any spelling; `to` the folder, by default the cache directory: downloads are kept
+    below it in ``downloads/``, which may be deleted. With `given`, the file that the home offers or the folder that holds
+    several, nothing is downloaded. With `unverified` a file whose checksum is not known is downloaded too; every later
+    download has to equal the first.
     """
     entry = find(name)
     if entry is None:

@@ -76,19 +76,17 @@ def split(
     Parameters
     ----------
     y_or_group : ndarray of shape (n_rows,) or None
-        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``, the files for ``by-file``; not read
-        by ``iid`` and ``distance``.
+        The labels for ``dirichlet`` and ``labels``, the groups for ``by-group``, the files for ``by-file``.
     n_rows, n_peers : int
         At least one row for every peer.
     scheme : {"iid", "dirichlet", "labels", "distance", "by-group", "by-file"}
         ``iid``: shuffled, sizes differ by one row at most. ``dirichlet``: each class is shared out by proportions
-        drawn from Dirichlet(beta, ..., beta), as in Hsu et al. (2019). ``labels``: every peer holds exactly
-        `labels_per_peer` classes, sizes as equal as the classes dealt to them allow. ``distance``: peers have
-        locations and see what is near, as in Garst and Reinders (2023): see `nearby`. ``by-group``: whole groups, the
-        largest first to the peer with the fewest rows. ``by-file``: the same with the files of a folder.
+        drawn from Dirichlet(beta, ..., beta) [1]_. ``labels``: every peer holds exactly `labels_per_peer` classes, sizes
+        as equal as the classes dealt to them allow. ``distance``: peers have locations and see what is near [2]_: see
+        `nearby`. ``by-group``: whole groups, the largest first to the peer with the fewest rows. ``by-file``: the same
+        with the files of a folder.
     rng : numpy.random.Generator
-        The only source of chance: the same generator state gives the same partition. ``by-group`` and ``by-file``
-        draw nothing.
+        The only source of chance. ``by-group`` and ``by-file`` draw nothing.
     beta : float
         For ``dirichlet`` and ``distance``: positive; the smaller, the more a peer's rows differ from the others'.
     labels_per_peer : int

@@ -179,10 +179,7 @@ def _why_not(column: ColumnSurvey, wishes: Wishes, n_rows: int) -> str:
             column.kind == "text" and wishes.text == "omit",
             f"text ({n_values} {'value' if n_values == 1 else 'values'})",
         ),
-        (
-            column.kind == "text" and n_values > MOST_VALUES,
-            f"text with more than {MOST_VALUES} values",
-        ),
+        (column.kind == "text" and n_values > MOST_VALUES, f"text with more than {MOST_VALUES} values"),
         (named, "its numbers name something, as its name says (--columns to take it)"),
         (column.n_missing > 0 and wishes.missing == "omit", missing),
         (sparse, f"{missing}, more than half"),

@@ -88,8 +88,6 @@ def write_shares(
     UsageError if there is something in the folder, or with `overwrite` something that is not of an earlier split, and
     DataError if it cannot be written.
 
-    Notes
-    -----
     Each file has ``X``, ``features``, ``id`` (the row's own id where the source has ids, else its number in the source,
     from 0, rows that were left out counted; of a folder ``FILE:NUMBER``), and ``y`` and ``group`` where the source has
     them. Labels are for splitting and scoring; no protocol reads them. Rows are their owner's business: the

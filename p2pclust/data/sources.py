@@ -47,17 +47,11 @@ def read_source(config: Mapping[str, Any], cancelled: Callable[[], bool] = lambd
     Raises DataError if the file cannot be used, or the command cannot be started, fails, takes too long or writes too
     much; in one line, with the last line that the command wrote to its standard error.
 
-    Parameters
-    ----------
-    config : mapping
-        ``data``: the path of a file or a folder, or a table with ``command`` (the program and its arguments), ``format``
-        (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs); ``columns``,
-        ``missing_values`` and ``id_column`` as `p2pclust.data.readers.read` takes them.
-    cancelled : callable
-        Whether the peer leaves; then a command is ended.
+    In `config`, ``data`` is the path of a file or a folder, or a table with ``command`` (the program and its arguments),
+    ``format`` (one of `FORMATS`), and perhaps ``timeout_s``, ``max_mb`` and ``cwd`` (the folder in which it runs);
+    ``columns``, ``missing_values`` and ``id_column`` are as `p2pclust.data.readers.read` takes them. A command is ended
+    when `cancelled` says that the peer leaves.
 
-    Notes
-    -----
     A command is started without a shell: its arguments arrive as they are written. It has no input. When it is ended
     before it is ready, so is what it started.
 

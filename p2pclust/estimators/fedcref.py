@@ -249,11 +249,18 @@ class FedCRef(LabellingEstimator):
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
         state, spaces, blobs = self._ended(job, locals)
         self._learn_rounds(job, state)
-        n_communities = self._learn_communities(state)
+        agreed = Agreed.of(state.arrays)
+        association, nodes = agreed.association, agreed.association.clusters.nodes
+        groups = [association.groups[group] for group in agreed.alive.tolist()]
+        self.communities_ = tuple(tuple(nodes[m] for m in members) for members in groups)
+        self.isolated_ = tuple(nodes[m] for m in association.isolated)
+        self.association_graph_ = association.graph()
+        self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
+        self.n_iterations_ = agreed.iteration
         with one_thread():
             own = [engine.conclude(job, state, local, space) for local, space in zip(locals, spaces, strict=True)]
-        ends = without_gaps(n_communities, own)
-        self._learn_models(job, state, ends, blobs, [local.X for local in locals])
+        ends = without_gaps(len(groups), own)
+        self._learn_models(job, state, agreed, ends, blobs, [local.X for local in locals])
         found = [np.array(end["labels"]) for end in ends]
         self.labels_: list[Rows] | Rows = found if parts is None else in_order(parts, found)
 
@@ -270,27 +277,15 @@ class FedCRef(LabellingEstimator):
         self._course = course
         return state, spaces, blobs
 
-    def _learn_communities(self, state: JobState) -> int:
-        """Store the agreed communities and return their number."""
-        agreed = Agreed.of(state.arrays)
-        association = agreed.association
-        nodes = association.clusters.nodes
-        groups = [association.groups[group] for group in agreed.alive.tolist()]
-        self.communities_ = tuple(tuple(nodes[m] for m in members) for members in groups)
-        self.isolated_ = tuple(nodes[m] for m in association.isolated)
-        self.association_graph_ = association.graph()
-        self.history_ = [dict(zip(HISTORY, (int(x) for x in row), strict=True)) for row in agreed.history]
-        self.n_iterations_ = agreed.iteration
-        return len(groups)
-
     def _learn_models(
-        self, job: Job, state: JobState, ends: list[Arrays], blobs: Mapping[bytes, bytes], arrays: list[Floats]
-    ) -> None:
+        self, job: Job, state: JobState, agreed: Agreed, ends: list[Arrays], blobs: Mapping[bytes, bytes],
+        arrays: list[Floats],
+    ) -> None:  # fmt: skip
         protocol = job.protocols[-1]
         assert isinstance(protocol, FedCRefProtocol), "the job was made for it"
         own = sorted((one.label, peer, one.cluster) for peer, end in enumerate(ends) for one in own_clusters_of(end))
         self.own_clusters_ = tuple((peer, cluster) for label, peer, cluster in own if label >= len(self.communities_))
-        agreed, architecture = Agreed.of(state.arrays), protocol.architecture(state.arrays)
+        architecture = protocol.architecture(state.arrays)
         communities = [agreed.group_model(group) for group in agreed.alive.tolist()]
         self._judges = Judges.of(architecture, protocol.encoding, communities, ends, blobs, arrays)
         self.models_, self.model_labels_ = self._judges.models, self._judges.labels[self._judges.judge]

@@ -90,8 +90,7 @@ def soft_davies_bouldin(
 def xie_beni_of(objective: float, n_rows: int, centers: Floats) -> float:
     """Return the Xie–Beni index from the fuzzy objective of `n_rows` rows; infinite with fewer than two centers."""
     closest = min(
-        (float(((centers[i + 1 :] - centers[i]) ** 2).sum(axis=1).min()) for i in range(len(centers) - 1)),
-        default=0.0,
+        (float(((centers[i + 1 :] - centers[i]) ** 2).sum(axis=1).min()) for i in range(len(centers) - 1)), default=0.0
     )
     return objective / n_rows / closest if closest > 0.0 else math.inf
 
