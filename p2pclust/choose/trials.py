@@ -130,10 +130,6 @@ def choose_clusters(
         Of :func:`p2pclust.protocols.cluster_job`: ``scaling``, ``init``, ``tol``, ``fuzzifier``, ... Default of ``init``:
         "split-merge", from sums of all peers, where the protocol takes it.
 
-    Returns
-    -------
-    ChoiceOfClusters
-
     Raises
     ------
     DataError

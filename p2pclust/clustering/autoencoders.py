@@ -63,15 +63,10 @@ class Architecture:
         return tuple(zip(self.sizes[:-1], self.sizes[1:], strict=True))
 
     @property
-    def code_layer(self) -> int:
-        """The layer whose outputs are the code."""
-        return len(self.hidden) // 2
-
-    @property
     def activations(self) -> tuple[Activation, ...]:
         """What follows each layer."""
         kinds: list[Activation] = ["relu"] * len(self.hidden)
-        kinds[self.code_layer] = self.code
+        kinds[len(self.hidden) // 2] = self.code
         return (*kinds, self.output)
 
     @property

@@ -128,21 +128,20 @@ def _checksum(file: Path, kind: str) -> str:
         return f"{kind}:{hashlib.file_digest(content, kind).hexdigest()}"
 
 
-def _record(remote: Remote, folder: Path) -> Path:
-    """Return the file that keeps the checksum of the first download."""
-    return folder / f"{remote.name}.checksum"
-
-
 def _known(remote: Remote, folder: Path) -> str:
     """Return a file's checksum: the catalogue's, else that of the first download, else an empty text."""
-    record = _record(remote, folder)
+    record = folder / f"{remote.name}.checksum"  # of the first download
     return remote.checksum or (record.read_text(encoding="ascii").strip() if record.is_file() else "")
 
 
 def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgress | None) -> Path:
     """Return one file of an entry, downloaded unless it is there already as it should be."""
-    pooch = _pooch(entry)
-    record, known = _record(remote, folder), _known(remote, folder)
+    try:
+        import pooch  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError(f"{entry.name}: downloading needs pooch: pip install 'p2pclust[fetch]'") from error
+    pooch.get_logger().setLevel("WARNING")  # what it would say is said here, in one line
+    record, known = folder / f"{remote.name}.checksum", _known(remote, folder)
     problems = []
     for url in remote.urls:
         receive = _Resumed(folder / f"{remote.name}.part", safe=bool(known), name=remote.name, on_progress=on_progress)
@@ -170,15 +169,6 @@ def _download(entry: Entry, remote: Remote, folder: Path, on_progress: OnProgres
             left.rmdir()
     kind = DataError if any("wrong checksum" in problem for problem in problems) else UsageError
     raise kind(f"{entry.name}: {'; '.join(problems)}")
-
-
-def _pooch(entry: Entry) -> Any:
-    try:
-        import pooch  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise UsageError(f"{entry.name}: downloading needs pooch: pip install 'p2pclust[fetch]'") from error
-    pooch.get_logger().setLevel("WARNING")  # what it would say is said here, in one line
-    return pooch
 
 
 class _DownloadError(Exception):

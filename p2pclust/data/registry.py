@@ -45,19 +45,15 @@ def load(
     Parameters
     ----------
     source : str
-        A built-in name, the NAME of a ``NAME.npz`` in the cache directory, a data file, or a folder of data files
-        (with a "/" where a data set has the same name). In a name, capitals equal small letters and "-" equals "_".
+        A built-in name, the NAME of a ``NAME.npz`` in the cache directory (the environment variable ``P2PCLUST_DATA``, else
+        the user's cache), a data file, or a folder of data files (with a "/" where a data set has the same name). In a
+        name, capitals equal small letters and "-" equals "_".
     base : str or Path, optional
         The folder that a relative file name starts from; default: the current one.
     label_column, group_column, columns, missing_values, id_column
         For files: see `p2pclust.data.readers.read`.
     options : mapping, optional
         For generated sets: see `p2pclust.data.generate`.
-
-    Returns
-    -------
-    DataSet
-        With ``X`` in float64.
 
     Raises
     ------
@@ -66,10 +62,6 @@ def load(
         do.
     DataError
         If a file cannot be used.
-
-    Notes
-    -----
-    The cache directory is the one named by the environment variable ``P2PCLUST_DATA``, else the user's cache.
 
     Examples
     --------

@@ -34,7 +34,8 @@ from p2pclust.estimators.pictures import Pictures
 from p2pclust.estimators.running import run_job
 from p2pclust.protocols.centers.claims import limited_peers
 from p2pclust.protocols.engine import summaries
-from p2pclust.protocols.engine.compose import cluster_job
+from p2pclust.protocols.engine.base import ByColumns, Clustering
+from p2pclust.protocols.engine.compose import cluster_job, clustering_class
 from p2pclust.protocols.engine.exclusions import JobOptions, refuse
 from p2pclust.protocols.engine.job import Job, JobState
 from p2pclust.protocols.engine.local import Local, in_working_coordinates
@@ -78,10 +79,6 @@ class LabellingEstimator(
         y : array_like of shape (n,), optional
             Labels or groups for the partition of one array. The clustering never sees them.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         DataError
@@ -110,7 +107,6 @@ class LabellingEstimator(
         return [Local(rows) for rows in arrays]
 
     def _run(self, job: Job, locals: list[Local], parts: list[Rows] | None) -> None:
-        """Run the job and store what it found."""
         self._learn(job, self._run_job(job, locals), locals, parts)
         self._warn_of_no_end(job)
 
@@ -120,7 +116,6 @@ class LabellingEstimator(
         return state
 
     def _job(self, seed: int, n_features: int) -> Job:
-        """Return the job, with the kernel that was asked for."""
         options = self._options()
         if "bounds" in options:
             options["bounds"] = bounds_of_each(options["bounds"], n_features)
@@ -129,7 +124,6 @@ class LabellingEstimator(
         return cluster_job(seed=seed, **options).here(Kernel(named(self.kernel), self.threads).name)
 
     def _options(self) -> dict[str, Any]:
-        """Return the arguments of `cluster_job`."""
         own = {name: value for name, value in self.get_params(deep=False).items() if name not in _AROUND}
         return {"protocol": self.protocol_id, **own}
 
@@ -223,7 +217,6 @@ class LabellingEstimator(
             )
 
     def _warn_of_absent(self, state: JobState, stage: int) -> None:
-        """Warn about peers whose rows are not in the result."""
         took_part = {peer for record in state.log if record.stage == stage for peer in record.contributors}
         absent = {peer: why for peer, why in self.abstained_.items() if peer not in took_part and why != NO_DATA}
         if absent:
@@ -330,6 +323,53 @@ class FuzzyEstimator(FederatedEstimator):
         return self.memberships(X)
 
 
+@dataclass(eq=False, repr=False)
+class _WithProtocol:
+    """The first parameter, before those of every estimator."""
+
+    protocol: str = "llf-cm"
+
+
+@dataclass(eq=False, repr=False)
+class FederatedClustering(FederatedEstimator, _WithProtocol):
+    """A clustering by any protocol over peers that hold different rows: one of p2pclust's, or of an installed plug-in.
+
+    All other parameters but `secure`, and all attributes, as for :class:`LosslessCMeans`.
+
+    Parameters
+    ----------
+    protocol : str, default "llf-cm"
+        Its id; see ``p2pclust protocols``. It has to end with centers.
+    parameters : mapping of str to value, optional
+        The protocol's own parameters, by name.
+    init, tol, max_rounds
+        By default the protocol's own.
+
+    Examples
+    --------
+    >>> model = FederatedClustering("llf-cm", 2, init=[[0.0], [9.0]], parameters={"suppress_singletons": False})
+    >>> model.fit([[[0.0], [1.0]], [[8.0], [9.0]]]).cluster_centers_.tolist()
+    [[0.5], [8.5]]
+    """
+
+    _: KW_ONLY
+    parameters: Mapping[str, Any] | None = None
+    init: str | ArrayLike | None = None
+    tol: float | None = None
+    max_rounds: int | None = None
+    participation: float = 1.0
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        kind = clustering_class(self.protocol)
+        if not issubclass(kind, Clustering) or issubclass(kind, ByColumns):
+            raise UsageError(
+                f"protocol = {self.protocol!r}: it does not end with the centers of rows: use its own class"
+            )
+        options = super()._options()
+        return options | (options.pop("parameters") or {})
+
+
 def _warn(text: str, kind: type[Warning]) -> None:
     """Warn at the line that called an estimator."""
     frame, level = inspect.currentframe(), 0
@@ -355,9 +395,7 @@ def audit(estimator: LabellingEstimator, X: Any, y: Any = None, *, patience_s: f
     Parameters
     ----------
     estimator : LabellingEstimator
-        With its parameters; it is copied and not fitted.
-    X, y
-        As for ``fit``.
+        With its parameters; it is copied and not fitted. `X` and `y` are as for ``fit``.
     patience_s : float
         How long to try to solve for the rows of one peer.
 

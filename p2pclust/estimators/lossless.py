@@ -43,10 +43,6 @@ class _LosslessEstimator(RowsEstimator):
             weight 0 is only labelled. Privacy rules count rows, not weights. It takes ``init="split-merge"`` or given
             centers, and runs in this process (``fleet=None``).
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         DataError, UsageError, FleetError
@@ -126,10 +122,10 @@ class LosslessCMeans(_LosslessEstimator):
     fleet : None, str or backend, default None
         None runs in this process; "simulated" and "processes" run real peers, with the same bits.
     kernel : {"auto", "numpy", "c1"}, default "auto"
-        What does the passes over the rows: the C extension ("c1"), with the same bits on every kind of CPU, or NumPy. "auto"
-        is "c1" where it is installed.
+        What does the passes over the rows: the C extension ("c1", which "auto" is where it is installed), with the same bits
+        on every kind of CPU, or NumPy.
     threads : int, default 1
-        How many threads may work on a peer's rows in this process, with "c1"; the results are the same for any number.
+        How many threads may work on a peer's rows in this process, with "c1" and the same results for any number.
     secure : bool or mapping, default False
         Secure sums, on a fleet: no peer sees what a single other one contributes, and the centers have the same bits. True,
         or parameters: ``{"keepers": 3, "cohort": 5, "burnt": "groups", "leave": "alone"}``. With ``max_weight`` or

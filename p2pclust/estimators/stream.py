@@ -138,7 +138,10 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             raise UsageError(
                 f"n_clusters = {self.n_clusters}, but {len(self._centers)} clusters were learned: call fit to begin anew"
             )
-        job = self._warm(self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_)))
+        job = self._of_one_batch(self._job((self.seed_ + 1) & MAX_SEED, self.n_features_in_))
+        # What was learned, in the place of scaling and first centers; declared bounds still hold.
+        declared = job.stages[:1] if self.bounds is not None else ()
+        job = replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
         arrays, parts = self._more(X, y, job.seed)
         locals = self._locals(arrays, parts)
         self._learn(job, self._run_job(job, locals), locals, parts)
@@ -148,15 +151,11 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
         *before, last = job.stages
         return replace(job, stages=(*before, Stage(last.protocol, {**last.parameters, "n_batches": 1})))
 
-    def _warm(self, job: Job) -> Job:
-        """Put what was learned in the place of scaling and first centers; declared bounds still hold."""
-        declared = job.stages[:1] if self.bounds is not None else ()
-        return replace(job, stages=(*declared, Stage("warm", self._learned), job.stages[-1]))
-
     def _held(self, X: Any, y: Any, seed: int) -> tuple[list[Floats], list[Rows] | None]:
         if not is_list_of_peers(X):
             return super()._held(X, y, seed)
-        arrays = self._some_without_rows(X)
+        self._refuse_partition(X)
+        arrays = matrices(X, self.n_peers, may_lack=True)
         self.n_features_in_ = arrays[0].shape[1]
         return arrays, None
 
@@ -166,17 +165,14 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
             together = self._fitting(X)
             parts = dealt(together, y, self.n_peers, self.partition, seed)
             return [together[rows] for rows in parts], parts
-        arrays = self._some_without_rows(X)
+        self._refuse_partition(X)
+        arrays = matrices(X, self.n_peers, may_lack=True)
         if arrays[0].shape[1] != self.n_features_in_:
             raise DataError(
                 f"the peers have {arrays[0].shape[1]} columns where {self.n_features_in_} were learned: give the columns "
                 "of the first call"
             )
         return arrays, None
-
-    def _some_without_rows(self, X: Any) -> list[Floats]:
-        self._refuse_partition(X)
-        return matrices(X, self.n_peers, may_lack=True)
 
     def _learn(self, job: Job, state: JobState, locals: list[Local], parts: list[Rows] | None) -> None:
         super()._learn(job, state, locals, parts)
