@@ -29,14 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.autoencoders import Architecture, ModelStack
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Floats32, Labels, Points
 from p2pclust.clustering.stacks import minibatches, require_torch, train
 from p2pclust.clustering.weighted import weighted_kmeans
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Floats32 = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
 
 # The paper's number of k-means restarts in the code.
 _RESTARTS = 20

@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from p2pclust.clustering.points import Points, rows_per_block
-
-Floats = npt.NDArray[np.float64]
+from p2pclust.clustering.points import Floats, Points, rows_per_block
 
 # Pairs of rows and centers are gathered so many numbers at a time: 128 KiB, which malloc serves without new pages.
 _GATHERED = 2**14

@@ -29,10 +29,8 @@ import numpy.typing as npt
 
 from p2pclust.clustering.distances import DistanceBlock, distance_blocks, refine
 from p2pclust.clustering.kmeans import crisp_objective
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 # Squared distances below this share of |x|^2 + |v|^2 are computed again by direct differences: what is left of the
 # expanded form is then relatively exact to about 1e-13.

@@ -21,15 +21,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from p2pclust.errors import UsageError
 
 if TYPE_CHECKING:
-    from p2pclust.clustering.points import Points
+    from p2pclust.clustering.points import Floats, Labels, Points
 
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 NUMPY: Final = "numpy"
 C1: Final = "c1"

@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.fcm import membership_blocks
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 # Memberships of the last iteration are kept up to so many numbers (16 MiB), and computed again beyond: the same bits.
 _KEPT = 2**21

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Labels, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 
 _MAX_STEPS = 100
 # Of the mean log likelihood of a row, in one step: less than this is the end.

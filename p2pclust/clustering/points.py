@@ -15,6 +15,8 @@ from p2pclust.clustering.kernels import Kernel, in_force
 from p2pclust.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
 
 # A block of rows and its distances should stay in cache; and numpy copies a broadcast operand into a buffer, at twice
 # the cost, unless its inner loop has at least 8192 steps (``np.getbufsize()``). Wide blocks are cut for the cache. The

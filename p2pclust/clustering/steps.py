@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from p2pclust.clustering.fcm import fuzzy_sums
 from p2pclust.clustering.kmeans import sums_and_counts
-from p2pclust.clustering.points import Points
-
-Floats = npt.NDArray[np.float64]
+from p2pclust.clustering.points import Floats, Points
 
 
 # Compared by identity: the truth value of comparing arrays is ambiguous.

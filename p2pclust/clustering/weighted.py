@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p2pclust.clustering.kmeans import nearest, squared_to_nearest
-from p2pclust.clustering.points import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 _MAX_STEPS = 300
 # Costs that differ by less, relatively, are of the same result.

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering import Points
 from p2pclust.clustering.distances import distance_blocks, refine
 from p2pclust.clustering.fcm import NEAR, check_fuzzifier, near
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import DataError, UsageError
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from p2pclust.clustering import Points
+from p2pclust.clustering.points import Floats, Points
 from p2pclust.errors import DataError, UsageError
 from p2pclust.metrics.passes import crisp_sums, fuzzy_spreads, prepared
-
-Floats = npt.NDArray[np.float64]
 
 SOFT_KINDS = ("weighted", "product")
 
