@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from p2pclust.data.catalogue import ENTRIES, Entry, canonical
 from p2pclust.data.generate import GENERATORS
@@ -31,10 +30,6 @@ class Item:
     home: str = ""
     licence: str = ""
     citation: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 # What scikit-learn ships; written down, because loading all of it for a list would take a second.

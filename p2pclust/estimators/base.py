@@ -179,12 +179,12 @@ class LabellingEstimator(
 
     def _learn_rounds(self, job: Job, state: JobState) -> None:
         rounds = [record for record in state.log if record.stage == job.main]
-        self._clustered = [
-            number for number, record in enumerate(state.log) if record in rounds and record.contributors
-        ]
+        numbered, protocol = enumerate(state.log), job.protocols[job.main]
+        self._clustered = [number for number, record in numbered if record.stage == job.main and record.contributors]
         # Those of the job: a parameter that is set after the fit is for the next one.
-        self._tol = float(getattr(job.protocols[job.main], "tol", 0.0) or 0.0)
-        self._moves = str(getattr(job.protocols[job.main], "moves", "centers"))
+        self._tol = float(getattr(protocol, "tol", 0.0) or 0.0)
+        self._moves = str(getattr(protocol, "moves", "centers"))
+        self._fuzzifier: float | None = getattr(protocol, "fuzzifier", None)
         self.seed_ = job.seed
         self.n_rounds_ = self.n_iter_ = len(rounds)
         self.converged_ = state.converged
@@ -283,18 +283,12 @@ class FederatedEstimator(
         self._learn_objective(objective_of(state.arrays))
         self._centers = np.array(state.arrays["centers"])  # in working coordinates, with the bits of the run
 
-    def _learn_rounds(self, job: Job, state: JobState) -> None:
-        super()._learn_rounds(job, state)
-        # That of the job: a parameter that is set after the fit is for the next one.
-        self._fuzzifier: float | None = getattr(job.protocols[job.main], "fuzzifier", None)
-
     def _learn_objective(self, value: float | None) -> None:
         """Store the objective that the peers added up, if the protocol has one."""
 
     def _points(self, X: ArrayLike) -> Points:
         check_is_fitted(self)
-        rows = self._fitting(X)
-        return in_working_coordinates(np.ascontiguousarray(rows), self.origin_, self.scale_)
+        return in_working_coordinates(np.ascontiguousarray(self._fitting(X)), self.origin_, self.scale_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +47,7 @@ def list_(as_json: AsJson = False) -> None:
 
     found = listing()
     if as_json:
-        put_json({"folder": cache_in_words(), "data": [item.to_dict() for item in found]})
+        put_json({"folder": cache_in_words(), "data": [asdict(item) for item in found]})
         return
     from p2pclust.cli.show.tables import table  # noqa: PLC0415
 
