@@ -65,17 +65,12 @@ class Points:
 
     Attributes
     ----------
-    X : float64 array, shape (n_samples, n_features)
-        The points' coordinates.
-    shift : float64 array, shape (n_features,)
-    n_samples, n_features : int
     block_rows : int
         Rows of one block; fixed, because sums over blocks depend on it in their last bits.
     source : float64 array, shape (n_samples, n_features)
         The rows as they were given.
     subtracted : float64 array, shape (n_features,)
         What is subtracted from each of them in a pass: the shift, or the origin.
-    kernel : Kernel
 
     Raises
     ------

@@ -178,13 +178,8 @@ class _DownloadError(Exception):
 class _Resumed:
     """Pooch's downloader over HTTP, which resumes a broken download.
 
-    Parameters
-    ----------
-    part : Path
-        The part downloaded so far; its validator (ETag or date) is kept beside it.
-    safe : bool
-        Whether a checksum detects that the file changed in between: without one, and without a validator, a download
-        begins anew.
+    `part` is what was downloaded so far; its validator (ETag or date) is kept beside it. Without it, and without a
+    checksum that detects that the file changed in between (`safe`), a download begins anew.
     """
 
     def __init__(self, part: Path, *, safe: bool, name: str, on_progress: OnProgress | None) -> None:

@@ -145,7 +145,7 @@ class FedCRef(LabellingEstimator):
     bounds: tuple[Any, Any] | None = None
 
     def predict(self, X: ArrayLike, peer: int | None = None) -> NDArray[np.int64]:
-        """Return the label of each row: that of the model with the least reconstruction error.
+        """Return the label of each row, shape (n,): that of the model with the least error; -1 where there is no model.
 
         Parameters
         ----------
@@ -155,11 +155,6 @@ class FedCRef(LabellingEstimator):
             communities and own clusters that it has rows of. By default a row that the fit saw is judged as the peer that
             held it judges, and any other row by all models, those of clusters that only one peer has among them.
 
-        Returns
-        -------
-        int64 array, shape (n,)
-            -1 where there is no model.
-
         Raises
         ------
         UsageError
@@ -167,14 +162,13 @@ class FedCRef(LabellingEstimator):
         """
         check_is_fitted(self)
         errors, rows = self.reconstruction_errors(X), self._fitting(X)
-        if peer is None:
-            return self._judges.call(errors, self._judges.holders_of(rows))
         n_peers = len(self._judges.of_peer)
-        if not is_whole(peer) or not 0 <= peer < n_peers:
+        if peer is not None and (not is_whole(peer) or not 0 <= peer < n_peers):
             raise UsageError(
                 f"peer = {peer!r}: expected a whole number from 0 to {n_peers - 1}: the fit had {n_peers} peers"
             )
-        return self._judges.call(errors, np.full(len(rows), peer, np.int64))
+        holders = self._judges.holders_of(rows) if peer is None else np.full(len(rows), peer, np.int64)
+        return self._judges.call(errors, holders)
 
     def reconstruction_errors(self, X: ArrayLike) -> Floats:
         """Return the mean squared error of each row under each model of `models_`, shape (n, M), in working units."""

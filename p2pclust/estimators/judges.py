@@ -50,20 +50,11 @@ class Judges:
         cls, architecture: Architecture, encoding: Encoding, communities: Sequence[bytes], ends: Sequence[Arrays],
         blobs: Mapping[bytes, bytes], arrays: Sequence[Floats],
     ) -> Judges:  # fmt: skip
-        """Return the judges after a job.
+        """Return the judges after a job whose models are of this architecture and encoding.
 
-        Parameters
-        ----------
-        architecture, encoding
-            Of the models.
-        communities : sequence of bytes
-            Of each community the digest of its model.
-        ends : sequence of Arrays
-            The conclusion of each peer; see :func:`p2pclust.protocols.models.fedcref_end.concluded`.
-        blobs : mapping of bytes to bytes
-            The models by digest. A community or cluster whose model is not here has no say.
-        arrays : sequence of float64 arrays
-            Each peer's rows.
+        `communities` has the digest of each community's model, and `blobs` the models by digest; a community or cluster
+        whose model is not there has no say. `ends` are the peers' conclusions, see
+        :func:`p2pclust.protocols.models.fedcref_end.concluded`, and `arrays` their rows.
         """
         all_judges: list[tuple[int, int, tuple[bytes, ...]]]
         all_judges = [(label, _NO_PEER, (digest,)) for label, digest in enumerate(communities)]
@@ -89,14 +80,9 @@ class Judges:
         return found
 
     def call(self, errors: Floats, peers: Rows) -> Rows:
-        """Return the label of each row, shape (n,); -1 where there is no model.
+        """Return the label of each row, shape (n,), from its errors under each model (n, M); -1 where there is no model.
 
-        Parameters
-        ----------
-        errors : array, shape (n, M)
-            Of each row under each model.
-        peers : int64 array, shape (n,)
-            Whose rows they are; -1 where that is not known.
+        `peers` (n,) says whose rows they are; -1 where that is not known.
         """
         if not self.labels.size:
             return np.full(len(errors), UNASSIGNED, np.int64)

@@ -70,12 +70,7 @@ class Submission(JobSpec):
 def request_from(given: Mapping[str, Any], where: str = "submit") -> tuple[JobRequest, Submission]:
     """Check the options of a job, ``protocol`` and the keys of `Submission`, and return the request to the fleet.
 
-    `where` begins each line of an error.
-
-    Raises
-    ------
-    UsageError
-        One line for each of the first few errors.
+    Raises UsageError with one line for each of the first few errors, which begins with `where`.
 
     Examples
     --------
