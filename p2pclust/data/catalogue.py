@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,12 @@ class Entry:
     by_hand: str = ""  # for what cannot be downloaded directly: how to get it, and which file to give with ``--from``
 
 
-def _entries() -> Iterator[Entry]:
+_TABLES = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+_ALIASES: dict[str, str] = _TABLES.pop("aliases")
+
+
+def _entries(tables: dict[str, Any]) -> Iterator[Entry]:
     """Yield the entries of the file; a table with members, such as EMNIST, is an entry for each of them."""
-    tables = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
     tables["g2"]["members"] = [
         {
             "part": f"{dimension}-{sd}",
@@ -66,19 +70,8 @@ def _entries() -> Iterator[Entry]:
             yield Entry(f"{name}_{member['part'].replace('-', '_')}".rstrip("_"), **shared | member)
 
 
-ENTRIES = {entry.name: entry for entry in _entries()}
+ENTRIES = {entry.name: entry for entry in _entries(_TABLES)}
 """Every data set that `p2pclust data fetch` knows, by name, in the order in which they are listed."""
-
-_ALIASES = {
-    "emnist": "emnist_digits",
-    "k49": "kuzushiji_49",
-    "kuzushiji_mnist": "kmnist",
-    "kuzushiji49": "kuzushiji_49",
-    "landsat": "satellite",
-    "s1": "s_set1",
-    "s2": "s_set2",
-    "statlog": "satellite",
-}
 
 
 def canonical(name: str) -> str:
