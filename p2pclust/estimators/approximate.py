@@ -15,7 +15,7 @@ class FFCM(RowsEstimator, FuzzyEstimator):
 
     M. Stallmann, A. Wilbik: Towards federated clustering: a federated fuzzy c-means algorithm (FFCM).
 
-    All other parameters and attributes as for :class:`LosslessCMeans`.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class FFCM(RowsEstimator, FuzzyEstimator):
 class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """GDF-FCM: each round is one gradient step of the fuzzy c-means objective, summed over the peers.
 
-    All other parameters and attributes as for :class:`FFCM`.
+    Parameters and attributes that are not listed: see :class:`FFCM`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class GradientFuzzyCMeans(RowsEstimator, FuzzyEstimator):
 class ClusteredFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """C2F-FCM: each peer runs fuzzy c-means from the global centers, and the local centers are clustered.
 
-    All other parameters and attributes as for :class:`FFCM`.
+    Parameters and attributes that are not listed: see :class:`FFCM`.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class FederatedKMeans(RowsEstimator):
 
     S. Garst, M. Reinders: Federated K-means clustering.
 
-    All other parameters and attributes as for :class:`LosslessCMeans`.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class KFed(RowsEstimator):
 
     D. Dennis, T. Li, V. Smith: Heterogeneity for the win: one-shot federated clustering.
 
-    All other parameters and attributes as for :class:`LosslessCMeans`.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------

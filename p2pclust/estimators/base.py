@@ -328,7 +328,7 @@ class _WithProtocol:
 class FederatedClustering(FederatedEstimator, _WithProtocol):
     """A clustering by any protocol over peers that hold different rows: one of p2pclust's, or of an installed plug-in.
 
-    All other parameters but `secure`, and all attributes, as for :class:`LosslessCMeans`.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class FedCRef(LabellingEstimator):
 
     The number of communities is found, not given. After M. Nardi, L. Valerio, A. Passarella: Federated Clustering: An
     Unsupervised Cluster-Wise Training for Decentralized Data Distributions. It needs torch.
-    Other parameters and attributes as for :class:`LosslessCMeans`; there are no centers.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`; there are no centers.
 
     Parameters
     ----------

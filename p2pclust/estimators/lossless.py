@@ -184,16 +184,10 @@ class LosslessCMeans(_LosslessEstimator):
     def _options(self) -> dict[str, Any]:
         """Return the parameters of the job; of a private one, those that a person has set."""
         options = super()._options()
-        if self.privacy is not None:
-            for one in fields(self):
-                given = options.get(one.name)
-                if (
-                    one.name in ("init", "tol", "max_rounds")
-                    and not isinstance(given, np.ndarray)
-                    and given == one.default
-                ):
-                    del options[one.name]
-        return options
+        if self.privacy is None:
+            return options
+        usual = {one.name: one.default for one in fields(self) if one.name in ("init", "tol", "max_rounds")}
+        return {n: v for n, v in options.items() if n not in usual or isinstance(v, np.ndarray) or v != usual[n]}
 
     def _learn_objective(self, value: float | None) -> None:
         self.inertia_: float = float("nan") if value is None else value
@@ -203,7 +197,7 @@ class LosslessCMeans(_LosslessEstimator):
 class LosslessFuzzyCMeans(_LosslessEstimator, FuzzyEstimator):
     """LLF-FCM (Federated FCM): fuzzy c-means over peers that hold different rows, equal to pooled fuzzy c-means.
 
-    All other parameters and attributes as for :class:`LosslessCMeans`; a label is the cluster of the greatest membership.
+    Parameters and attributes that are not listed: see :class:`LosslessCMeans`. A label is that of the greatest membership.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ class StreamingFuzzyCMeans(RowsEstimator, FuzzyEstimator):
     """Fuzzy c-means over batches of rows, in the order in which they came, with forgetting and a report of drift.
 
     :meth:`partial_fit` learns from new rows as one batch, :meth:`fit` begins anew and splits each peer's rows into
-    ``n_batches``. All other parameters and attributes, those of the last call, as for :class:`LosslessFuzzyCMeans`; what is
-    split over ``n_peers`` is each array by itself.
+    ``n_batches``. Parameters and attributes that are not listed: see :class:`LosslessFuzzyCMeans`; the attributes are those
+    of the last call, and what is split over ``n_peers`` is each array by itself.
 
     Parameters
     ----------

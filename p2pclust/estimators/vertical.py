@@ -117,7 +117,7 @@ class VerticalCMeans(_VerticalEstimator):
     """Vertical LLF-CM: c-means (k-means) over peers that hold different columns of the same rows, equal to pooled.
 
     On a fleet no peer ever holds complete centers: each keeps its own columns of them. Only this class, whose caller
-    has all columns anyway, joins them. All other parameters and attributes as for :class:`LosslessCMeans`.
+    has all columns anyway, joins them. Parameters and attributes that are not listed: see :class:`LosslessCMeans`.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class VerticalCMeans(_VerticalEstimator):
 class VerticalFuzzyCMeans(_VerticalEstimator, FuzzyEstimator):
     """Vertical LLF-FCM: fuzzy c-means over peers that hold different columns of the same rows, equal to pooled.
 
-    All other parameters and attributes as for :class:`VerticalCMeans`; a label is the cluster of the greatest membership.
+    Parameters and attributes that are not listed: see :class:`VerticalCMeans`. A label is that of the greatest membership.
 
     Parameters
     ----------
